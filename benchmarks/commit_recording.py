@@ -49,7 +49,7 @@ class Nowhere:
         """Does nothing: there is no mapping."""
 
 
-class Asking:
+class WaitingGateway:
     """A gateway that waits for all its responses; replaces a ``Peer``."""
 
     def __init__(self) -> None:
@@ -86,12 +86,12 @@ class Coordinator:
 
     async def round_ns(self, frames: list[bytes]) -> float:
         """Nanoseconds per commit."""
-        asking: Any = Asking()
-        asking.left = len(frames)
+        gateway: Any = WaitingGateway()
+        gateway.left = len(frames)
         start_ns = time.thread_time_ns()
         for token, frame in enumerate(frames):
-            self.partition.request(asking, token, CONTEXT, frame)
-        await asking.done.wait()
+            self.partition.request(gateway, token, CONTEXT, frame)
+        await gateway.done.wait()
         return (time.thread_time_ns() - start_ns) / len(frames)
 
     async def stop(self) -> None:
@@ -146,9 +146,9 @@ async def measure(storage: Path, partitions: int) -> tuple[str, ...]:
     recorded = Coordinator(storage / "with", recorded=True)
     took_ns: dict[Coordinator, list[float]] = {without: [], recorded: []}
     for number in range(ROUNDS):
-        asked = frames(partitions, number * AT_ONCE)
+        requests = frames(partitions, number * AT_ONCE)
         for coordinator in _in_turn(without, recorded, number):
-            took_ns[coordinator].append(await coordinator.round_ns(asked))
+            took_ns[coordinator].append(await coordinator.round_ns(requests))
     alone_ns = statistics.median(observing_ns(recorded, partitions) for _ in range(20))
     for coordinator in took_ns:
         await coordinator.stop()

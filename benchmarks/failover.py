@@ -78,23 +78,23 @@ class Client:
     async def heartbeat_for_ever(self) -> None:
         """Heartbeat like a consumer; no response may ever end the membership."""
         while True:
-            answer = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
-            if answer.error_code in _ENDS_MEMBERSHIP:
-                self.errors.note("Heartbeat", answer.error_code)
+            response = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
+            if response.error_code in _ENDS_MEMBERSHIP:
+                self.errors.note("Heartbeat", response.error_code)
             await asyncio.sleep(1)
 
     async def heartbeat_refused(self) -> bool:
         body = self._identity(self.member.generation + 1)
-        answer = await self.connection.call(HEARTBEAT, body)
-        return bool(answer.error_code is ErrorCode.illegal_generation)
+        response = await self.connection.call(HEARTBEAT, body)
+        return bool(response.error_code is ErrorCode.illegal_generation)
 
     async def commit(self) -> bool:
         self._committed += 1
         partition = {"partition_index": 0, "committed_offset": self._committed, "committed_leader_epoch": -1}
         topics = [{"name": _TOPIC, "partitions": [{**partition, "committed_metadata": ""}]}]
         member = {**self._identity(-1), "generation_id_or_member_epoch": self.member.generation}
-        answer = await self.connection.call(OFFSET_COMMIT, {**member, "topics": topics})
-        return bool(answer.topics[0].partitions[0].error_code is ErrorCode.none)
+        response = await self.connection.call(OFFSET_COMMIT, {**member, "topics": topics})
+        return bool(response.topics[0].partitions[0].error_code is ErrorCode.none)
 
     async def produce(self) -> bool:
         """Produce to every partition, and so to every log actor."""
@@ -104,8 +104,10 @@ class Client:
         records = build_batch([(None, b"x")], round(time.time() * 1000), 0, -1)
         data = [{"index": partition, "records": bytes(records)} for partition in partitions]
         body = {"transactional_id": None, "acks": -1, "timeout": 1000}
-        answer = await self.connection.call(PRODUCE, {**body, "topic_data": [{"name": _TOPIC, "partition_data": data}]})
-        return all(each.error_code is ErrorCode.none for each in answer.responses[0].partition_responses)
+        response = await self.connection.call(
+            PRODUCE, {**body, "topic_data": [{"name": _TOPIC, "partition_data": data}]}
+        )
+        return all(each.error_code is ErrorCode.none for each in response.responses[0].partition_responses)
 
     async def create_another(self) -> bool:
         self._created += 1
@@ -114,8 +116,8 @@ class Client:
     async def create_topic(self, name: str, partitions: int = 4) -> bool:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
         body = {"topics": [topic], "timeout": 1000, "validate_only": False}
-        answer = await self.connection.call(CREATE_TOPICS, body)
-        return answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists)
+        response = await self.connection.call(CREATE_TOPICS, body)
+        return response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists)
 
     async def at_first_gateway(self) -> bool:
         try:
@@ -123,17 +125,17 @@ class Client:
         except OSError:
             return False
         try:
-            answer = await connection.call(HEARTBEAT, self._identity(self.member.generation + 1))
+            response = await connection.call(HEARTBEAT, self._identity(self.member.generation + 1))
         except Lost:
             return False
         finally:
             connection.close()
-        return bool(answer.error_code is ErrorCode.illegal_generation)
+        return bool(response.error_code is ErrorCode.illegal_generation)
 
     async def check(self) -> None:
         """The member is still one, in the same generation, and its last acknowledged commit is there."""
-        answer = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
-        self.errors.note("Heartbeat", answer.error_code)
+        response = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
+        self.errors.note("Heartbeat", response.error_code)
         topics = [{"name": _TOPIC, "partition_indexes": [0]}]
         fetched = await self.connection.call(
             OFFSET_FETCH, {"group_id": _GROUP, "topics": topics, "require_stable": False}

@@ -260,9 +260,9 @@ class Reader:
         async def read(connection: Connection, requests: Iterator[bytes]) -> None:
             nonlocal fetches
             while True:
-                answer = await connection.call_raw(next(requests))
-                if len(answer) < self._size_bytes:
-                    raise RuntimeError(f"an answer of {len(answer):,} bytes instead of {self._size_bytes:,}")
+                response = await connection.call_raw(next(requests))
+                if len(response) < self._size_bytes:
+                    raise RuntimeError(f"an answer of {len(response):,} bytes instead of {self._size_bytes:,}")
                 fetches += 1
                 if time.perf_counter() >= until_s:
                     break
@@ -331,9 +331,9 @@ async def _fill(connection: Connection, load: Load) -> None:
     body = {"transactional_id": None, "acks": -1, "timeout": 10_000}
     frame = request(PRODUCE, {**body, "topic_data": [{"name": _TOPICS[load.name].name, "partition_data": data}]})
     for _ in range(0, load.length * load.batches, _PRODUCED_AT_ONCE):
-        answers = await asyncio.gather(*(connection.call_raw(frame) for _ in range(_PRODUCED_AT_ONCE)))
-        for answer in answers:
-            found = codec.decode_response(*PRODUCE, answer)[1].responses[0].partition_responses
+        responses = await asyncio.gather(*(connection.call_raw(frame) for _ in range(_PRODUCED_AT_ONCE)))
+        for response in responses:
+            found = codec.decode_response(*PRODUCE, response)[1].responses[0].partition_responses
             if any(each.error_code is not ErrorCode.none for each in found):
                 raise RuntimeError(f"Produce is answered {found}")
 

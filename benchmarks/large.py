@@ -31,12 +31,12 @@ class LargeGroup:
     async def take_part(self, member: Member) -> None:
         """Join and sync; a leader assigns one partition to each member."""
         self.last_join_sent_s = time.perf_counter()
-        answer = await member.join()
+        response = await member.join()
         given = [
             (joined.member_id, assignment(TOPIC, [number % len(self.members)]))
-            for number, joined in enumerate(answer.members)
+            for number, joined in enumerate(response.members)
         ]
-        await member.sync(given if answer.leader == member.id else [])
+        await member.sync(given if response.leader == member.id else [])
 
     def rejoin(self, member: Member) -> None:
         """The reaction to REBALANCE_IN_PROGRESS in a heartbeat."""
@@ -117,9 +117,9 @@ async def _describe(connection: Connection, group: LargeGroup, part: str | None,
     took_s = []
     for _ in range(_PROBES):
         began_s = time.perf_counter()
-        answer: Any = await connection.call_raw(frame)
+        response: Any = await connection.call_raw(frame)
         took_s.append(time.perf_counter() - began_s)
-    (found,) = codec.decode_response(*DESCRIBE_GROUPS, answer)[1].groups
+    (found,) = codec.decode_response(*DESCRIBE_GROUPS, response)[1].groups
     held = {member.member_id: member.member_assignment for member in found.members}
     if found.group_state != "Stable" or held != {member.id: member.assigned for member in group.members}:
         raise RuntimeError(f"{GROUP} is {found.group_state} with {len(held)} members and not what they hold")

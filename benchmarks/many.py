@@ -111,10 +111,10 @@ async def warm_up(connections: Sequence[Connection], partitions: int) -> None:
 
     async def find(connection: Connection, group: str) -> None:
         while True:
-            answer = await connection.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
+            response = await connection.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
             described = await connection.call_raw(describe_request([group]))
             (group_found,) = codec.decode_response(*DESCRIBE_GROUPS, described)[1].groups
-            if answer.coordinators[0].error_code is ErrorCode.none and group_found.error_code is ErrorCode.none:
+            if response.coordinators[0].error_code is ErrorCode.none and group_found.error_code is ErrorCode.none:
                 return
             await asyncio.sleep(0.2)
 
@@ -135,19 +135,19 @@ async def _watch(kinds: dict[str, Processes], duration_s: float) -> dict[str, fl
 
 async def _describe(connection: Connection, groups: list[str], part: str, figures: Figures) -> None:
     for count in sorted({1, min(_DESCRIBED_TOGETHER, len(groups)), len(groups)}):
-        asked = groups[-count:]
+        described = groups[-count:]
         what = f"DescribeGroups of {count:,}" + (" in one request" if count > 1 else "")
-        frame = describe_request(asked)
+        frame = describe_request(described)
         with _median(part, what, figures) as took_s:
             for _ in range(_PROBES):
                 began_s = time.perf_counter()
-                answer = await connection.call_raw(frame)
+                response = await connection.call_raw(frame)
                 took_s.append(time.perf_counter() - began_s)
-        found = codec.decode_response(*DESCRIBE_GROUPS, answer)[1].groups
+        found = codec.decode_response(*DESCRIBE_GROUPS, response)[1].groups
         stable = [group.group_id for group in found if group.group_state == "Stable" and len(group.members) == 1]
-        if stable != asked:
-            told = Counter((group.error_code.name, group.group_state, len(group.members)) for group in found)
-            raise RuntimeError(f"{count} groups are not all Stable with one member: {dict(told)}")
+        if stable != described:
+            states = Counter((group.error_code.name, group.group_state, len(group.members)) for group in found)
+            raise RuntimeError(f"{count} groups are not all Stable with one member: {dict(states)}")
 
 
 async def _list(admins: Sequence[Connection], expected: int, part: str, figures: Figures) -> None:
@@ -156,9 +156,9 @@ async def _list(admins: Sequence[Connection], expected: int, part: str, figures:
     with _median(part, "ListGroups, all gateways", figures) as took_s:
         for _ in range(_PROBES):
             began_s = time.perf_counter()
-            answers = await asyncio.gather(*(connection.call_raw(frame) for connection in admins))
+            responses = await asyncio.gather(*(connection.call_raw(frame) for connection in admins))
             took_s.append(time.perf_counter() - began_s)
-    listed = sum(len(codec.decode_response(*LIST_GROUPS, answer)[1].groups) for answer in answers)
+    listed = sum(len(codec.decode_response(*LIST_GROUPS, response)[1].groups) for response in responses)
     if listed != expected:
         raise RuntimeError(f"{listed} Stable groups are listed, {expected} are there")
 

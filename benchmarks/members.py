@@ -56,14 +56,14 @@ class Member:
         """Send JoinGroup until there is a generation (twice for a new member, KIP-394); return the response."""
         self.is_stable = False
         while True:
-            answer = await self.connection.call(JOIN_GROUP, self._join_body())
-            self.id = answer.member_id
-            if answer.error_code is ErrorCode.none:
-                self.generation = answer.generation_id
-                return answer
-            if answer.error_code is not ErrorCode.member_id_required:
-                self.errors.note("JoinGroup", answer.error_code)
-                raise RuntimeError(f"{self.group}: JoinGroup is answered {answer.error_code.name}")
+            response = await self.connection.call(JOIN_GROUP, self._join_body())
+            self.id = response.member_id
+            if response.error_code is ErrorCode.none:
+                self.generation = response.generation_id
+                return response
+            if response.error_code is not ErrorCode.member_id_required:
+                self.errors.note("JoinGroup", response.error_code)
+                raise RuntimeError(f"{self.group}: JoinGroup is answered {response.error_code.name}")
 
     async def sync(self, assignments: Sequence[tuple[str, bytes]]) -> None:
         """Send SyncGroup, with assignments as leader; afterwards the member is stable and may heartbeat."""
@@ -73,11 +73,11 @@ class Member:
             "protocol_name": PROTOCOL,
             "assignments": [{"member_id": member, "assignment": data} for member, data in assignments],
         }
-        answer = await self.connection.call(SYNC_GROUP, body)
-        self.errors.note("SyncGroup", answer.error_code)
-        if answer.error_code is not ErrorCode.none:
-            raise RuntimeError(f"{self.group}: SyncGroup is answered {answer.error_code.name}")
-        self.assigned = answer.assignment
+        response = await self.connection.call(SYNC_GROUP, body)
+        self.errors.note("SyncGroup", response.error_code)
+        if response.error_code is not ErrorCode.none:
+            raise RuntimeError(f"{self.group}: SyncGroup is answered {response.error_code.name}")
+        self.assigned = response.assignment
         self._beat = request(HEARTBEAT, self._identity())
         self.is_stable = True
 

@@ -42,20 +42,20 @@ class Core:
 
     def form(self, group: str, members: int) -> None:
         """Form a Stable group of that many members."""
-        ids = [self._ask(self._join(group, "")).member_id for _ in range(members)]
+        ids = [self._request(self._join(group, "")).member_id for _ in range(members)]
         tokens = [self._send(self._join(group, member)) for member in ids]
         while tokens[0] not in self._joined:  # until the join phase has ended
             self._now_ms = self._core.next_deadline_ms() or self._now_ms
             self._take(self._core.tick(self._now_ms))
-        answers = [self._joined.pop(token) for token in tokens]
-        leader = answers[0].leader
+        responses = [self._joined.pop(token) for token in tokens]
+        leader = responses[0].leader
         given = tuple((member, assignment("orders", [number])) for number, member in enumerate(ids))
         for member in sorted(ids, key=lambda member: member == leader):
             self._send(
                 SyncGroup(
                     api_version=5,
                     group_id=GroupId(group),
-                    generation_id=answers[0].generation_id,
+                    generation_id=responses[0].generation_id,
                     member_id=member,
                     group_instance_id=None,
                     protocol_type="consumer",
@@ -91,7 +91,7 @@ class Core:
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
         )
 
-    def _ask(self, request: Request) -> JoinGroupResponse:
+    def _request(self, request: Request) -> JoinGroupResponse:
         return self._joined.pop(self._send(request))
 
     def _send(self, request: Request) -> Token:

@@ -62,7 +62,7 @@ class RayController:
         self._handle = handle
         self._limited_log = LimitedLog(log)
 
-    async def _ask(self, call: Awaitable[T]) -> T:
+    async def _in_time(self, call: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(_CONTROLLER_S):
                 return await call
@@ -72,25 +72,25 @@ class RayController:
             raise ControllerUnavailable(text) from error
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
-        return await self._ask(self._handle.create_topics.remote(topics, validate_only))
+        return await self._in_time(self._handle.create_topics.remote(topics, validate_only))
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
-        return await self._ask(self._handle.delete_topics.remote(names))
+        return await self._in_time(self._handle.delete_topics.remote(names))
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
-        return await self._ask(self._handle.add_partitions.remote(totals, validate_only))
+        return await self._in_time(self._handle.add_partitions.remote(totals, validate_only))
 
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
-        return await self._ask(self._handle.alter_configs.remote(alterations, validate_only))
+        return await self._in_time(self._handle.alter_configs.remote(alterations, validate_only))
 
     async def until_followed(self, timeout_s: float) -> bool:
-        return await self._ask(self._handle.until_followed.remote(timeout_s))
+        return await self._in_time(self._handle.until_followed.remote(timeout_s))
 
     async def producer_ids(self) -> range:
-        return await self._ask(self._handle.producer_ids.remote())
+        return await self._in_time(self._handle.producer_ids.remote())
 
     async def activate(self, offsets_partition: int) -> None:
-        await self._ask(self._handle.activate.remote(offsets_partition))
+        await self._in_time(self._handle.activate.remote(offsets_partition))
 
 
 class GatewayActor:
@@ -124,8 +124,8 @@ class GatewayActor:
             now_ms=wall_ms,
         )
         self._lifecycle.start()
-        told = Lifecycle(self._lifecycle.add, wall_ms, seen_by=f"gateway-{self._id}")
-        self._follower = ViewFollower(settings, f"gateway-{self._id}", ControllerSeen(told))
+        lifecycle = Lifecycle(self._lifecycle.add, wall_ms, seen_by=f"gateway-{self._id}")
+        self._follower = ViewFollower(settings, f"gateway-{self._id}", ControllerSeen(lifecycle))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
         account = account_of(config, self._store)
@@ -157,10 +157,10 @@ class GatewayActor:
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
             self._every(_SETTLE_S, self._settle),
         ]
-        host, told_port = config.advertised(self._id - 1, settings.host or address, bound)
-        broker = Broker(id=self._id, host=host, port=told_port, node_id=node_id)
+        host, advertised_port = config.advertised(self._id - 1, settings.host or address, bound)
+        broker = Broker(id=self._id, host=host, port=advertised_port, node_id=node_id)
         self._node = EphemeralNode(settings.zookeeper, broker_path(self._id), lambda: _broker_node(broker))
-        log.info("gateway %d serves %s:%d", self._id, host, told_port)
+        log.info("gateway %d serves %s:%d", self._id, host, advertised_port)
         return Started(
             pid=os.getpid(),
             node_id=node_id,

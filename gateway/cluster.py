@@ -110,10 +110,10 @@ def _kill(name: str, namespace: str) -> None:
 
 def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
     """Nodes and actors as the controller sees them. ClusterError if it does not respond."""
-    return dict(ask_controller("status", namespace=namespace))
+    return dict(call_controller("status", namespace=namespace))
 
 
-def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:
+def call_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:
     """Call a method of the controller. ClusterError if it does not respond, or with its reason if it refuses."""
     try:
         controller = ray.get_actor("controller", namespace)
@@ -126,7 +126,7 @@ def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> 
         raise ClusterError(f"the controller does not respond: {last_line(error)}") from error
 
 
-def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
+def call_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
     """Call a method of the reconciler. ClusterError if it does not respond, or with its reason if it cannot."""
     try:
         reconciler = ray.get_actor("reconciler", namespace)

@@ -63,7 +63,7 @@ class ConfigRegistry:
 
         def decide_if_there(current: Mapping[str, str]) -> Mapping[str, str]:
             wanted = decide(current)
-            if not self._zk.ask(self._zk.exists_async, topic_path(topic)):
+            if not self._zk.call(self._zk.exists_async, topic_path(topic)):
                 raise unknown_topic(topic)
             return wanted
 
@@ -88,10 +88,10 @@ class ConfigRegistry:
         *checks: tuple[str, str, int],
     ) -> None:
         zk = self._zk
-        zk.ask(zk.ensure_path_async, parent)
+        zk.call(zk.ensure_path_async, parent)
         while True:
             try:
-                data, stat = zk.ask(zk.get_async, path)
+                data, stat = zk.call(zk.get_async, path)
             except NoNodeError:
                 data, stat = None, None
             current = stored_config(path, data) if data is not None else {}
@@ -115,8 +115,8 @@ class ConfigRegistry:
         """(name, data) of every configuration below the path."""
         zk = self._zk
         try:
-            zk.ask(zk.sync_async, parent)
-            names = sorted(zk.ask(zk.get_children_async, parent))
+            zk.call(zk.sync_async, parent)
+            names = sorted(zk.call(zk.get_children_async, parent))
         except NoNodeError:
             return []
         nodes = zk.read_many([f"{parent}/{name}" for name in names])

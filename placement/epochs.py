@@ -84,7 +84,7 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, h
 def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionState:
     """The state with the partition's newest epoch; the default state if no epoch was taken yet. UnknownPartition."""
     try:
-        return PartitionState.decode(zk.ask(zk.get_async, partition_state_path(topic, partition))[0])
+        return PartitionState.decode(zk.call(zk.get_async, partition_state_path(topic, partition))[0])
     except NoNodeError:
         _require(zk, topic, partition)
         return PartitionState()
@@ -118,7 +118,7 @@ def _take(zk: ZooKeeperClient, path: str) -> ActorEpoch:
 
 def check_holder(zk: ZooKeeperClient, holder: ActorEpoch) -> None:
     """Superseded if there is a successor. ZooKeeperUnreachable."""
-    data, stat = zk.ask(zk.get_async, holder.path)
+    data, stat = zk.call(zk.get_async, holder.path)
     if stat.version != holder.zk_version:
         raise Superseded(f"epoch {holder.epoch} of {holder.path} was followed by {data.decode()}")
 
@@ -171,10 +171,10 @@ def _advance(
     """Replace the node's data (None: no node yet) by its successor. Returns the data written, and its version."""
     while True:
         try:
-            data, stat = zk.ask(zk.get_async, path)
+            data, stat = zk.call(zk.get_async, path)
         except NoNodeError:
             data, stat = None, None
-            zk.ask(zk.ensure_path_async, path.rpartition("/")[0])
+            zk.call(zk.ensure_path_async, path.rpartition("/")[0])
         following = successor(data)
         change = ("create", path, following) if stat is None else ("set_data", path, following, stat.version)
         try:
@@ -188,7 +188,7 @@ def _advance(
 
 def _require(zk: ZooKeeperClient, topic: str, partition: int) -> None:
     try:
-        data, _ = zk.ask(zk.get_async, topic_path(topic))
+        data, _ = zk.call(zk.get_async, topic_path(topic))
     except NoNodeError:
         raise UnknownPartition(f"there is no topic {topic}") from None
     if not 0 <= partition < decode_topic(topic, data, {}).partitions:

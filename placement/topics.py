@@ -95,8 +95,8 @@ class TopicRegistry:
         """All topics by name, sorted by name. layout.Malformed for a node that is not one of our topics."""
         zk = self._zk
         try:
-            zk.ask(zk.sync_async, TOPICS)
-            names = sorted(zk.ask(zk.get_children_async, TOPICS))
+            zk.call(zk.sync_async, TOPICS)
+            names = sorted(zk.call(zk.get_children_async, TOPICS))
         except NoNodeError:
             return {}
         nodes = zk.read_many([topic_path(name) for name in names])
@@ -151,7 +151,7 @@ class TopicRegistry:
         topic = self._require(name)
         while True:
             nodes = [*self._below(topic_path(name)), topic_path(name)]
-            if self._zk.ask(self._zk.exists_async, topic_config_path(name)):
+            if self._zk.call(self._zk.exists_async, topic_config_path(name)):
                 nodes.append(topic_config_path(name))
             try:
                 self._commit([("delete", node) for node in nodes])
@@ -167,7 +167,7 @@ class TopicRegistry:
         check_partitions(total)
         while True:
             try:
-                data, stat = zk.ask(zk.get_async, topic_path(name))
+                data, stat = zk.call(zk.get_async, topic_path(name))
             except NoNodeError:
                 raise unknown_topic(name) from None
             topic = decode_topic(name, data, self._config(name))
@@ -196,13 +196,13 @@ class TopicRegistry:
         """The names in use, and the version of that set: every creation increments it."""
         zk = self._zk
         for path in (TOPICS, TOPIC_CONFIGS):
-            zk.ask(zk.ensure_path_async, path)
-        _, stat = zk.ask(zk.get_async, TOPICS)
-        return frozenset(zk.ask(zk.get_children_async, TOPICS)), int(stat.version)
+            zk.call(zk.ensure_path_async, path)
+        _, stat = zk.call(zk.get_async, TOPICS)
+        return frozenset(zk.call(zk.get_children_async, TOPICS)), int(stat.version)
 
     def _write_new(self, topic: Topic, version: int) -> None:
         config_node = topic_config_path(topic.name)
-        orphan = self._zk.ask(self._zk.exists_async, config_node)  # Kafka's tools can create it before the topic
+        orphan = self._zk.call(self._zk.exists_async, config_node)  # Kafka's tools can create it before the topic
         self._commit(
             [
                 ("set_data", TOPICS, b"", version),
@@ -223,14 +223,14 @@ class TopicRegistry:
     def _read(self, name: str) -> Topic | None:
         zk = self._zk
         try:
-            data, _ = zk.ask(zk.get_async, topic_path(name))
+            data, _ = zk.call(zk.get_async, topic_path(name))
         except NoNodeError:
             return None
         return decode_topic(name, data, self._config(name))
 
     def _config(self, name: str) -> dict[str, str]:
         try:
-            data, _ = self._zk.ask(self._zk.get_async, topic_config_path(name))
+            data, _ = self._zk.call(self._zk.get_async, topic_config_path(name))
         except NoNodeError:
             return {}
         return stored_config(topic_config_path(name), data)
@@ -238,7 +238,7 @@ class TopicRegistry:
     def _below(self, path: str) -> list[str]:
         """All nodes under the path, children before parents."""
         try:
-            children = sorted(self._zk.ask(self._zk.get_children_async, path))
+            children = sorted(self._zk.call(self._zk.get_children_async, path))
         except NoNodeError:
             return []
         return [found for child in children for found in (*self._below(f"{path}/{child}"), f"{path}/{child}")]

@@ -30,8 +30,8 @@ from muster.spark.signals import end_on_signals, ended_by
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from muster.spark.answer import Answer
     from muster.spark.progress import Progress
+    from muster.spark.result import JobResult
 
 _INTERRUPTED = 128 + signal.SIGINT
 _JOBS_AT_ONCE = 2
@@ -101,8 +101,8 @@ def _run(request: Request, jobs: list[Job]) -> int:
             return _stream(request, jobs[0], session, folder, progress)
         if request.format == "parquet":
             return _write_parquet(request, jobs[0], session, progress)
-        answers, damage = _answers(request, jobs, session, progress)
-    _show(request, answers, damage)
+        results, damage = _results(request, jobs, session, progress)
+    _show(request, results, damage)
     return 0 if not damage else _failed("; ".join(damage))
 
 
@@ -127,8 +127,8 @@ def session_for(
     cores = request.executor_cores * (request.executors if request.ray_address else 1)
     names = {name for job in jobs for name in job.tables}
     history = {name for job in jobs for name in job.history}
-    asked = request.options
-    size = sizing.size_of(request.storage, sorted(names), asked.start, asked.end, cores=cores, history=history)
+    options = request.options
+    size = sizing.size_of(request.storage, sorted(names), options.start, options.end, cores=cores, history=history)
     if request.ray_address is None:
         return local_session(
             cores=request.executor_cores,
@@ -148,14 +148,14 @@ def session_for(
     )
 
 
-def _answers(
+def _results(
     request: Request, jobs: list[Job], session: SparkSession, progress: Progress
-) -> tuple[list[Answer], list[str]]:
+) -> tuple[list[JobResult], list[str]]:
     """The answers of all jobs, and the errors of those that failed. Refused if the only one failed.
 
     Jobs on small tables spend more time in planning than in running, on one core each: so several run at a time.
     """
-    from muster.spark.answer import Answer, JobFailed, answer_of, spark_errors_in_one_line, tables_of
+    from muster.spark.result import JobFailed, JobResult, run_job, spark_errors_in_one_line, tables_of
     from muster.spark.tables import TableDamaged
 
     at_once = _JOBS_AT_ONCE if len(jobs) > 1 and is_short(session) else 1
@@ -165,12 +165,12 @@ def _answers(
             raise JobFailed("interrupted")
         progress.step(text)
 
-    def answer(job: Job) -> Answer | str:
+    def result(job: Job) -> JobResult | str:
         try:
             step(f"{job.name}: reading {', '.join(job.tables)}")
             with spark_errors_in_one_line(job.name):
                 tables = tables_of(job, session, request.storage, request.options)
-            return answer_of(
+            return run_job(
                 job,
                 session,
                 request.storage,
@@ -186,62 +186,62 @@ def _answers(
             return str(error)
 
     if at_once == 1:
-        found = [answer(job) for job in jobs]
+        found = [result(job) for job in jobs]
     else:
         with ThreadPoolExecutor(at_once, initializer=make_active, initargs=(session,)) as pool:
-            found = list(pool.map(answer, jobs))
-    return [each for each in found if isinstance(each, Answer)], [each for each in found if isinstance(each, str)]
+            found = list(pool.map(result, jobs))
+    return [each for each in found if isinstance(each, JobResult)], [each for each in found if isinstance(each, str)]
 
 
-def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
+def _show(request: Request, results: list[JobResult], damage: list[str]) -> None:
     from muster.spark.render import showing
 
     if request.format == "table" and request.out is None:
-        showing.print_answers(answers, rich_console.console())
+        showing.print_results(results, rich_console.console())
     else:
-        text = _text(request, answers, damage)
+        text = _text(request, results, damage)
         if request.out is None:
             terminal.json_text(text)
         else:
             out.write_file(request.out, text)
             terminal.line(str(request.out), err=True)
-    for group in _groups_without_rows(request, answers):
-        terminal.line(f"muster: nothing is told about group {group}: no such group in that time", err=True)
+    for group in _groups_without_rows(request, results):
+        terminal.line(f"muster: nothing is reported about group {group}: no such group in that time", err=True)
 
 
-def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
-    """Requested groups that occur in no answer of the jobs that take groups into account."""
-    told = {
+def _groups_without_rows(request: Request, results: list[JobResult]) -> list[str]:
+    """Requested groups that occur in no result of the jobs that take groups into account."""
+    found = {
         group
-        for answer in answers
-        for section in answer.sections
+        for result in results
+        for section in result.sections
         if any(column.name == "group" for column in section.columns)
         for group in section.values("group")
         if group is not None
     }
-    return sorted(request.options.groups - told) if told <= request.options.groups else []
+    return sorted(request.options.groups - found) if found <= request.options.groups else []
 
 
-def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
+def _text(request: Request, results: list[JobResult], damage: list[str]) -> str:
     from muster.spark.render import showing
 
     match request.format:
         case "json":
             a_line_each = request.stream and not request.once
-            return showing.to_json(answers, request.options, indent=None if a_line_each else 2)
+            return showing.to_json(results, request.options, indent=None if a_line_each else 2)
         case "html":
-            from muster.spark.render.report_page import render_answers
+            from muster.spark.render.report_page import render_results
 
-            return render_answers(answers, request.options, damage)
+            return render_results(results, request.options, damage)
         case _:
             text = StringIO()
-            showing.print_answers(answers, rich_console.console(file=text))
+            showing.print_results(results, rich_console.console(file=text))
             return text.getvalue()
 
 
 def _write_parquet(request: Request, job: Job, session: SparkSession, progress: Progress) -> int:
-    from muster.spark.answer import JobFailed, spark_errors_in_one_line, tables_of
     from muster.spark.render.showing import write_parquet
+    from muster.spark.result import JobFailed, spark_errors_in_one_line, tables_of
     from muster.spark.tables import TableDamaged
 
     assert request.out is not None
@@ -268,18 +268,18 @@ def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
 
 
 def _stream(request: Request, job: Job, session: SparkSession, folder: Path, progress: Progress) -> int:
-    from muster.spark.answer import JobFailed
+    from muster.spark.result import JobFailed
     from muster.spark.streaming.checkpoint import StreamRefused
     from muster.spark.streaming.showing import show_stream
     from muster.spark.tables import TableDamaged
 
-    def show(answer: Answer, options: Options) -> None:
+    def show(result: JobResult, options: Options) -> None:
         with progress.cleared():
             if request.format == "table" and not request.once:
                 now = options.now.astimezone(ZoneInfo(options.timezone))
                 terminal.line()
                 terminal.line(f"== {now:%Y-%m-%d %H:%M:%S %Z}")
-            _show(replace(request, out=None, options=options), [answer], [])
+            _show(replace(request, out=None, options=options), [result], [])
 
     try:
         show_stream(request, job, session, folder, step=progress.step, show=show)

@@ -51,8 +51,12 @@ class Request:
             for name in ("storage", "out", "ray_token_path"):
                 if fields.get(name) is not None:
                     fields[name] = Path(fields[name])
-            asked = fields["options"]
-            read = {"jobs": tuple(fields["jobs"]), "options": _options(asked), "says_now": asked.get("now") is not None}
+            options = fields["options"]
+            read = {
+                "jobs": tuple(fields["jobs"]),
+                "options": _options(options),
+                "says_now": options.get("now") is not None,
+            }
             return cls(**{**fields, **read})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadRequest(f"this is no request: {error}") from error

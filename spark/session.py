@@ -213,7 +213,7 @@ def _lower_priority(application: str) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     lower = ray.remote(priority.yield_marked)
-    asked = [
+    pending = [
         lower.options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         ).remote(application)
@@ -221,7 +221,7 @@ def _lower_priority(application: str) -> None:
         if node["Alive"]
     ]
     with suppress(ray.exceptions.RayError):
-        ray.wait(asked, num_returns=len(asked), timeout=_LOWERING_TIMEOUT_S)
+        ray.wait(pending, num_returns=len(pending), timeout=_LOWERING_TIMEOUT_S)
 
 
 def _free_by_node() -> list[Mapping[str, float]]:

@@ -47,7 +47,7 @@ def eventually(condition: Callable[[], Any], what: str, *, within_s: float = 20)
     """Wait for the effect of another process or thread; returns the first true value."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        if answer := condition():
-            return answer
+        if response := condition():
+            return response
         time.sleep(0.01)
     raise AssertionError(f"not within {within_s} s: {what}")

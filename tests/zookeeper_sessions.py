@@ -32,14 +32,14 @@ def end_sessions(hosts: str, session_ids: Iterable[int]) -> int:
 def _end(hosts: str, session_id: int) -> bool:
     host, _, port = hosts.rpartition(":")
     connect = struct.pack("!iqiqi16s?", 0, _HIGHEST_ZXID_SEEN, _TIMEOUT_MS, session_id, 16, password(session_id), False)
-    with socket.create_connection((host, int(port)), timeout=_WAIT_S) as server, server.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), timeout=_WAIT_S) as server, server.makefile("rb") as responses:
         server.sendall(struct.pack("!i", len(connect)) + connect)
-        length = answers.read(4)
+        length = responses.read(4)
         if len(length) < 4:
             return False
-        _, timeout_ms = struct.unpack("!ii", answers.read(struct.unpack("!i", length)[0])[:8])
+        _, timeout_ms = struct.unpack("!ii", responses.read(struct.unpack("!i", length)[0])[:8])
         if timeout_ms <= 0:
             return False
         server.sendall(struct.pack("!iii", 8, 1, _CLOSE_SESSION))
-        answers.read()  # the server closes the connection when the session has ended
+        responses.read()  # the server closes the connection when the session has ended
         return True

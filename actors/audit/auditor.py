@@ -41,11 +41,11 @@ class Sources(Protocol):
         """Runs from the gateways: everything that was sent until now and has its final attribution."""
 
     async def cumulative_sizes(
-        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+        self, queries: Mapping[TopicPartition, tuple[int, ...]]
     ) -> Mapping[TopicPartition, CumulativeSizes]:
         """Cumulative sizes from the log actors."""
 
-    async def tell(self, report: Report) -> None:
+    async def publish(self, report: Report) -> None:
         """Send the report to all gateways."""
 
 
@@ -85,8 +85,8 @@ class Auditor:
             self._books.take_steps(commit_batch.entries, now_ms)
         self._take_runs(runs, now_ms)
         complete = runs.keys() >= set(self._sources.gateways())
-        questions = self._books.questions(self._sources.partitions())
-        cumulative_sizes = await self._sources.cumulative_sizes(questions) if questions else {}
+        queries = self._books.queries(self._sources.partitions())
+        cumulative_sizes = await self._sources.cumulative_sizes(queries) if queries else {}
         await asyncio.to_thread(self._books.settle, cumulative_sizes, now_ms, complete=complete)
         rows = await asyncio.to_thread(self._books.rows)
         self.report = Report(
@@ -97,7 +97,7 @@ class Auditor:
             rows=tuple(rows),
         )
         self._warn(rows)
-        await self._sources.tell(self.report)
+        await self._sources.publish(self.report)
         return self.report
 
     def _take_runs(self, runs: Runs, now_ms: int) -> None:

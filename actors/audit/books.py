@@ -1,7 +1,7 @@
 """The comparison of the audit: what commits imply against what was sent, per group and partition. Pure.
 
 A round consists of :meth:`Books.take_steps`, then :meth:`Books.take_runs` (collected later, so the runs include what
-was committed), :meth:`Books.questions` for the logs, and :meth:`Books.settle` with their responses. What needs a log
+was committed), :meth:`Books.queries` for the logs, and :meth:`Books.settle` with their responses. What needs a log
 that does not respond is kept for a later round.
 """
 
@@ -88,7 +88,7 @@ class Books:
         """Counts of what was sent until now may be missing: at the start, and when a gateway was lost."""
         self._is_lost = True
 
-    def questions(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
+    def queries(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
         """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that exist now."""
         gone, self._there = self._there, set(there)
         for place in gone - self._there:
@@ -97,15 +97,15 @@ class Books:
             self._is_lost, self._ends_wanted = False, set(self._there)
         self._ends_wanted &= self._there
         busy = {place for place, known in self._places.items() if known.busy} & self._there
-        asked = {place: tuple(sorted(set(self._places[place].edges()))) for place in sorted(busy)}
-        return asked | dict.fromkeys(sorted(self._ends_wanted - busy), ())
+        offsets = {place: tuple(sorted(set(self._places[place].edges()))) for place in sorted(busy)}
+        return offsets | dict.fromkeys(sorted(self._ends_wanted - busy), ())
 
     def settle(
         self, cumulative_sizes: Mapping[TopicPartition, CumulativeSizes], now_ms: int, *, complete: bool
     ) -> None:
         """Count what was added, and judge what has waited for long enough.
 
-        ``cumulative_sizes`` are for :meth:`questions`. ``complete``: every gateway and coordinator responded;
+        ``cumulative_sizes`` are for :meth:`queries`. ``complete``: every gateway and coordinator responded;
         otherwise nothing is judged.
         """
         for place, cumulative_size in cumulative_sizes.items():

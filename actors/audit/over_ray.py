@@ -38,50 +38,51 @@ class RaySources:
 
     async def steps(self, session: str, received: Received) -> Steps:
         active = [partition for partition, endpoint in self._view().offsets.items() if endpoint is not None]
-        asked = {each: self._ask(f"offsets-{each}", "audit_steps", session, received.get(each, 0)) for each in active}
-        return await _answers(asked)
+        calls = {each: self._call(f"offsets-{each}", "audit_steps", session, received.get(each, 0)) for each in active}
+        return await _responses(calls)
 
     async def runs(self, session: str, received: Received) -> Runs:
-        asked = {
-            each: self._ask(f"gateway-{each}", "audit_runs", session, received.get(each, 0)) for each in self.gateways()
+        calls = {
+            each: self._call(f"gateway-{each}", "audit_runs", session, received.get(each, 0))
+            for each in self.gateways()
         }
-        return await _answers(asked)
+        return await _responses(calls)
 
     async def cumulative_sizes(
-        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+        self, queries: Mapping[TopicPartition, tuple[int, ...]]
     ) -> Mapping[TopicPartition, CumulativeSizes]:
         view = self._view()
         by_log: defaultdict[int, list[tuple[TopicPartition, tuple[int, ...]]]] = defaultdict(list)
-        for (name, partition), offsets in questions.items():
+        for (name, partition), offsets in queries.items():
             if (topic := view.topics.get(name)) is not None:
                 by_log[view.log_of(topic, partition)].append(((name, partition), offsets))
         found: dict[TopicPartition, CumulativeSizes] = {}
-        answers = await _answers(
-            {index: self._ask(f"log-{index}", "audit_cumulative_sizes", asked) for index, asked in by_log.items()}
+        responses = await _responses(
+            {index: self._call(f"log-{index}", "audit_cumulative_sizes", wanted) for index, wanted in by_log.items()}
         )
-        for answer in answers.values():
-            found.update(answer)
+        for response in responses.values():
+            found.update(response)
         return found
 
-    async def tell(self, report: Report) -> None:
+    async def publish(self, report: Report) -> None:
         shared = await asyncio.to_thread(ray.put, report)
-        await _answers({each: self._ask(f"gateway-{each}", "take_audit", shared) for each in self.gateways()})
+        await _responses({each: self._call(f"gateway-{each}", "take_audit", shared) for each in self.gateways()})
 
-    async def _ask(self, name: str, method: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, method: str, *arguments: Any) -> Any:
         handle = await asyncio.to_thread(ray.get_actor, name, self._namespace)
         async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             return await getattr(handle, method).remote(*arguments)
 
 
-async def _answers(asked: Mapping[K, Awaitable[Any]]) -> dict[K, Any]:
+async def _responses(calls: Mapping[K, Awaitable[Any]]) -> dict[K, Any]:
     """The results of those that respond."""
-    answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+    responses = await asyncio.gather(*calls.values(), return_exceptions=True)
     found: dict[K, Any] = {}
-    for key, answer in zip(asked, answers, strict=True):
-        if isinstance(answer, (RayError, TimeoutError, ValueError)):
-            log.debug("%s does not answer the audit: %r", key, answer)
-        elif isinstance(answer, BaseException):
-            raise answer
+    for key, response in zip(calls, responses, strict=True):
+        if isinstance(response, (RayError, TimeoutError, ValueError)):
+            log.debug("%s does not answer the audit: %r", key, response)
+        elif isinstance(response, BaseException):
+            raise response
         else:
-            found[key] = answer
+            found[key] = response
     return found

@@ -111,7 +111,7 @@ class Controller:
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
-        self._leaders = await self._told_leaders()
+        self._leaders = await self._reported_leaders()
         self._publish()
         self._spawn(self._known_nodes.run())
         await asyncio.to_thread(self._end_when_superseded)
@@ -196,12 +196,12 @@ class Controller:
         known = [managed for name, managed in self._supervisor.actors.items() if name in left]
         await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
 
-    async def _told_leaders(self) -> Leaders:
+    async def _reported_leaders(self) -> Leaders:
         """The leaders in the views of a predecessor's gateways; empty without such a gateway."""
         actors = self._supervisor.actors
         gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
-        told = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
-        views = [view for view in told if view is not None]
+        reported = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
+        views = [view for view in reported if view is not None]
         return max(views, key=lambda view: view.order).leaders if views else {}
 
     def _left_behind(self) -> set[str]:
@@ -357,11 +357,11 @@ class Controller:
         return await (await self._topics_admin()).producer_ids()
 
     async def faults(self, what: str, *arguments: Any) -> dict[str, Any]:
-        """The result of ``FaultControl.ask``. RuntimeError unless fault injection is enabled."""
+        """The result of ``FaultControl.call``. RuntimeError unless fault injection is enabled."""
         await self.start()
         if self._faults is None:
             raise RuntimeError("fault injection is off")
-        return await self._faults.ask(what, *arguments)
+        return await self._faults.handle(what, *arguments)
 
     async def _topics_admin(self) -> TopicsAdmin:
         await self.start()

@@ -22,7 +22,7 @@ from muster.placement.hashing import partition_for
 
 log = logging.getLogger(__name__)
 
-_TELL_S = 5.0
+_PUBLISH_S = 5.0
 """How long a live gateway may take to respond before the fault counts as injected without it."""
 _ELSEWHERE_S = 30.0
 
@@ -61,18 +61,18 @@ class RayCluster:
         actors = list(self._supervisor.actors.values())
         return [managed for managed in actors if managed.name.startswith("gateway-") and managed.handle is not None]
 
-    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+    async def publish(self, book: Book, paused: set[str]) -> list[str]:
         """Gateways that are still starting get it too: they may have requested the faults a moment before."""
         return await self._each(lambda gateway: gateway.take_faults.remote(book), paused)
 
     async def gather(self, paused: set[str]) -> None:
         await self._each(lambda gateway: gateway.report_faults.remote(), paused)
 
-    async def _each(self, ask: Callable[[Any], Any], paused: set[str]) -> list[str]:
-        calls = [(gateway, asyncio.ensure_future(_answer(ask(gateway.handle)))) for gateway in self._gateways()]
+    async def _each(self, request: Callable[[Any], Any], paused: set[str]) -> list[str]:
+        calls = [(gateway, asyncio.ensure_future(_await_call(request(gateway.handle)))) for gateway in self._gateways()]
         waited = {call for gateway, call in calls if gateway.state == "alive" and gateway.name not in paused}
         if waited:
-            await asyncio.wait(waited, timeout=_TELL_S)
+            await asyncio.wait(waited, timeout=_PUBLISH_S)
         return [gateway.name for gateway, call in calls if call in waited and not call.done()]
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -82,7 +82,7 @@ class RayCluster:
         return await run_on(node_id, work, *arguments)
 
 
-async def _answer(call: Any) -> None:
+async def _await_call(call: Any) -> None:
     """A gateway that died requests the faults when it starts again."""
     try:
         await call

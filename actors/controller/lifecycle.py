@@ -60,7 +60,7 @@ class Lifecycle:
         life, starting = self._life(managed.name), (managed.error,)
         if life.starting != starting and managed.name not in self._found:
             life.starting = starting
-            self._tell(managed.name, "starting", _UNKNOWN, managed.error)
+            self._record(managed.name, "starting", _UNKNOWN, managed.error)
 
     def see(self, managed: Managed, reason: str | None = None) -> None:
         """Another process than before, or none, may serve for the actor now; ``reason`` says why."""
@@ -71,26 +71,26 @@ class Lifecycle:
         if server is None or server.standby is None:
             life.starting = None
         if server is None:
-            self._tell(managed.name, "lost", before or _UNKNOWN, reason)
+            self._record(managed.name, "lost", before or _UNKNOWN, reason)
         else:
-            self._tell(managed.name, "serving", server, self._why(managed.name, before, server))
+            self._record(managed.name, "serving", server, self._why(managed.name, before, server))
 
     def moves(self, managed: Managed, node_id: str) -> None:
         """The actor is about to be ended, to serve on that node: what follows is no loss."""
         life = self._life(managed.name)
         if life.server is not None:
-            self._tell(managed.name, "moved", life.server, f"to node {node_id}")
+            self._record(managed.name, "moved", life.server, f"to node {node_id}")
             life.server = life.starting = None
 
     def stopped(self, managed: Managed) -> None:
         """The actor was ended on purpose, and is no longer managed."""
         life = self._lives.pop(managed.name, None)
         if life is not None:
-            self._tell(managed.name, "stopped", life.server or _UNKNOWN, None)
+            self._record(managed.name, "stopped", life.server or _UNKNOWN, None)
 
     def controller(self, event: str, server: Server, reason: str | None = None) -> None:
         """Report the controller: ``starting``, ``serving``, ``lost``, ``moved`` or ``stopped``."""
-        self._tell(CONTROLLER, event, server, reason)
+        self._record(CONTROLLER, event, server, reason)
 
     def _life(self, name: str) -> _Life:
         return self._lives.setdefault(name, _Life())
@@ -104,7 +104,7 @@ class Lifecycle:
             return f"took over from {before.standby}"
         return _FOUND if is_found else None
 
-    def _tell(self, actor: str, event: str, server: Server, reason: str | None) -> None:
+    def _record(self, actor: str, event: str, server: Server, reason: str | None) -> None:
         row: dict[str, Any] = {
             "ts": self._now_ms(),
             "actor": actor,

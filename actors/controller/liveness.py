@@ -42,12 +42,12 @@ async def _until_late(ping: Ping, timeout_s: float) -> None:
     await _first(ping)
     while True:
         await asyncio.sleep(min(_MAX_PERIOD_S, timeout_s / 4))
-        answer = asyncio.ensure_future(ping())
+        response = asyncio.ensure_future(ping())
         try:
-            if not await _answered(answer, timeout_s):
+            if not await _answered(response, timeout_s):
                 return
         finally:
-            answer.cancel()
+            response.cancel()
 
 
 async def _first(ping: Ping) -> None:
@@ -60,11 +60,11 @@ async def _first(ping: Ping) -> None:
             return
 
 
-async def _answered(answer: asyncio.Future[Any], timeout_s: float) -> bool:
+async def _answered(response: asyncio.Future[Any], timeout_s: float) -> bool:
     """Whether the response, or an error, arrives in time. A pause of this process counts as one slice at most."""
     for _ in range(_SLICES):
-        await asyncio.wait([answer], timeout=timeout_s / _SLICES)
-        if answer.done():
-            answer.exception()
+        await asyncio.wait([response], timeout=timeout_s / _SLICES)
+        if response.done():
+            response.exception()
             return True
     return False

@@ -103,10 +103,10 @@ class Standbys:
     async def found(self) -> Mapping[int, ActiveStandby]:
         """What the standbys serve, by partition, for a new controller; the highest epoch of each partition."""
         standbys = self._alive()
-        answers = await asyncio.gather(*(_served_by(standby) for standby in standbys))
+        responses = await asyncio.gather(*(_served_by(standby) for standby in standbys))
         active_standbys: dict[int, ActiveStandby] = {}
-        for standby, answer in zip(standbys, answers, strict=True):
-            for partition, started in answer.items():
+        for standby, response in zip(standbys, responses, strict=True):
+            for partition, started in response.items():
                 known = active_standbys.get(partition)
                 if known is None or known.started.epoch < started.epoch:
                     active_standbys[partition] = ActiveStandby(standby, partition, started)
@@ -142,8 +142,8 @@ class Standbys:
 async def _served_by(standby: Standby) -> dict[int, Started]:
     try:
         async with asyncio.timeout(_ADOPT_S):
-            answer: dict[int, Started] = await standby.handle.standing_in.remote()
-            return answer
+            response: dict[int, Started] = await standby.handle.standing_in.remote()
+            return response
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say what it serves: %r", standby.name, error)
         return {}

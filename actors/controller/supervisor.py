@@ -252,9 +252,9 @@ class Supervisor:
         is_news, managed.state = managed.state != state, state
         self._lifecycle.see(managed, reason)
         if is_news:
-            await self._tell()
+            await self._publish()
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         self._changed()
         async with self._settled:
             self._settled.notify_all()
@@ -291,14 +291,14 @@ class Supervisor:
 
     async def _keep_covered(self, managed: Managed) -> None:
         """A standby serves in place of the actor, and another one if that is lost, too."""
-        told, pause_s = False, _RETRY_S
+        published, pause_s = False, _RETRY_S
         while True:
             if managed.active_standby is None:
                 managed.active_standby = await self._activate_standby(managed)
                 self._lifecycle.see(managed)
-                if managed.active_standby is not None or not told:
-                    told = True
-                    await self._tell()
+                if managed.active_standby is not None or not published:
+                    published = True
+                    await self._publish()
             if managed.active_standby is None:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
@@ -359,7 +359,7 @@ class Supervisor:
             managed.active_standby = await self._activate_standby(managed, predecessor) or serving
             managed.state = "restarting"
             self._lifecycle.see(managed)
-            await self._tell()
+            await self._publish()
         if managed.handle is not None:
             await self._stop(managed)
             await _until_dead(managed.handle)
@@ -374,7 +374,7 @@ class Supervisor:
         """Stop an actor and no longer manage it. KeyError if there is no such actor."""
         await self.stop([name])
         del self.actors[name]
-        await self._tell()
+        await self._publish()
 
     async def stop(self, names: list[str]) -> None:
         """Stop these actors concurrently: each is requested to stop, then its process is ended."""

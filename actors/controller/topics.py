@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 20.0
 """How long a change waits for earlier ones; after that it is not begun. Gateways wait 30 s for its response."""
 _RELOAD_S = 0.5
-_UNKNOWN = "ZooKeeper is away; whether this was done is not known."
-_NOT_BEGUN = "ZooKeeper is away; this was not begun."
+_UNKNOWN = "ZooKeeper is unavailable; whether this was done is not known."
+_NOT_BEGUN = "ZooKeeper is unavailable; this was not begun."
 _BUSY = "Other changes of topics take too long; this was not begun."
 _ONE_COPY = (
     "topic %s has replication factor %d, but there is one copy of a partition: it is as durable as storage.path "
@@ -72,7 +72,7 @@ class TopicsAdmin:
         self._registry = registry
         self._configs = configs
         self._config = config
-        self._has_told_of_one_copy = False
+        self._has_warned_of_one_copy = False
         self._changed = changed
         self._one_change = asyncio.Lock()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="topics")
@@ -119,16 +119,16 @@ class TopicsAdmin:
 
         outcomes = await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
         if not validate_only:
-            self._tell_of_one_copy(outcomes)
+            self._warn_of_one_copy(outcomes)
         return outcomes
 
-    def _tell_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
+    def _warn_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
         """Warn about the first created topic with a replication factor above 1, and not again."""
-        if self._has_told_of_one_copy:
+        if self._has_warned_of_one_copy:
             return
         for topic in (outcome.topic for outcome in created if not outcome.error):
             if topic is not None and topic.replication_factor > 1:
-                self._has_told_of_one_copy = True
+                self._has_warned_of_one_copy = True
                 log.warning(_ONE_COPY, topic.name, topic.replication_factor)
                 return
 

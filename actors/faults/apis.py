@@ -1,7 +1,7 @@
 """What the requests of each Kafka API name, for the scopes of faults. A fault cannot name any other API.
 
 Source: the request schemas of Apache Kafka 4. The table is here since the controller checks faults without a gateway;
-``tests/gateway/faults/test_fault_answers.py`` compares it with what gateways serve.
+``tests/gateway/faults/test_fault_responses.py`` compares it with what gateways serve.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Cluster(Protocol):
     def gateways(self) -> list[str]:
         """Names of the gateways that serve."""
 
-    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+    async def publish(self, book: Book, paused: set[str]) -> list[str]:
         """Send the book to every gateway. Returns live gateways that were late; does not wait for ``paused`` ones."""
 
     async def gather(self, paused: set[str]) -> None:
@@ -67,12 +67,12 @@ class FaultControl:
         self._cluster = cluster
         self._history = history or FaultHistory(lambda _: None, wall_ms)
         self._sweeper: asyncio.Task[None] | None = None
-        self._tells = asyncio.Lock()
+        self._publishing = asyncio.Lock()
 
-    async def ask(self, what: str, *arguments: Any) -> dict[str, Any]:
-        """Call a method below by name. Returns ``{"answer": ...}`` or ``{"refused": TEXT, "kind": NAME}``."""
+    async def handle(self, what: str, *arguments: Any) -> dict[str, Any]:
+        """Call a method below by name. Returns ``{"response": ...}`` or ``{"refused": TEXT, "kind": NAME}``."""
         try:
-            return {"answer": await _ASKED[what](self, *arguments)}
+            return {"answer": await _METHODS[what](self, *arguments)}
         except FaultError as error:
             return {"refused": str(error), "kind": type(error).__name__}
 
@@ -108,32 +108,32 @@ class FaultControl:
         self._history.injected(entry.id, fault)
         self._watch()
         log.info("fault %s: %s", entry.id, fault.to_json())
-        return {"id": entry.id, "late_gateways": await self._tell()}
+        return {"id": entry.id, "late_gateways": await self._publish()}
 
     async def _inject_in_actor(self, fault: ActorFault, by: str) -> dict[str, Any]:
         actor = fault.actor or self._cluster.actor_of_group(fault.group or "")
         held = [entry for entry in self._registry.entries if entry.target is not None and entry.target.actor == actor]
         if isinstance(fault, ContinueFault) and held:
             await self._end(held)
-            return _told(held[-1].id, actor, held[-1].target)
+            return _described(held[-1].id, actor, held[-1].target)
         where = self._cluster.process_of(actor)
-        self._check_that_somebody_can_end_it(fault, actor)
+        self._check_that_it_can_be_ended(fault, actor)
         fault_id = self._registry.next_id()
         await self._end(held)
         log.info("fault %s: %s of %s, pid %d: %s", fault_id, fault.action, actor, where.pid, fault.to_json())
-        told = _told(fault_id, actor, where)
+        injected = _described(fault_id, actor, where)
         self._history.injected(fault_id, fault, actor, **where._asdict())
         began_ms = self._history.now_ms()
         if actor in (by, _CONTROLLER) and not isinstance(fault, ContinueFault):
             if isinstance(fault, KillFault):  # no process is left to report it
                 self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
-            return told | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
+            return injected | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
         holder = await self._cluster.run(where.node_id, processes.do, fault, where.pid)
         if isinstance(fault, HeldFault):
             await self.held(fault_id, fault, actor, where, holder)
         else:
             self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
-        return told
+        return injected
 
     async def held(self, fault_id: str, fault: Fault, actor: str, where: Process, holder: int) -> None:
         """An actor fault that lasts is in force now."""
@@ -142,11 +142,11 @@ class FaultControl:
         self._registry.add(fault_id, fault, target).hits = 1
         self._watch()
 
-    def _check_that_somebody_can_end_it(self, fault: ActorFault, actor: str) -> None:
+    def _check_that_it_can_be_ended(self, fault: ActorFault, actor: str) -> None:
         if not isinstance(fault, PauseFault) or fault.expires_ms is not None:
             return
         if actor == _CONTROLLER or self._cluster.gateways() == [actor]:
-            raise UnknownTarget(f"nobody could end a pause of {actor}: say expires_ms, when it ends by itself")
+            raise UnknownTarget(f"no one could end a pause of {actor}: say expires_ms, when it ends by itself")
 
     async def faults(self) -> list[dict[str, Any]]:
         """The faults in force, with ``matched`` (requests in scope) and ``hits`` (requests that they acted on)."""
@@ -212,25 +212,25 @@ class FaultControl:
                 where = entry.target
                 await self._cluster.run(where.node_id, processes.release, where.holder, where.pid)
         if any(isinstance(entry.fault, RequestFault) for entry in gone):
-            await self._tell()
+            await self._publish()
 
     def _paused(self) -> set[str]:
         return {entry.target.actor for entry in self._registry.entries if entry.target is not None}
 
-    async def _tell(self) -> list[str]:
-        async with self._tells:
+    async def _publish(self) -> list[str]:
+        async with self._publishing:
             started_s = time.monotonic()
-            late = await self._cluster.tell(self._registry.book(), self._paused())
+            late = await self._cluster.publish(self._registry.book(), self._paused())
             if late:
                 log.warning("%s did not take the faults within %.1f s", ", ".join(late), time.monotonic() - started_s)
             return late
 
 
-def _told(fault_id: str, actor: str, where: Process | Target | None) -> dict[str, Any]:
+def _described(fault_id: str, actor: str, where: Process | Target | None) -> dict[str, Any]:
     return {"id": fault_id, "actor": actor, "pid": where.pid if where else None, "late_gateways": []}
 
 
-_ASKED: Mapping[str, Callable[..., Any]] = {
+_METHODS: Mapping[str, Callable[..., Any]] = {
     method.__name__: method
     for method in (
         FaultControl.book,

@@ -28,11 +28,11 @@ class FaultHistory:
 
     def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
         """A fault is in force from now on, or an actor is about to get a signal; ``where`` is its process."""
-        self._tell(fault_id, "injected", fault, actor, where)
+        self._record(fault_id, "injected", fault, actor, where)
 
     def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
         """A signal was sent to an actor, at ``ts_ms`` or later."""
-        self._tell(fault_id, "fired", fault, actor, where, ts_ms)
+        self._record(fault_id, "fired", fault, actor, where, ts_ms)
 
     def acted(self, entry: Entry, requests: int) -> None:
         """The fault acted on that number of requests."""
@@ -41,7 +41,7 @@ class FaultHistory:
         known = self._acted.get(entry.id)
         if known is None:
             self._acted[entry.id] = entry.fault, 0
-            self._tell(entry.id, "fired", entry.fault, None, {"requests": requests})
+            self._record(entry.id, "fired", entry.fault, None, {"requests": requests})
         else:
             self._acted[entry.id] = entry.fault, known[1] + requests
 
@@ -51,19 +51,19 @@ class FaultHistory:
         for fault_id, (fault, requests) in before.items():
             if requests:
                 self._acted[fault_id] = fault, 0
-                self._tell(fault_id, "fired", fault, None, {"requests": requests})
+                self._record(fault_id, "fired", fault, None, {"requests": requests})
 
     def ended(self, entry: Entry, *, expired: bool) -> None:
         """The fault is over: it expired, it was cleared, or its process has ended."""
         _, requests = self._acted.pop(entry.id, (entry.fault, 0))
         if requests:
-            self._tell(entry.id, "fired", entry.fault, None, {"requests": requests})
+            self._record(entry.id, "fired", entry.fault, None, {"requests": requests})
         target = entry.target
         where = {} if target is None else {"pid": target.pid, "node_id": target.node_id}
         actor = None if target is None else target.actor
-        self._tell(entry.id, "expired" if expired else "cleared", entry.fault, actor, where)
+        self._record(entry.id, "expired" if expired else "cleared", entry.fault, actor, where)
 
-    def _tell(
+    def _record(
         self, fault_id: str, event: str, fault: Fault, actor: str | None, more: dict[str, Any], ts_ms: int | None = None
     ) -> None:
         fields = fault.to_json()

@@ -37,7 +37,7 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
     try:
         while time.monotonic() < deadline_s and started is not None and started_of(pid) == started:
             os.kill(pid, signal.SIGSTOP)
-            _tell(pid)
+            _report_stopped(pid)
             time.sleep(max(0.0, min(PERIOD_S * (1 - speed) if speed else _LOOK_S, deadline_s - time.monotonic())))
             if speed:
                 os.kill(pid, signal.SIGCONT)
@@ -47,7 +47,7 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def _tell(pid: int) -> None:
+def _report_stopped(pid: int) -> None:
     """Print the pid once the process has really stopped: signals take time, and another hold that ends continues it."""
     if not sys.stdout.closed:
         while _stat(pid)[0] not in "TtZX":

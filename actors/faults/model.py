@@ -1,6 +1,6 @@
 """One fault: what is done, to whom, when, and for how long. Checked when it is made.
 
-:data:`FAULT` is the union of all kinds, told apart by ``action``: checks, JSON, the command's options and the OpenAPI
+:data:`FAULT` is the union of all kinds, tagged by ``action``: checks, JSON, the command's options and the OpenAPI
 description come from it. Pure: no clock, no randomness, no I/O.
 """
 
@@ -71,8 +71,8 @@ class Fault:
 
     def to_json(self) -> dict[str, Any]:
         """Only what differs from the default; :meth:`from_json` reads it back."""
-        told: dict[str, Any] = FAULT.dump_python(self, exclude_defaults=True)  # type: ignore[arg-type]
-        return told
+        fields: dict[str, Any] = FAULT.dump_python(self, exclude_defaults=True)  # type: ignore[arg-type]
+        return fields
 
 
 def _kind(cls: type[F]) -> type[F]:
@@ -186,7 +186,7 @@ class ErrorFault(RequestFault):
 
 
 @_kind
-class NoAnswerFault(RequestFault):
+class NoResponseFault(RequestFault):
     """The request is never answered, nor is any later one of its connection, which stays open."""
 
     action: Literal["no-answer"]
@@ -194,7 +194,7 @@ class NoAnswerFault(RequestFault):
 
 @_kind
 class DropFault(RequestFault):
-    """The request or its answer is lost; the connection and its later requests go on."""
+    """The request or its answer is lost; the connection and its later requests continue."""
 
     action: Literal["drop"]
 
@@ -220,7 +220,7 @@ _Every = (
     | ContinueFault
     | SlowFault
     | ErrorFault
-    | NoAnswerFault
+    | NoResponseFault
     | DropFault
     | DelayFault
     | CloseFault

@@ -64,19 +64,19 @@ class Step:
 
         ``steps``: all steps of the plan.
         """
-        told = {"step": self.number, "at_ms": self.at_ms, "does": str(self)}
+        entry = {"step": self.number, "at_ms": self.at_ms, "does": str(self)}
         if self.fault is not None:
-            return {**told, "fault": self.fault.to_json()}
+            return {**entry, "fault": self.fault.to_json()}
         named = next((step.number for step in steps if step.name is not None and step.name == self.clear), ALL)
-        return {**told, "clear": named}
+        return {**entry, "clear": named}
 
     def __str__(self) -> str:
         if self.fault is None:
             return f"clear {self.clear}"
         fields = self.fault.to_json()
-        told = [fields.pop("action")]
-        told += (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items())
-        return " ".join(told)
+        parts = [fields.pop("action")]
+        parts += (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items())
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class Run:
         for other in self._plan.steps:
             if other.name == step.clear and other.number in self._ids:
                 return self._ids[other.number]
-        raise UnknownTarget(f"{step.clear} is to be cleared before it was injected")
+        raise UnknownTarget(f"{step.clear} cannot be cleared before it is injected")
 
 
 class Injector(Protocol):

@@ -48,7 +48,7 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry for listings; times are ms since the Unix epoch."""
-        told = {
+        entry = {
             "id": self.id,
             "fault": self.fault.to_json(),
             "injected_ms": self.injected_ms,
@@ -57,8 +57,8 @@ class Entry:
             "hits": self.hits,
         }
         if self.target is not None:
-            told |= {"actor": self.target.actor, "pid": self.target.pid}
-        return told
+            entry |= {"actor": self.target.actor, "pid": self.target.pid}
+        return entry
 
 
 @dataclass(frozen=True, slots=True)

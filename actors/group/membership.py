@@ -75,7 +75,7 @@ def forget_pending(shard: Shard, group: Group, member_id: MemberId, cause: Pendi
         shard.report(PendingMemberRemoved(group=group.id, member_id=member_id, cause=cause))
 
 
-def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupResponse) -> None:
+def respond_to_sync(shard: Shard, group: Group, member: Member, response: SyncGroupResponse) -> None:
     """Answer the member's parked sync, if any. Its session, which may have expired meanwhile, starts again."""
     if member.parked_sync is None:
         return

@@ -18,7 +18,7 @@ NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 NO_MEMBER = MemberId("")
-OPERATIONS_NOT_ASKED = -(2**31)
+OPERATIONS_OMITTED = -(2**31)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,7 @@ class DescribedGroup:
     protocol_type: str = ""
     protocol_data: str = ""
     members: tuple[DescribedMember, ...] = ()
-    authorized_operations: int = OPERATIONS_NOT_ASKED
+    authorized_operations: int = OPERATIONS_OMITTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.events import Cause, GenerationCompleted, RebalanceStarted, Removal
-from muster.actors.group.membership import answer_sync, evict
+from muster.actors.group.membership import evict, respond_to_sync
 from muster.actors.group.messages import NO_MEMBER, JoinedMember, JoinGroupResponse, SyncGroupResponse
 from muster.actors.group.shard import Shard, join_timer, sync_timer
 from muster.actors.group.state import Group, GroupState, InitialDelay, Member
@@ -92,7 +92,7 @@ def drop_assignments(shard: Shard, group: Group, error: ErrorCode) -> None:
     """Clear every assignment and fail every parked sync."""
     for member in group.members.values():
         member.assignment = b""
-        answer_sync(shard, group, member, SyncGroupResponse(error=error))
+        respond_to_sync(shard, group, member, SyncGroupResponse(error=error))
 
 
 def on_join_deadline(shard: Shard, group_id: GroupId) -> None:

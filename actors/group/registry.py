@@ -76,7 +76,7 @@ class Registry:
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
     ) -> Position | None:
         """The client received these committed offsets; ``member_id`` if it sent one. None if it is not known."""
-        known = self._asking(group, context, member_id, frozenset((topic, index) for topic, index, _ in positions))
+        known = self._requester(group, context, member_id, frozenset((topic, index) for topic, index, _ in positions))
         if known is None:
             return None
         return Position(
@@ -112,7 +112,7 @@ class Registry:
         """Member ids that are registered for the group."""
         return tuple(self._known.get(group, ()))
 
-    def _asking(
+    def _requester(
         self, group: GroupId, context: Context, member_id: str | None, partitions: frozenset[tuple[str, int]]
     ) -> Registration | None:
         """The client that requests these partitions' offsets.

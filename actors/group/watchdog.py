@@ -140,7 +140,7 @@ def described(stuck: RebalanceStuck, now_ms: int) -> str:
     waits_for = f"{request} of {', '.join(names[:MAX_NAMED])}{left_out}" if names else "the log"
     end = ""
     if stuck.deadline_ms is not None:
-        end = f"; goes on without them in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
+        end = f"; continues without them in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
     return on_one_line(
         f"group {stuck.group}: {stuck.state.value} for {stuck.duration_ms / 1000:.1f} s"
         f" (generation {stuck.generation}), waits for {waits_for}{end}"

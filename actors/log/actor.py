@@ -68,10 +68,10 @@ class LogActor(Actor):
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self.name, holder=self._epoch)
 
     async def audit_cumulative_sizes(
-        self, questions: list[tuple[TopicPartition, tuple[int, ...]]]
+        self, queries: list[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
         """Cumulative sizes of partitions: see :meth:`LogService.cumulative_sizes`."""
-        return await self._service.cumulative_sizes(questions)
+        return await self._service.cumulative_sizes(queries)
 
     async def stop(self) -> None:
         """Close the logs. Everything acknowledged is durable already."""

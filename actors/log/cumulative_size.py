@@ -28,11 +28,11 @@ class CumulativeSizes:
 
 
 async def cumulative_sizes(
-    questions: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
+    queries: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
 ) -> dict[TopicPartition, CumulativeSizes]:
     """Sizes of each partition for these offsets; partitions that cannot be read now are left out."""
     found: dict[TopicPartition, CumulativeSizes] = {}
-    for (topic, partition), offsets in questions:
+    for (topic, partition), offsets in queries:
         try:
             found[topic, partition] = measure(await log_of(topic, partition), offsets)
         except LogError:

@@ -77,7 +77,7 @@ class _Wanted:
             self.error = error
             return b""
 
-    def answer(self, records: bytes, aborted: list[Any] | None) -> dict[str, Any]:
+    def response(self, records: bytes, aborted: list[Any] | None) -> dict[str, Any]:
         known = self.log if self.error is None else None
         return {
             "partition_index": self.request.partition,
@@ -114,13 +114,13 @@ async def fetch(entity: Any, log_of: LogOf[UUID]) -> dict[str, Any]:
     responses: list[dict[str, Any]] = []
     remaining, first = entity.max_bytes, True
     for topic_id, partitions in topics:
-        answers = []
+        results = []
         for partition in partitions:
             records = partition.read(remaining, first)
             remaining = max(remaining - len(records), 0)
             first = first and not records
-            answers.append(partition.answer(records, aborted))
-        responses.append({"topic_id": topic_id, "partitions": answers})
+            results.append(partition.response(records, aborted))
+        responses.append({"topic_id": topic_id, "partitions": results})
     return {"throttle_time": 0, "error_code": ErrorCode.none, "session_id": 0, "responses": responses}
 
 
@@ -149,24 +149,24 @@ async def list_offsets(entity: Any, log_of: LogOf[str]) -> dict[str, Any]:
     """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered."""
     topics = []
     for topic in entity.topics:
-        answers = [await _list_offset(topic.name, partition, log_of) for partition in topic.partitions]
-        topics.append({"name": topic.name, "partitions": answers})
+        responses = [await _list_offset(topic.name, partition, log_of) for partition in topic.partitions]
+        topics.append({"name": topic.name, "partitions": responses})
     return {"throttle_time": 0, "topics": topics}
 
 
 async def _list_offset(topic: str, request: Any, log_of: LogOf[str]) -> dict[str, Any]:
     nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": _NO_EPOCH}
-    answer = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
+    response = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
     try:
         log = await log_of(topic, int(request.partition_index))
         check_leader_epoch(log, request.current_leader_epoch)
         found = _find(log, int(request.timestamp))
         if found is None:
-            return answer | nowhere
+            return response | nowhere
         offset, timestamp_ms = found
-        return answer | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": _epoch_at(log, offset)}
+        return response | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": _epoch_at(log, offset)}
     except LogError as error:
-        return answer | nowhere | {"error_code": error.code}
+        return response | nowhere | {"error_code": error.code}
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:

@@ -33,7 +33,7 @@ class _Known:
     topic: str
     partition: int
     log: PartitionLog
-    told: tuple[int, int, int] | None = None
+    reported: tuple[int, int, int] | None = None
     """Log start, log end, size; None before the first report."""
     appended_ms: int | None = None
     """When the last record before this log's opening was appended."""
@@ -72,7 +72,7 @@ class LogHistory:
         moved, self._moved = self._moved, {}
         rows = []
         for number, known in enumerate(moved, start=1):
-            is_first = known.told is None
+            is_first = known.reported is None
             if (row := self._news_of(known)) is not None:
                 rows.append(row)
             if is_first or number % _AT_ONCE == 0:
@@ -87,11 +87,11 @@ class LogHistory:
     def _news_of(self, known: _Known) -> Row | None:
         partition_log = known.log
         position = (partition_log.log_start_offset, partition_log.high_watermark, partition_log.size_bytes)
-        if position == known.told or self._topics().topic_by_id(partition_log.topic_id) is None:
+        if position == known.reported or self._topics().topic_by_id(partition_log.topic_id) is None:
             return None
-        if known.told is None and partition_log.last_append_ms is None:
+        if known.reported is None and partition_log.last_append_ms is None:
             known.appended_ms = _last_append_ms(partition_log)
-        known.told = position
+        known.reported = position
         appended_ms = partition_log.last_append_ms
         return {
             "ts": self._now_ms(),
@@ -111,5 +111,5 @@ def _last_append_ms(partition_log: PartitionLog) -> int | None:
     try:
         return partition_log.append_time_ms(partition_log.high_watermark - 1)
     except LogError as error:
-        log.info("%s: nobody knows when its last record was appended: %s", partition_log.directory.name, error)
+        log.info("%s: it is not known when its last record was appended: %s", partition_log.directory.name, error)
         return None

@@ -10,19 +10,19 @@ from muster.actors.log.errors import LogError
 from muster.actors.log.fetch import LogOf
 
 
-async def append_times(question: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:
+async def append_times(query: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:
     """Handle the query ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
 
     The response has ``now_ms`` (by the clock of the append times) and ``partitions``, one object for each:
     ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if unknown; or
     ``error``, the name of Kafka's error.
     """
-    asked = [(str(topic), int(partition), int(offset)) for topic, partition, offset in question["partitions"]]
-    answers = []
-    for topic, partition, offset in asked:
-        answers.append(await _append_time(log_of, topic, partition, offset))
+    requested = [(str(topic), int(partition), int(offset)) for topic, partition, offset in query["partitions"]]
+    responses = []
+    for topic, partition, offset in requested:
+        responses.append(await _append_time(log_of, topic, partition, offset))
         await asyncio.sleep(0)  # one query may cover thousands
-    return {"now_ms": now_ms(), "partitions": answers}
+    return {"now_ms": now_ms(), "partitions": responses}
 
 
 async def _append_time(log_of: LogOf[str], topic: str, partition: int, offset: int) -> dict[str, Any]:

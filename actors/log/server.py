@@ -10,7 +10,7 @@ from typing import Any
 from muster.actors.log.service import LogService
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
-from muster.actors.wire.questions import Answer, Questions
+from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
 
@@ -30,14 +30,14 @@ class LogServer:
             21: service.delete_records,
         }
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
-        self._questions = Questions()
-        self.answers["append_times"] = service.append_times
-        self.answers["log_health"] = lambda _: {"corrupt_segments": service.corrupt_segments}
+        self._queries = QueryHandlers()
+        self.query_handlers["append_times"] = service.append_times
+        self.query_handlers["log_health"] = lambda _: {"corrupt_segments": service.corrupt_segments}
 
     @property
-    def answers(self) -> dict[str, Answer]:
+    def query_handlers(self) -> dict[str, Handler]:
         """Handlers of queries other than Kafka's APIs, by name; callers may add to it."""
-        return self._questions.answers
+        return self._queries.handlers
 
     def joined(self, peer: Peer) -> None:
         """A new gateway gets no initial message."""
@@ -45,14 +45,14 @@ class LogServer:
     def left(self, peer: Peer) -> None:
         for key in [key for key in self._running if key[0] is peer]:
             self.cancel(*key)
-        self._questions.left(peer)
+        self._queries.left(peer)
 
-    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        self._questions.query(peer, token, question)
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
+        self._queries.query(peer, token, query)
 
     def cancel(self, peer: Peer, token: int) -> None:
         """Cancel a waiting Fetch or query; a request that writes always completes."""
-        self._questions.cancel(peer, token)
+        self._queries.cancel(peer, token)
         task = self._running.get((peer, token))
         if task is not None and task.get_name() == "1":
             task.cancel()
@@ -66,12 +66,12 @@ class LogServer:
             log.warning("a gateway sent what cannot be read: %r", error)
             peer.close()
             return
-        answer = self._answer(peer, token, header, serve, entity)
-        task = asyncio.get_running_loop().create_task(answer, name=str(header.api_key))
+        response = self._respond(peer, token, header, serve, entity)
+        task = asyncio.get_running_loop().create_task(response, name=str(header.api_key))
         self._running[peer, token] = task
         task.add_done_callback(lambda _: self._running.pop((peer, token), None))
 
-    async def _answer(self, peer: Peer, token: int, header: Header, serve: _Serve, entity: Any) -> None:
+    async def _respond(self, peer: Peer, token: int, header: Header, serve: _Serve, entity: Any) -> None:
         try:
             body = await serve(entity)
             frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)

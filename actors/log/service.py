@@ -93,8 +93,8 @@ class LogService:
         ]
         responses = []
         for topic_id, parts in pending:
-            answers = [await self._answer(index, outcome, entity.acks != 0) for index, outcome in parts]
-            responses.append({"topic_id": topic_id, "partition_responses": answers})
+            results = [await self._response(index, outcome, entity.acks != 0) for index, outcome in parts]
+            responses.append({"topic_id": topic_id, "partition_responses": results})
         return {"responses": responses, "throttle_time": 0}
 
     def _submit(self, acks: int, topic_id: UUID | None, part: Any) -> _Submitting:
@@ -131,7 +131,7 @@ class LogService:
         return task
 
     @staticmethod
-    async def _answer(index: int, outcome: _Submitting, acks_durable: bool) -> dict[str, Any]:
+    async def _response(index: int, outcome: _Submitting, acks_durable: bool) -> dict[str, Any]:
         try:
             log, append = await outcome
             return _produced(index, await log.finish(append, acks_durable=acks_durable))
@@ -155,22 +155,22 @@ class LogService:
         return {"throttle_time": 0, "topics": topics}
 
     async def _delete_records(self, topic: str, request: Any) -> dict[str, Any]:
-        answer = {"partition_index": request.partition_index, "low_watermark": _NOWHERE, "error_code": ErrorCode.none}
+        response = {"partition_index": request.partition_index, "low_watermark": _NOWHERE, "error_code": ErrorCode.none}
         try:
             log = await self._log_by_name(topic, int(request.partition_index))
-            return answer | {"low_watermark": await log.delete_records(int(request.offset))}
+            return response | {"low_watermark": await log.delete_records(int(request.offset))}
         except LogError as error:
-            return answer | {"error_code": error.code}
+            return response | {"error_code": error.code}
 
-    async def append_times(self, question: dict[str, Any]) -> dict[str, Any]:
+    async def append_times(self, query: dict[str, Any]) -> dict[str, Any]:
         """How far readers are behind: see ``muster.actors.log.progress.append_times``."""
-        return await progress.append_times(question, self._log_by_name, self._now_ms)
+        return await progress.append_times(query, self._log_by_name, self._now_ms)
 
     async def cumulative_sizes(
-        self, questions: Iterable[tuple[TopicPartition, tuple[int, ...]]]
+        self, queries: Iterable[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
         """For the audit: see ``muster.actors.log.cumulative_size.cumulative_sizes``."""
-        return await cumulative_sizes(questions, self._log_by_name)
+        return await cumulative_sizes(queries, self._log_by_name)
 
     @property
     def corrupt_segments(self) -> int:

@@ -14,7 +14,7 @@ class Trouble:
     def __init__(self, what: str) -> None:
         self._what = what
         self._began_s: float | None = None
-        self._told: object = None
+        self._logged: object = None
         self._failures = 0
 
     def failed(self, error: BaseException | str) -> None:
@@ -23,8 +23,8 @@ class Trouble:
             self._began_s = time.monotonic()
         self._failures += 1
         kind = error.errno if isinstance(error, OSError) else str(error)  # the text names a different file each time
-        if kind != self._told:
-            self._told = kind
+        if kind != self._logged:
+            self._logged = kind
             log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
 
     def over(self) -> None:
@@ -33,4 +33,4 @@ class Trouble:
             return
         lasted_s = time.monotonic() - self._began_s
         log.warning("%s: all is well again, after %.1f s and %d failures", self._what, lasted_s, self._failures)
-        self._began_s, self._told, self._failures = None, None, 0
+        self._began_s, self._logged, self._failures = None, None, 0

@@ -35,8 +35,8 @@ class Known:
         """The versions to send with the query."""
         return {partition: version_of(held) for partition, held in self._held.items()}
 
-    def take(self, partition: int, answer: Registrations | None) -> Registrations:
+    def take(self, partition: int, response: Registrations | None) -> Registrations:
         """What the partition holds, by its response to a query with its version."""
-        if answer is not None:
-            self._held[partition] = answer
+        if response is not None:
+            self._held[partition] = response
         return self._held[partition]

@@ -95,14 +95,14 @@ class Snapshot:
             for row in json.loads(chunk):
                 yield GroupRow(*row)
 
-    def to_answer(self) -> dict[str, Any]:
+    def to_response(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def from_answer(cls, answer: dict[str, Any]) -> Snapshot:
+    def from_response(cls, response: dict[str, Any]) -> Snapshot:
         """KeyError or TypeError if this version cannot read it."""
-        lists = {name: tuple(answer[name]) for name in ("rebalance_buckets", "chunks")}
-        return cls(**(answer | lists))
+        lists = {name: tuple(response[name]) for name in ("rebalance_buckets", "chunks")}
+        return cls(**(response | lists))
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class PartitionMetrics:
         """The log was replayed, in the time since this object was created."""
         self._load_ms = now_ms() - self._made_ms
 
-    async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    async def response(self, query: dict[str, Any]) -> dict[str, Any]:
         """A snapshot as JSON. Each row is consistent; other work runs after every few hundred groups."""
         self._counts.keep(self._core)
         assigned = self._assigned_partitions()
@@ -240,7 +240,7 @@ class PartitionMetrics:
             rebalance_buckets=tuple(self._counts.rebalance_buckets),
             rebalances_ms=self._counts.rebalances_ms,
             chunks=tuple(chunks),
-        ).to_answer()
+        ).to_response()
 
     def _row(self, group_id: GroupId, assigned: Counter[str]) -> GroupRow | None:
         """None for a group that was removed meanwhile, or that is not in the log yet."""

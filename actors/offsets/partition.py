@@ -38,7 +38,7 @@ from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.questions import Answer, Questions
+from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Change, Position, Registration, RegistrationUpdate
@@ -56,7 +56,7 @@ class UpdateSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _WaitingRequest:
     peer: Peer
     token: int
     header: Header
@@ -87,7 +87,7 @@ class OffsetsPartition:
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
         self._fail = fail
         self._peers: set[Peer] = set()
-        self._asked: dict[Token, _Asked] = {}
+        self._waiting_requests: dict[Token, _WaitingRequest] = {}
         self._reads: dict[tuple[Peer, int], asyncio.Task[None]] = {}
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -109,15 +109,15 @@ class OffsetsPartition:
             retention_interval_ms=partition_log.config.log_retention_check_interval_ms,
             cleaner_interval_ms=partition_log.config.log_cleaner_backoff_ms,
         )
-        self._questions = Questions()
-        self.answers["heard"] = lambda question: {}
-        self.answers["metrics"] = self._metrics.answer
-        self.answers["append_times"] = lambda question: append_times(question, self._log_of, now_ms)
+        self._queries = QueryHandlers()
+        self.query_handlers["heard"] = lambda query: {}
+        self.query_handlers["metrics"] = self._metrics.response
+        self.query_handlers["append_times"] = lambda query: append_times(query, self._log_of, now_ms)
 
     @property
-    def answers(self) -> dict[str, Answer]:
+    def query_handlers(self) -> dict[str, Handler]:
         """Handlers of queries other than Kafka's APIs, by name; callers may add to it."""
-        return self._questions.answers
+        return self._queries.handlers
 
     def configure(self, config: GroupConfig, log_config: LogConfig) -> None:
         """Apply other configurations from now on. The linger does not change."""
@@ -168,15 +168,15 @@ class OffsetsPartition:
         self._peers.discard(peer)
         for key in [key for key in self._reads if key[0] is peer]:
             self._reads.pop(key).cancel()
-        self._questions.left(peer)
+        self._queries.left(peer)
 
-    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        self._questions.query(peer, token, question)
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
+        self._queries.query(peer, token, query)
 
     def cancel(self, peer: Peer, token: int) -> None:
         if task := self._reads.pop((peer, token), None):
             task.cancel()
-        self._questions.cancel(peer, token)
+        self._queries.cancel(peer, token)
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
@@ -186,44 +186,44 @@ class OffsetsPartition:
             log.warning("a gateway forwarded what cannot be read: %s", error)
             peer.close()
             return
-        asked = _Asked(peer, token, header)
+        waiting = _WaitingRequest(peer, token, header)
         if header.api_key in (FETCH, LIST_OFFSETS):
-            self._read_log(asked, entity)
+            self._read_log(waiting, entity)
             return
         try:
-            self._ask_core(asked, entity, replace(context, client_id=header.client_id))
+            self._call_core(waiting, entity, replace(context, client_id=header.client_id))
         except Exception:
             log.exception("api key %d version %d failed", header.api_key, header.api_version)
             body = adapters.error_body(header.api_key, header.api_version, entity, ErrorCode.unknown_server_error)
-            self._reply(asked, body)
+            self._reply(waiting, body)
 
-    def _ask_core(self, asked: _Asked, entity: Any, context: Context) -> None:
-        request = adapters.decode(asked.header.api_key, asked.header.api_version, entity)
+    def _call_core(self, waiting: _WaitingRequest, entity: Any, context: Context) -> None:
+        request = adapters.decode(waiting.header.api_key, waiting.header.api_version, entity)
         token = Token(self._next_token)
         self._next_token += 1
-        self._asked[token] = asked
+        self._waiting_requests[token] = waiting
         try:
             outcome = self._core.step(request, context, token, now_ms())
         except Exception:
-            del self._asked[token]
+            del self._waiting_requests[token]
             raise
         self._guarded(lambda: outcome)
 
-    def _read_log(self, asked: _Asked, entity: Any) -> None:
+    def _read_log(self, waiting: _WaitingRequest, entity: Any) -> None:
         async def serve() -> None:
             try:
-                if asked.header.api_key == FETCH:
+                if waiting.header.api_key == FETCH:
                     body = await fetch(entity, self._log_of)
                 else:
                     body = await list_offsets(entity, self._log_of)
-                self._reply(asked, body)
+                self._reply(waiting, body)
             except Exception:
-                log.exception("api key %d failed", asked.header.api_key)
-                asked.peer.close()
+                log.exception("api key %d failed", waiting.header.api_key)
+                waiting.peer.close()
             finally:
-                self._reads.pop((asked.peer, asked.token), None)
+                self._reads.pop((waiting.peer, waiting.token), None)
 
-        self._reads[asked.peer, asked.token] = asyncio.get_running_loop().create_task(serve())
+        self._reads[waiting.peer, waiting.token] = asyncio.get_running_loop().create_task(serve())
 
     async def _log_of(self, topic: UUID | str, partition: int) -> PartitionLog:
         if (topic, partition) not in self._places:
@@ -233,27 +233,27 @@ class OffsetsPartition:
     async def _logs(self) -> list[PartitionLog]:
         return [self._log]
 
-    def _reply(self, asked: _Asked, body: dict[str, Any]) -> None:
-        header = asked.header
+    def _reply(self, waiting: _WaitingRequest, body: dict[str, Any]) -> None:
+        header = waiting.header
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
-        asked.peer.reply(asked.token, frame)
+        waiting.peer.reply(waiting.token, frame)
 
-    def _answer(self, asked: _Asked, response: Response) -> None:
-        header = asked.header
+    def _respond(self, waiting: _WaitingRequest, response: Response) -> None:
+        header = waiting.header
         if isinstance(response, HeartbeatResponse):
             correlation_id = header.correlation_id.to_bytes(4, "big", signed=True)
-            asked.peer.reply(asked.token, correlation_id + _heartbeat_tail(header.api_version, response))
+            waiting.peer.reply(waiting.token, correlation_id + _heartbeat_tail(header.api_version, response))
         else:
-            self._reply(asked, adapters.encode(header.api_version, response))
+            self._reply(waiting, adapters.encode(header.api_version, response))
 
     def _apply(self, outcome: Outcome) -> None:
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
-            self._tell(outcome.updates)
+            self._publish(outcome.updates)
         for token, response in outcome.replies:
-            asked = self._asked.pop(token, None)
-            if asked is not None:
-                self._answer(asked, response)
+            waiting = self._waiting_requests.pop(token, None)
+            if waiting is not None:
+                self._respond(waiting, response)
         self._report(outcome.events)
         if outcome.write is not None and not fits:
             # A refused write, not a failed log: no later step depends on this one yet.
@@ -303,7 +303,7 @@ class OffsetsPartition:
     def _watch(self, first: WriteId, done: Done, timeout_s: float) -> None:
         self._appending[done] = asyncio.get_running_loop().call_later(timeout_s, self._append_is_late, first, done)
 
-    def _tell(self, updates: tuple[RegistrationUpdate, ...]) -> None:
+    def _publish(self, updates: tuple[RegistrationUpdate, ...]) -> None:
         message = envelope.write_updates(self.partition, self.epoch, updates, snapshot=False)
         for peer in self._peers:
             peer.send(message)
@@ -350,14 +350,14 @@ class OffsetsPartition:
         self._failed = True
         asyncio.get_running_loop().call_later(0.05, self._fail)
         if write is not None:
-            self._answer_last(self._core.write_failed(write, error, now_ms()))
-        self._answer_last(self._core.resign(now_ms()))
+            self._respond_to_last(self._core.write_failed(write, error, now_ms()))
+        self._respond_to_last(self._core.resign(now_ms()))
 
-    def _answer_last(self, outcome: Outcome) -> None:
+    def _respond_to_last(self, outcome: Outcome) -> None:
         self._report(outcome.events)
         for token, response in outcome.replies:
-            if asked := self._asked.pop(token, None):
-                self._answer(asked, response)
+            if waiting := self._waiting_requests.pop(token, None):
+                self._respond(waiting, response)
 
     def _arm(self) -> None:
         due_ms = self._core.next_deadline_ms()
@@ -399,7 +399,7 @@ class OffsetsPartition:
             await asyncio.wait([*self._appending], timeout=5)
         for task in self._reads.values():
             task.cancel()
-        self._questions.stop()
+        self._queries.stop()
         self._limited_log.flush()
         await self._upkeep.stop()
         await self._log.close()

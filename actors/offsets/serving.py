@@ -113,7 +113,7 @@ class PartitionHost:
         async with self._changing[partition]:
             await self._let_go(partition)
             if predecessor is not None:
-                await _ask_to_hand_over(predecessor, partition)
+                await _request_handover(predecessor, partition)
             if self._view is None or self._view.order < view.order:
                 self._view = view
             topic = view.topics[OFFSETS_TOPIC]
@@ -224,7 +224,7 @@ class PartitionHost:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _ask_to_hand_over(predecessor: Any, partition: int) -> None:
+async def _request_handover(predecessor: Any, partition: int) -> None:
     try:
         async with asyncio.timeout(_HAND_OVER_S):
             await predecessor.hand_over.remote(partition)

@@ -79,26 +79,26 @@ class ReconcilerActor(Actor):
         known = self._known.versions()
         found = await self._of_standbys(known)
         active = [partition for partition, endpoint in self._view.offsets.items() if endpoint is not None]
-        asked = [partition for partition in active if partition not in found]
-        questions = (self._ask(f"offsets-{each}", known.get(each)) for each in asked)
-        answers = await asyncio.gather(*questions, return_exceptions=True)
-        for partition, answer in zip(asked, answers, strict=True):
-            if not isinstance(answer, BaseException):
-                found[partition] = answer
-        return {partition: self._known.take(partition, answer) for partition, answer in found.items()}
+        unserved = [partition for partition in active if partition not in found]
+        queries = (self._call(f"offsets-{each}", known.get(each)) for each in unserved)
+        responses = await asyncio.gather(*queries, return_exceptions=True)
+        for partition, response in zip(unserved, responses, strict=True):
+            if not isinstance(response, BaseException):
+                found[partition] = response
+        return {partition: self._known.take(partition, response) for partition, response in found.items()}
 
     async def _of_standbys(self, known: Mapping[int, Version]) -> dict[int, tuple[Registration, ...] | None]:
         """Registrations of the partitions that standbys serve, if any."""
         actors = await asyncio.to_thread(ray.util.list_named_actors, True)
         names = [actor["name"] for actor in actors if actor["namespace"] == self.settings.namespace]
-        asked = (self._ask(name, known) for name in names if name.startswith("standby-"))
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        calls = (self._call(name, known) for name in names if name.startswith("standby-"))
+        responses = await asyncio.gather(*calls, return_exceptions=True)
         found: dict[int, tuple[Registration, ...] | None] = {}
-        for answer in answers:
-            found.update({} if isinstance(answer, BaseException) else answer)
+        for response in responses:
+            found.update({} if isinstance(response, BaseException) else response)
         return found
 
-    async def _ask(self, name: str, known: Any) -> Any:
+    async def _call(self, name: str, known: Any) -> Any:
         """An actor's registrations, None where they are still the ``known`` ones; a standby's are by partition."""
         handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):

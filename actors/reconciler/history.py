@@ -48,7 +48,7 @@ class RepairHistory:
             self._refused.add(action.path)
         else:
             self._refused.discard(action.path)
-        self._tell(action, counts, node, _OUTCOMES[outcome], dry_run=False)
+        self._record(action, counts, node, _OUTCOMES[outcome], dry_run=False)
 
     def planned(self, todo: Plan, counts: RepairCounts) -> None:
         """What a dry run would do: each write is recorded once for as long as it stays in the plan."""
@@ -59,9 +59,9 @@ class RepairHistory:
             key = (action_name(action), action.path)
             self._planned.add(key)
             if key not in before:
-                self._tell(action, counts, todo.memory.seen.get(action.path), "planned", dry_run=True)
+                self._record(action, counts, todo.memory.seen.get(action.path), "planned", dry_run=True)
 
-    def _tell(self, action: Action, counts: RepairCounts, node: Node | None, outcome: str, *, dry_run: bool) -> None:
+    def _record(self, action: Action, counts: RepairCounts, node: Node | None, outcome: str, *, dry_run: bool) -> None:
         group, member_id = _whose(action, node)
         now_ms, since_s = self._now_ms(), counts.since_s(action.path)
         diverged_ms = None if since_s is None else now_ms - round((time.monotonic() - since_s) * 1000)

@@ -42,7 +42,7 @@ Registrations = Callable[[], Awaitable[Held]]
 MAX_WRITES_PER_SECOND = 50_000
 _REQUEST_TIMEOUT_S = 5.0
 _SNAPSHOT_S = 2.0
-_AWAY = "ZooKeeper is away, or has no __consumer_offsets"
+_UNAVAILABLE = "ZooKeeper is unavailable, or has no __consumer_offsets"
 _MAX_WRITING_S = 5.0
 """After this the round ends, and the next one compares again."""
 _SOONEST_S = 1.0
@@ -152,7 +152,7 @@ class Reconciler:
         self._start()
         nodes = await self._off_loop(self._mirror.snapshot, _SNAPSHOT_S)
         if nodes is None:
-            raise MappingUnknown(_AWAY)
+            raise MappingUnknown(_UNAVAILABLE)
         return {path: node.data for path, node in nodes.items()}
 
     async def repair(self) -> Repaired:
@@ -165,7 +165,7 @@ class Reconciler:
             async with self._round:
                 todo = await self._compare_and_write(False, done)
             if todo is None:
-                raise MappingUnknown(_AWAY)
+                raise MappingUnknown(_UNAVAILABLE)
             if todo.empty:
                 break
             await asyncio.sleep(_SOONEST_S)
@@ -212,10 +212,10 @@ class Reconciler:
         """Run a round. Returns whether there is more to write at once."""
         try:
             todo = await self.round()
-            self._trouble = None if todo is not None else _AWAY
+            self._trouble = None if todo is not None else _UNAVAILABLE
             return todo is not None and self._counts.deferred > 0
         except (ZooKeeperUnreachable, MappingUnknown):  # the client has logged it
-            self._trouble = _AWAY
+            self._trouble = _UNAVAILABLE
             self._counts.skipped()
         except Exception as error:
             if repr(error) != self._trouble:
@@ -279,7 +279,7 @@ class Reconciler:
         if nodes is not None and self._offsets_partitions is None and (topic := self._nodes.read(_OFFSETS_PATH)):
             self._offsets_partitions = decode_topic(OFFSETS_TOPIC, topic.data, {}).partitions
         if nodes is None or self._offsets_partitions is None:
-            raise MappingUnknown(_AWAY)
+            raise MappingUnknown(_UNAVAILABLE)
         return nodes, self._offsets_partitions
 
     @gc_paused()

@@ -55,7 +55,7 @@ class _Method:
         return await getattr(handle, self._name).remote(*arguments)
 
 
-class AnswerObserver(Protocol):
+class ResponseObserver(Protocol):
     """Informed whether the controller responds to requests."""
 
     def answered(self, epoch: int) -> None:
@@ -68,7 +68,7 @@ class AnswerObserver(Protocol):
 class ViewFollower:
     """Requests newer views; while the controller is unavailable, the last view stays."""
 
-    def __init__(self, settings: ClusterSettings, name: str, seen: AnswerObserver | None = None) -> None:
+    def __init__(self, settings: ClusterSettings, name: str, seen: ResponseObserver | None = None) -> None:
         """``name`` is that of the following actor; ``seen`` is informed whether the controller responds."""
         self._settings = settings
         self._name = name

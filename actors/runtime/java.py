@@ -45,12 +45,12 @@ def java_environment() -> dict[str, str]:
 def major_version(java: Path) -> int | None:
     """Major version that the executable reports (8 for "1.8.0"); None if it does not run."""
     try:
-        answer = subprocess.run(
+        response = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', response.stderr + response.stdout)
     return int(found[1]) if found else None
 
 

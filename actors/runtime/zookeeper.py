@@ -199,7 +199,7 @@ class EmbeddedZooKeeper:
         self._process = started[0]
 
     def _await_service(self, deadline: float) -> None:
-        while not self._answers():
+        while not self._responses():
             if self._exited.wait(0.05):
                 raise ZooKeeperUnreachable("the process ended")
             if time.monotonic() > deadline:
@@ -208,15 +208,15 @@ class EmbeddedZooKeeper:
         client.stop()
         client.close()
 
-    def _answers(self) -> bool:
+    def _responses(self) -> bool:
         """Whether *this* server serves there: another may have bound the port after it was found to be free."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as peer:
                 peer.sendall(b"conf")
-                answer = b"".join(iter(lambda: peer.recv(4096), b""))
+                response = b"".join(iter(lambda: peer.recv(4096), b""))
         except OSError:
             return False
-        return f"dataDir={self.data_dir}{os.sep}".encode() in answer
+        return f"dataDir={self.data_dir}{os.sep}".encode() in response
 
 
 @contextlib.contextmanager

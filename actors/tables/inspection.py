@@ -40,35 +40,35 @@ class Summary:
 
 def summary(metrics: Path, table: str) -> Summary:
     """The table's summary, from footers alone."""
-    told = Summary(table)
+    found = Summary(table)
     time_column = time_column_of(TABLES[table])
     for hour in hours(metrics / table):
         try:
             names = listing(hour.path).live
         except TableDamaged:
-            told.unreadable += 1
+            found.unreadable += 1
             continue
         for name in names:
             try:
                 check(hour.path / name, table)
-                _take_footer(told, hour.path / name, time_column)
+                _take_footer(found, hour.path / name, time_column)
             except TableDamaged:
-                told.unreadable += 1
+                found.unreadable += 1
             except FileNotFoundError:
                 continue  # its grace ended meanwhile
-    return told
+    return found
 
 
-def _take_footer(told: Summary, path: Path, time_column: str) -> None:
+def _take_footer(found: Summary, path: Path, time_column: str) -> None:
     footer = read_footer(path)
-    told.rows += footer.num_rows
-    told.files += 1
-    told.bytes += path.stat().st_size
+    found.rows += footer.num_rows
+    found.files += 1
+    found.bytes += path.stat().st_size
     index = next(each for each in range(footer.num_columns) if footer.schema.column(each).path == time_column)
     for group in range(footer.num_row_groups):
         statistics = footer.row_group(group).column(index).statistics
         if statistics is not None and statistics.has_min_max:
-            told.take(_ms(statistics.min), _ms(statistics.max))
+            found.take(_ms(statistics.min), _ms(statistics.max))
 
 
 def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:

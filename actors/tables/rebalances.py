@@ -92,7 +92,7 @@ class RebalanceStore(RowStore):
         try:
             names = listing(hour.path).live
         except TableDamaged as damage:
-            _log.warning("left out of what is told of rebalances: %s", damage)
+            _log.warning("left out of the history of rebalances: %s", damage)
             return []
         ours = (name for name in names if name.startswith((f"{self._owner}-", MERGED)))
         return [str(hour.path / name) for name in sorted(ours, reverse=True)]

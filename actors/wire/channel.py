@@ -89,7 +89,7 @@ class Channel(asyncio.Protocol):
             if self._on_updates is not None:
                 self._on_updates(*envelope.read_updates(message))
         elif kind == Kind.CHALLENGE:
-            self._answer_challenge(message[1:])
+            self._respond_to_challenge(message[1:])
         else:
             raise ValueError(f"unexpected internal message of kind {kind}")
 
@@ -102,7 +102,7 @@ class Channel(asyncio.Protocol):
         if not waiting.future.done():
             waiting.future.set_result(result)
 
-    def _answer_challenge(self, body: bytes) -> None:
+    def _respond_to_challenge(self, body: bytes) -> None:
         secret = self.endpoint.secret
         if len(body) == envelope.NONCE_BYTES:
             self._out.put(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
@@ -119,25 +119,25 @@ class Channel(asyncio.Protocol):
         the future informs the actor that the response is no longer needed.
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        token = self._await_answer(future, bytes)
+        token = self._await_response(future, bytes)
         if token is not None:
             self._out.put(envelope.request_head(token, context), frame)
         return future
 
-    def ask(self, question: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
+    def query(self, query: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
         """Send the query ``{"ask": NAME, ...}``; the future gets the response or ChannelLost.
 
         The response to a refused query is ``{"error": TEXT}``. Cancelling the future informs the actor. TypeError or
-        ValueError if the query does not fit JSON or is longer than ``envelope.QUESTION_LIMIT_BYTES``.
+        ValueError if the query does not fit JSON or is longer than ``envelope.QUERY_LIMIT_BYTES``.
         """
-        data = envelope.write_question(question)
+        data = envelope.write_query(query)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        token = self._await_answer(future, envelope.read_answer)
+        token = self._await_response(future, envelope.read_response)
         if token is not None:
             self._out.put(envelope.token_head(Kind.QUERY, token), data)
         return future
 
-    def _await_answer(self, future: asyncio.Future[Any], read: Callable[[bytes], Any]) -> int | None:
+    def _await_response(self, future: asyncio.Future[Any], read: Callable[[bytes], Any]) -> int | None:
         """The token to send with; None if nothing can be sent, in which case the future has the error."""
         if not self._out.is_open:
             future.set_exception(NotSent("not connected"))

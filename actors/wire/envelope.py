@@ -23,9 +23,9 @@ from muster.placement.mapping.registration import Position, Registration, Regist
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20
 """Largest internal frame: well above socket.request.max.bytes and fetch.max.bytes."""
-QUESTION_LIMIT_BYTES = 4 << 20
+QUERY_LIMIT_BYTES = 4 << 20
 """Largest JSON of a QUERY."""
-ANSWER_LIMIT_BYTES = 64 << 20
+RESPONSE_LIMIT_BYTES = 64 << 20
 """Largest JSON of the response to a QUERY."""
 
 
@@ -48,7 +48,7 @@ _REQUEST = struct.Struct(">BIH")
 _TOKEN = struct.Struct(">BI")
 
 
-class BadQuestion(ValueError):
+class InvalidQuery(ValueError):
     """A QUERY that is malformed; the text is sent back as its response."""
 
 
@@ -87,41 +87,41 @@ def read_token(message: bytes) -> tuple[int, bytes]:
     return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
 
 
-def read_question(data: bytes) -> dict[str, Any]:
-    """The JSON object of a QUERY. BadQuestion if it is too long, not JSON, or not an object."""
-    if len(data) > QUESTION_LIMIT_BYTES:
-        raise BadQuestion(f"unknown question: {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
+def read_query(data: bytes) -> dict[str, Any]:
+    """The JSON object of a QUERY. InvalidQuery if it is too long, not JSON, or not an object."""
+    if len(data) > QUERY_LIMIT_BYTES:
+        raise InvalidQuery(f"unknown query: {len(data)} bytes, the limit is {QUERY_LIMIT_BYTES}")
     try:
-        question = json.loads(data)
+        query = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadQuestion("unknown question: not JSON") from error
-    if not isinstance(question, dict):
-        raise BadQuestion("unknown question: not a JSON object")
-    return question
+        raise InvalidQuery("unknown query: not JSON") from error
+    if not isinstance(query, dict):
+        raise InvalidQuery("unknown query: not a JSON object")
+    return query
 
 
-def write_question(question: dict[str, Any]) -> bytes:
+def write_query(query: dict[str, Any]) -> bytes:
     """The JSON of a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
-    data = json.dumps(question, allow_nan=False).encode()
-    if len(data) > QUESTION_LIMIT_BYTES:
-        raise ValueError(f"a question of {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
+    data = json.dumps(query, allow_nan=False).encode()
+    if len(data) > QUERY_LIMIT_BYTES:
+        raise ValueError(f"a query of {len(data)} bytes, the limit is {QUERY_LIMIT_BYTES}")
     return data
 
 
-def write_answer(answer: dict[str, Any]) -> bytes:
+def write_response(response: dict[str, Any]) -> bytes:
     """The JSON response to a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
-    data = json.dumps(answer, allow_nan=False).encode()
-    if len(data) > ANSWER_LIMIT_BYTES:
-        raise ValueError(f"an answer of {len(data)} bytes, the limit is {ANSWER_LIMIT_BYTES}")
+    data = json.dumps(response, allow_nan=False).encode()
+    if len(data) > RESPONSE_LIMIT_BYTES:
+        raise ValueError(f"a response of {len(data)} bytes, the limit is {RESPONSE_LIMIT_BYTES}")
     return data
 
 
-def read_answer(data: bytes) -> dict[str, Any]:
+def read_response(data: bytes) -> dict[str, Any]:
     """ValueError if the data is not a JSON object."""
-    answer = json.loads(data)
-    if not isinstance(answer, dict):
-        raise ValueError("an answer that is no JSON object")
-    return answer
+    response = json.loads(data)
+    if not isinstance(response, dict):
+        raise ValueError("a response that is no JSON object")
+    return response
 
 
 def write_context(host: str, connection: str, principal: str) -> bytes:

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 WINDOW_S = 60.0
-_MAX_TOLD = 20
+_MAX_CAUSES = 20
 """For each kind, this many causes are counted separately; the lines of all others are counted together."""
 _OTHERS = "others"
 
@@ -56,13 +56,13 @@ class LimitedLog:
         for kind in list(self._windows):
             window = self._windows.pop(kind)
             window.timer.cancel()
-            self._tell(window)
+            self._report(window)
 
     def _is_first(self, kind: str, who: str, text: str, args: tuple[object, ...]) -> bool:
         window = self._windows.get(kind)
         if window is None:
             window = self._windows[kind] = _Window(self._timer(kind))
-        if who not in window.by_whom and len(window.by_whom) < _MAX_TOLD:
+        if who not in window.by_whom and len(window.by_whom) < _MAX_CAUSES:
             window.by_whom[who] = _Repeated()
             return True
         repeated = window.by_whom.get(who) or window.by_whom.setdefault(_OTHERS, _Repeated())
@@ -76,12 +76,12 @@ class LimitedLog:
     def _end(self, kind: str) -> None:
         """Keep counting causes that were repeated; for the others, the next line counts as a first one again."""
         window = self._windows.pop(kind)
-        self._tell(window)
+        self._report(window)
         going_on = {who: _Repeated() for who, repeated in window.by_whom.items() if repeated.count}
         if going_on:
             self._windows[kind] = _Window(self._timer(kind), going_on)
 
-    def _tell(self, window: _Window) -> None:
+    def _report(self, window: _Window) -> None:
         for who, repeated in window.by_whom.items():
             if repeated.count:
                 text, args = repeated.last

@@ -32,8 +32,8 @@ class Handler(Protocol):
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         """A Kafka request frame. Answer it, now or later, with ``peer.reply(token, frame)``."""
 
-    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        """A query other than Kafka's APIs. Answer it, now or later, with ``peer.answer(token, answer)``."""
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
+        """A query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
 
     def cancel(self, peer: Peer, token: int) -> None:
         """The response under that token is no longer needed."""
@@ -101,11 +101,11 @@ class Peer(asyncio.Protocol):
 
     def _query(self, token: int, data: bytes) -> None:
         try:
-            question = envelope.read_question(data)
-        except envelope.BadQuestion as error:
-            self.answer(token, {"error": str(error)})
+            query = envelope.read_query(data)
+        except envelope.InvalidQuery as error:
+            self.respond(token, {"error": str(error)})
         else:
-            self._server.handler.query(self, token, question)
+            self._server.handler.query(self, token, query)
 
     def _prove(self, message: bytes) -> None:
         claim, nonce = message[1:33], message[33:]
@@ -122,9 +122,9 @@ class Peer(asyncio.Protocol):
         """Respond to a request; dropped if the gateway has disconnected."""
         self.send(envelope.token_head(Kind.RESPONSE, token), frame)
 
-    def answer(self, token: int, answer: dict[str, Any]) -> None:
+    def respond(self, token: int, response: dict[str, Any]) -> None:
         """Respond to a query; dropped if the gateway is gone. TypeError or ValueError if JSON cannot represent it."""
-        self.reply(token, envelope.write_answer(answer))
+        self.reply(token, envelope.write_response(response))
 
     def send(self, *parts: bytes) -> None:
         """Queue a message. All messages of one turn of the event loop are sent with one write."""

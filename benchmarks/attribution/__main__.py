@@ -64,7 +64,9 @@ async def _result(muster: Muster, case: Case) -> Result:
     "--only", multiple=True, type=click.Choice([case.name for case in CASES]), help="This case alone; may be repeated."
 )
 @click.option("--quick", is_flag=True, help="Fewer clients and bytes, shorter waits: whether it works.")
-@click.option("--outage", "outage_s", type=float, help="How long ZooKeeper is away, in seconds. Default: 60; quick: 8.")
+@click.option(
+    "--outage", "outage_s", type=float, help="How long ZooKeeper is unavailable, in seconds. Default: 60; quick: 8."
+)
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
 def main(only: tuple[str, ...], quick: bool, outage_s: float | None, json_file: Path | None, as_markdown: bool) -> None:

@@ -106,10 +106,10 @@ async def simple_consumers(stage: Stage) -> None:
         topic = await stage.topic()
         team = stage.team(f"simple-{number}", topic)
         for half in halves:
-            stage.simple(team, stage.host(), "rdkafka", half, asks_first=bool(number % 2))
+            stage.simple(team, stage.host(), "rdkafka", half, from_committed=bool(number % 2))
         host = stage.host()
         beside = stage.team(f"beside-{number}", topic)
-        stage.simple(beside, host, "rdkafka", range(PARTITIONS), asks_first=bool(number % 2))
+        stage.simple(beside, host, "rdkafka", range(PARTITIONS), from_committed=bool(number % 2))
         stage.member(stage.team(f"member-{number}", await stage.topic()), host, "rdkafka")
     stage.nobody(stage.team(None, await stage.topic()), stage.host(), "spark-executor")
     await stage.read_all()

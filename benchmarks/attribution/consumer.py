@@ -169,8 +169,8 @@ class Consumer:
                 link = self._fetch_links[gateway] = await self._world.link(gateway, self._host, self._client_id)
             while not (self._resting.is_set() or again.is_set()):
                 async with self._world.gate:
-                    answer = await link.call(FETCH, self._fetch_body(places))
-                if not self._take(link, answer):
+                    response = await link.call(FETCH, self._fetch_body(places))
+                if not self._take(link, response):
                     await asyncio.sleep(_RETRY_S)
                     again.set()
                 with suppress(TimeoutError):
@@ -195,10 +195,10 @@ class Consumer:
             "forgotten_topics_data": [],
         }
 
-    def _take(self, link: Link, answer: Any) -> bool:
+    def _take(self, link: Link, response: Any) -> bool:
         """Whether every partition was answered without an error."""
         errors = False
-        for topic in answer.responses:
+        for topic in response.responses:
             for item in topic.partitions:
                 place = (str(topic.topic), int(item.partition_index))
                 errors |= item.error_code is not ErrorCode.none
@@ -224,9 +224,13 @@ class Consumer:
         """Start offsets: the committed ones, else the team's. Raises the same as :meth:`_coordination`."""
         link = await self._coordination()
         topics = [{"name": self._team.topic, "partition_indexes": [partition for _, partition in places]}]
-        answer = await link.call(OFFSET_FETCH, {"group_id": self._team.name, "topics": topics, "require_stable": False})
-        found = {(self._team.topic, item.partition_index): item for topic in answer.topics for item in topic.partitions}
-        if answer.error_code is not ErrorCode.none or any(item.error_code for item in found.values()):
+        response = await link.call(
+            OFFSET_FETCH, {"group_id": self._team.name, "topics": topics, "require_stable": False}
+        )
+        found = {
+            (self._team.topic, item.partition_index): item for topic in response.topics for item in topic.partitions
+        }
+        if response.error_code is not ErrorCode.none or any(item.error_code for item in found.values()):
             raise Refused("OffsetFetch")
         offsets = {place: int(item.committed_offset) for place, item in found.items()}
         return {
@@ -238,8 +242,10 @@ class Consumer:
         if not self._positions:
             return ErrorCode.none
         link = await self._coordination()
-        answer = await link.call(OFFSET_COMMIT, {**identity, "topics": committed(self._positions)})
-        return next((p.error_code for topic in answer.topics for p in topic.partitions if p.error_code), ErrorCode.none)
+        response = await link.call(OFFSET_COMMIT, {**identity, "topics": committed(self._positions)})
+        return next(
+            (p.error_code for topic in response.topics for p in topic.partitions if p.error_code), ErrorCode.none
+        )
 
     async def _wait(self, duration_s: float) -> None:
         """Wait that long, or until the consumer is stopped."""
@@ -360,12 +366,12 @@ class Simple(Consumer):
         reading: Reading,
         partitions: Sequence[int],
         *,
-        asks_first: bool = True,
+        from_committed: bool = True,
     ) -> None:
-        """``asks_first``: start at the committed offsets, not at the team's."""
+        """``from_committed``: start at the committed offsets, not at the team's."""
         super().__init__(world, team, host, client_id, reading)
         self._places = [(self._team.topic, partition) for partition in partitions]
-        self._asks_first = asks_first
+        self._from_committed = from_committed
 
     async def _work(self) -> None:
         begun = False
@@ -373,7 +379,7 @@ class Simple(Consumer):
             try:
                 if not begun:
                     first = {place: self._team.first.get(place[1], 0) for place in self._places}
-                    self._begin(await self._committed(self._places) if self._asks_first else first)
+                    self._begin(await self._committed(self._places) if self._from_committed else first)
                     begun = True
             except (Lost, OSError, Refused):
                 pass

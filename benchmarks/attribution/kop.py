@@ -71,7 +71,7 @@ class MemoryStore:
 
     def _check(self, path: str) -> None:
         if not self.available:
-            raise StoreError("the store is away")
+            raise StoreError("the store is unavailable")
         if _REFUSED.search(path):
             raise StoreError(f"invalid path {path!r}")
 

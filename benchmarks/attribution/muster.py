@@ -134,8 +134,8 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
 
 def _scrape(url: str) -> Books:
     books = Books()
-    with urllib.request.urlopen(url, timeout=_SCRAPE_S) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
+    with urllib.request.urlopen(url, timeout=_SCRAPE_S) as response:
+        families = text_string_to_metric_families(response.read().decode())
     for sample in (sample for family in families for sample in family.samples):
         if sample.name not in (_COUNTED, _UNATTRIBUTED, _WAITING):
             continue

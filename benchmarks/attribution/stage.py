@@ -108,9 +108,9 @@ class Stage:
         return consumer
 
     def simple(
-        self, team: Team, host: str, client_id: str | None, partitions: Sequence[int], *, asks_first: bool
+        self, team: Team, host: str, client_id: str | None, partitions: Sequence[int], *, from_committed: bool
     ) -> Simple:
-        consumer = Simple(self.world, team, host, client_id, _READING, partitions, asks_first=asks_first)
+        consumer = Simple(self.world, team, host, client_id, _READING, partitions, from_committed=from_committed)
         self._consumers.append(consumer)
         return consumer
 

@@ -89,13 +89,13 @@ def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
         mine = min(size_bytes, received[key])
         right += mine
         wrong += size_bytes - mine
-    nameless: Counter[Place] = Counter()
+    unattributed_at: Counter[Place] = Counter()
     for (_, place), size_bytes in books.reasons.items():
-        nameless[place] += size_bytes
+        unattributed_at[place] += size_bytes
     unattributed: Counter[str] = Counter()
     for (reason, _), size_bytes in books.reasons.items():
         unattributed[reason] += size_bytes
-    for place, size_bytes in nameless.items():
+    for place, size_bytes in unattributed_at.items():
         mine = min(size_bytes, received[None, place])
         right += mine
         _take(unattributed, books, place, mine)
@@ -104,7 +104,7 @@ def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
         right=right,
         wrong=wrong,
         unattributed={reason: size_bytes for reason, size_bytes in sorted(unattributed.items()) if size_bytes},
-        miscounted=_miscounted(received, books, nameless),
+        miscounted=_miscounted(received, books, unattributed_at),
     )
 
 
@@ -130,8 +130,8 @@ def _take(unattributed: Counter[str], books: Books, place: Place, size_bytes: in
         size_bytes -= mine
 
 
-def _miscounted(received: Counter[tuple[Group, Place]], books: Books, nameless: Counter[Place]) -> int:
-    off = Counter(nameless)
+def _miscounted(received: Counter[tuple[Group, Place]], books: Books, unattributed_at: Counter[Place]) -> int:
+    off = Counter(unattributed_at)
     for (_, place), size_bytes in books.groups.items():
         off[place] += size_bytes
     for (_, where), size_bytes in received.items():

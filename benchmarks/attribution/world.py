@@ -77,8 +77,8 @@ class Link:
     async def find_coordinator(self, group: str) -> int | None:
         """The gateway that coordinates the group; None if that is unknown at the moment. Lost."""
         self._kop.found_coordinator(self, self._address, self._connection.client_id, [group])
-        answer = await self.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
-        (found,) = answer.coordinators
+        response = await self.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
+        (found,) = response.coordinators
         return int(found.node_id) if found.error_code is ErrorCode.none else None
 
     def received(self, group: Group, place: Place, records: bytes) -> int:
@@ -168,11 +168,11 @@ class World:
 
     async def leaders(self, topics: Iterable[str]) -> dict[Place, int]:
         """The gateway that leads each partition of the topics."""
-        answer = await self.call(METADATA, {"topics": [{"name": name} for name in sorted(set(topics))], **_NO_EXTRAS})
-        self._port_of.update((broker.node_id, broker.port) for broker in answer.brokers)
+        response = await self.call(METADATA, {"topics": [{"name": name} for name in sorted(set(topics))], **_NO_EXTRAS})
+        self._port_of.update((broker.node_id, broker.port) for broker in response.brokers)
         return {
             (topic.name, partition.partition_index): int(partition.leader_id)
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
             if partition.leader_id in self._port_of
         }
@@ -196,19 +196,19 @@ class World:
         body = {"transactional_id": None, "acks": -1, "timeout": 10_000}
         request = {**body, "topic_data": [{"name": topic, "partition_data": data}]}
         for _ in range(0, batches, _AT_ONCE):
-            answers = await asyncio.gather(*(self.call(PRODUCE, request) for _ in range(min(_AT_ONCE, batches))))
-            for answer in (each for found in answers for each in found.responses[0].partition_responses):
-                place = (topic, answer.index)
-                if answer.error_code is ErrorCode.none:
-                    self.ends[place] = max(self.ends.get(place, 0), answer.base_offset + 1)
+            responses = await asyncio.gather(*(self.call(PRODUCE, request) for _ in range(min(_AT_ONCE, batches))))
+            for response in (each for found in responses for each in found.responses[0].partition_responses):
+                place = (topic, response.index)
+                if response.error_code is ErrorCode.none:
+                    self.ends[place] = max(self.ends.get(place, 0), response.base_offset + 1)
 
     async def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Commit for a group without members, as an admin tool does."""
         body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         async with asyncio.timeout(_GIVE_UP_S):
             while True:
-                answer = await self.call(OFFSET_COMMIT, {**body, "topics": committed(offsets)})
-                errors = {partition.error_code for topic in answer.topics for partition in topic.partitions}
+                response = await self.call(OFFSET_COMMIT, {**body, "topics": committed(offsets)})
+                errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
                 if errors <= {ErrorCode.none}:
                     return
                 await asyncio.sleep(_RETRY_S)

@@ -85,7 +85,7 @@ def main(
                 storage, (job,) * _REPEATS, cluster, cores=cores, memory_bytes=memory, end_ms=end_ms
             )
             measured = asyncio.run(_measure(cluster, request, folder / "driver.log", groups, rounds, round_seconds))
-    _tell(measured, figures)
+    _report(measured, figures)
     if as_markdown:
         click.echo(markdown(figures, about))
     else:
@@ -157,7 +157,7 @@ def _until_it_works(process: spark_runs.Driver) -> None:
             return
 
 
-def _tell(measured: Measured, figures: Figures) -> None:
+def _report(measured: Measured, figures: Figures) -> None:
     milliseconds = {kind: [1000 * latency for latency in held] for kind, held in measured.latencies_s.items()}
     for kind, latencies in milliseconds.items():
         for percent in (50, 99):

@@ -44,7 +44,7 @@ def main() -> None:
         priority.yield_own()
     began_s = time.perf_counter()
     with session_for(request, jobs, low_priority=yields) as session:
-        from muster.spark.answer import answer_of
+        from muster.spark.result import run_job
 
         end_on_signals(session)
         _say("session", seconds=time.perf_counter() - began_s)
@@ -52,9 +52,9 @@ def main() -> None:
             before = _counters(session)
             _say("begins", job=job.name)
             began_s = time.perf_counter()
-            answer = answer_of(job, session, request.storage, request.options)
+            result = run_job(job, session, request.storage, request.options)
             seconds = time.perf_counter() - began_s
-            rows = sum(len(section.rows) for section in answer.sections)
+            rows = sum(len(section.rows) for section in result.sections)
             after = _counters(session)
             used = {name: after[name] - before[name] for name in after}
             _say("ended", job=job.name, seconds=seconds, answered_rows=rows, **used)

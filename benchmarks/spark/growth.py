@@ -55,12 +55,12 @@ def _measured(
     request = Request(storage=storage, jobs=names, options=options, executor_cores=cores, executor_memory_bytes=memory)
     seconds = {}
     with session_for(request, [JOBS[name] for name in names]) as session:
-        from muster.spark.answer import answer_of
+        from muster.spark.result import run_job
 
         for name in names:
             click.echo(f"bench: {part} samples, {name}", err=True)
             began_s = time.perf_counter()
-            answer_of(JOBS[name], session, storage, options)
+            run_job(JOBS[name], session, storage, options)
             seconds[name] = time.perf_counter() - began_s
             session.catalog.clearCache()
             figures.add(part, f"{name}: time", seconds[name], "s")

@@ -81,7 +81,7 @@ def main(
         folder = Path(name)
         began_s = time.perf_counter()
         storage = tables_at(data or (CACHE / f"{samples:g}M" if keep else folder / "tables"), samples)
-        _tell_tables(storage, time.perf_counter() - began_s, figures)
+        _report_tables(storage, time.perf_counter() - began_s, figures)
         _read_once(storage)
         plan = Plan(storage, cores, memory, planted_end_ms(storage), deadline_s)
         interrupted = False
@@ -115,7 +115,7 @@ def tables_at(folder: Path, samples: float) -> Path:
     return folder
 
 
-def _tell_tables(storage: Path, seconds: float, figures: Figures) -> None:
+def _report_tables(storage: Path, seconds: float, figures: Figures) -> None:
     rows, size_bytes = 0, 0
     for file in storage.rglob("*.parquet"):
         size_bytes += file.stat().st_size
@@ -172,7 +172,7 @@ def _one(plan: Plan, pair: Pair, side: str, where: Cluster | None, log: Path) ->
     try:
         run = spark_runs.run(request, log, within_s=None if left_s is None else left_s - _ENDING_S)
         pair.runs[side] = run
-        _say(_told(pair.job, run))
+        _say(_summary(pair.job, run))
     except OutOfTime as error:
         pair.left_out[side] = str(error)
     except RunFailed as error:
@@ -181,7 +181,7 @@ def _one(plan: Plan, pair: Pair, side: str, where: Cluster | None, log: Path) ->
     spark_runs.await_no_executors()
 
 
-def _told(job: str, run: Run) -> str:
+def _summary(job: str, run: Run) -> str:
     cost = run.jobs[job]
     return (
         f"  {cost.seconds:.1f} s after a start of {run.start_s:.1f} s, {cost.peak_bytes / 2**20:,.0f} MiB, "

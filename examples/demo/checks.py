@@ -264,12 +264,12 @@ def _as_counted(seen: Seen) -> Check:
     totals = () if seen.consumption is None else seen.consumption.gateways
     sent = {(row.gateway, row.group): (row.messages, row.bytes) for row in totals if row.group is not None}
     wrong = list(differences(sent, seen.first_life, seen.counted))
-    told = [sum(amounts) for amounts in zip(*seen.counted.values(), strict=True)]
+    sums = [sum(amounts) for amounts in zip(*seen.counted.values(), strict=True)]
     return Check(
         name="Spark's totals are what the gateways' counters say, per gateway and group",
-        held=bool(sent) and bool(told) and not wrong,
+        held=bool(sent) and bool(sums) and not wrong,
         detail="; ".join(wrong[:3])
-        or f"{' messages, '.join(f'{amount:,}' for amount in told)} bytes counted by the processes at the end; "
+        or f"{' messages, '.join(f'{amount:,}' for amount in sums)} bytes counted by the processes at the end; "
         f"besides, of {seen.gateway.name}, what it had sent before it was killed",
     )
 
@@ -296,5 +296,5 @@ def _ended_well(seen: Seen) -> Check:
         if member.exit_code != 0
     ]
     return Check(
-        name="every consumer ended by itself when told to", held=not bad, detail="; ".join(bad) or "exit code 0"
+        name="every consumer ended by itself after SIGTERM", held=not bad, detail="; ".join(bad) or "exit code 0"
     )

@@ -49,12 +49,12 @@ class Child:
     def exit_code(self) -> int | None:
         return self._process.poll()
 
-    def tell_to_go_on(self) -> None:
+    def resume(self) -> None:
         """SIGUSR1."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
 
-    def tell_to_stop(self) -> None:
+    def terminate(self) -> None:
         """SIGTERM."""
         if self._process.poll() is None:
             self._process.terminate()
@@ -72,7 +72,7 @@ class Child:
         """SIGTERM, SIGKILL if it does not end, and SIGKILL for the processes that it leaves in its group (a JVM)."""
         if self._process.poll() is not None:
             return
-        self.tell_to_stop()
+        self.terminate()
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:

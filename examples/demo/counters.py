@@ -18,8 +18,8 @@ def counted(urls: Iterable[str]) -> Counted:
     """The counters of the gateways with these ``/metrics``. OSError if one does not answer."""
     found: dict[tuple[int, str], list[int]] = {}
     for url in urls:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            text = answer.read().decode()
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+            text = response.read().decode()
         for family in text_string_to_metric_families(text):
             if family.name not in _FAMILIES:
                 continue
@@ -41,7 +41,9 @@ def differences(sent: Counted, first_life: Counted, at_end: Counted) -> Iterator
         gateway, group = key
         was_killed = any(killed == gateway for killed, _ in first_life)
         in_tables = sent.get(key, (0, 0))
-        told = tuple(a + b for a, b in zip(first_life.get(key, (0, 0)), at_end.get(key, (0, 0)), strict=True))
-        agree = all(a >= b for a, b in zip(in_tables, told, strict=True)) if was_killed else in_tables == told
+        in_counters = tuple(a + b for a, b in zip(first_life.get(key, (0, 0)), at_end.get(key, (0, 0)), strict=True))
+        agree = (
+            all(a >= b for a, b in zip(in_tables, in_counters, strict=True)) if was_killed else in_tables == in_counters
+        )
         if not agree:
-            yield f"gateway-{gateway}, {group}: {in_tables} messages and bytes in the tables, {told} counted"
+            yield f"gateway-{gateway}, {group}: {in_tables} messages and bytes in the tables, {in_counters} counted"

@@ -84,14 +84,14 @@ class Observer:
         """Whether the generation is the group's. _NotNow if the coordinator cannot answer."""
         body = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": None}
         request = codec.encode_request(_HEARTBEAT, _HEARTBEAT_VERSION, 1, "muster-demo", body)
-        _, answer = codec.decode_response(_HEARTBEAT, _HEARTBEAT_VERSION, self._ask(request))
-        if answer.error_code in {ErrorCode.none, ErrorCode.rebalance_in_progress}:
+        _, response = codec.decode_response(_HEARTBEAT, _HEARTBEAT_VERSION, self._request(request))
+        if response.error_code in {ErrorCode.none, ErrorCode.rebalance_in_progress}:
             return True
-        if answer.error_code == ErrorCode.illegal_generation:
+        if response.error_code == ErrorCode.illegal_generation:
             return False
-        raise _NotNow(answer.error_code)
+        raise _NotNow(response.error_code)
 
-    def _ask(self, request: bytes) -> bytes:
+    def _request(self, request: bytes) -> bytes:
         """Send one request to the first gateway that answers. OSError if none does."""
         failure: OSError = ConnectionError("no gateway")
         for address in self._bootstrap:
@@ -99,9 +99,9 @@ class Observer:
             try:
                 with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
                     connection.sendall(len(request).to_bytes(4, "big") + request)
-                    with connection.makefile("rb") as answer:
-                        size = int.from_bytes(answer.read(4), "big")
-                        frame = answer.read(size)
+                    with connection.makefile("rb") as response:
+                        size = int.from_bytes(response.read(4), "big")
+                        frame = response.read(size)
                         if size and len(frame) == size:
                             return frame
             except OSError as error:

@@ -67,12 +67,12 @@ def stream(demo: Demo) -> Seen:
             f"{BILLING} after the kill: generation {after[BILLING].generation}, was {before[BILLING].generation}"
         )
         demo.until(lambda: went_on_after_s(watch.seen(), BILLING, actor.at_s) is not None, JOIN_S, "billing to commit")
-        producer.tell_to_go_on()
+        producer.resume()
         demo.until(demo.under_way(KILL_THE_GATEWAY_AT), _STREAM_S, f"{KILL_THE_GATEWAY_AT:.0%} of the records")
         number = observer.coordinator(BILLING)
-        first_life = {(gateway, group): told for (gateway, group), told in _counted(demo).items() if gateway == number}
+        first_life = {(gateway, group): sums for (gateway, group), sums in _counted(demo).items() if gateway == number}
         gateway = _kill(demo, actors, f"gateway-{number}")
-        producer.tell_to_go_on()
+        producer.resume()
         demo.until(lambda: producer.exit_code is not None, _STREAM_S, "the producer to end")
         ends = observer.ends(PARTITIONS)
         demo.until(lambda: demo.read_to_the_end(ends), _STREAM_S, "every group to read to the end")
@@ -140,8 +140,8 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
         time.sleep(_TURN_S)
     demo.display.step("muster spark consumption: Spark through RayDP on the same Ray cluster analyses the samples")
     output = demo.folder / "consumption.json"
-    asked = ("spark", "consumption", "--storage", str(demo.storage), "--bucket", str(BUCKET_SECONDS))
-    job = demo.run("spark", "muster.gateway.cli.main", *asked, "--format", "json", "--out", str(output))
+    arguments = ("spark", "consumption", "--storage", str(demo.storage), "--bucket", str(BUCKET_SECONDS))
+    job = demo.run("spark", "muster.gateway.cli.main", *arguments, "--format", "json", "--out", str(output))
     if job.wait(_SPARK_S) != 0:
         demo.display.step(f"the Spark job failed: {demo.last_words('spark')}")
         return seen

@@ -131,7 +131,7 @@ class Demo:
     def stop_consumers(self) -> dict[str, list[MemberSeen]]:
         children = [child for group in self.members.values() for child in group]
         for child in children:
-            child.tell_to_stop()
+            child.terminate()
         for child in children:
             child.wait(_STOP_S)
         return {name: [_seen(child) for child in group] for name, group in self.members.items()}

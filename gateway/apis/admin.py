@@ -36,7 +36,7 @@ SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message":
 _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
 """Outcomes that show the state of a topic."""
 
-_NOT_ASKED = -(2**31)
+_OPERATIONS_OMITTED = -(2**31)
 
 
 def _bits(*operations: int) -> int:
@@ -51,9 +51,9 @@ CLUSTER_OPERATIONS = _bits(
 )
 
 
-def authorized_operations(asked: bool, operations: int) -> int:
+def authorized_operations(requested: bool, operations: int) -> int:
     """The bit field of KIP-430: without an authorizer, all operations of the resource, if the client requested them."""
-    return operations if asked else _NOT_ASKED
+    return operations if requested else _OPERATIONS_OMITTED
 
 
 def repeated(names: Iterable[T]) -> set[T]:
@@ -74,10 +74,10 @@ def name_error(name: str) -> str | None:
     return None
 
 
-async def answered(names: Iterable[str], asked: Awaitable[list[TopicOutcome]]) -> dict[str, TopicOutcome]:
+async def answered(names: Iterable[str], pending: Awaitable[list[TopicOutcome]]) -> dict[str, TopicOutcome]:
     """The controller's outcome for each name; if there is none, REQUEST_TIMED_OUT, which clients retry."""
     try:
-        outcomes = {outcome.name: outcome for outcome in await asked}
+        outcomes = {outcome.name: outcome for outcome in await pending}
     except ControllerUnavailable:
         outcomes = {}
     absent = "The controller did not answer in time."

@@ -29,7 +29,7 @@ class PartitionErrors:
         """Add errors of partitions that do not go to the coordinator; a topic without partitions is returned, too."""
         self._refused.setdefault(topic, []).extend(errors)
 
-    def answer(self, topics: Iterable[tuple[TopicKey, Errors]]) -> None:
+    def set_errors(self, topics: Iterable[tuple[TopicKey, Errors]]) -> None:
         """Add the coordinator's results."""
         self._answered.extend(topics)
 

@@ -77,7 +77,7 @@ def channel_to(gateway: Gateway, owner: Key) -> Channel | None:
     return gateway.forwarder.log(index) if kind == "log" else gateway.forwarder.offsets(index)
 
 
-def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
+def send(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
     """Send an actor a request of our own, before anything is awaited.
 
     The future may raise NotSent or another ChannelLost.

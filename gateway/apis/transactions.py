@@ -11,7 +11,7 @@ NOT_SERVED = "Muster does not serve transactions yet; idempotent producers, with
 _MAX_CHARS = 100
 
 
-def tell(call: Call, transactional_id: str) -> None:
+def log_refusal(call: Call, transactional_id: str) -> None:
     """Log it, rate-limited: the error that the client gets reads as if it lacked rights."""
     connection = call.connection
     client_id = (call.header.client_id or "")[:_MAX_CHARS]

@@ -292,7 +292,7 @@ class Account(Generic[T]):
         connection.saw_client(client_id)
         begins = self._fetchers.saw(connection, host, client_id, offsets, now_ms)
         if begins and self.on_begun is not None:
-            self.table.is_told = True
+            self.table.is_informed = True
             self.on_begun()
 
     def fetching_again(self, fetches: Fetches, now_ms: int) -> None:
@@ -332,12 +332,12 @@ class Account(Generic[T]):
         changed = self.table.replace(offsets_partition, epoch, registrations, now_ms, sequence=sequence)
         self._changed(changed, now_ms)
 
-    def heard(self, asked_ms: int) -> None:
+    def heard(self, sent_ms: int) -> None:
         """Record that all coordinators were queried at that time or later, and all their earlier updates are here.
 
         Updates that arrive from now on were not yet sent at that time, and no client had acted on them.
         """
-        self.table.heard(asked_ms)
+        self.table.heard(sent_ms)
         self._close(self._pending.changed(self._evidence_rules.heard()))
 
     def resumes(self, ends: Iterable[End], now_ms: int) -> None:

@@ -48,7 +48,7 @@ class AmbiguousClients:
         self._table = table
         self._unseen: dict[Key, None] = {}
         self._found: dict[Key, tuple[str, ...]] = {}
-        self._told_ms: dict[Key, int] = {}
+        self._reported_ms: dict[Key, int] = {}
         self._next_review_ms = 0
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class AmbiguousClients:
         if now_ms >= self._next_review_ms:
             self._next_review_ms = now_ms + _REVIEW_MS
             self._unseen.update(dict.fromkeys(self._found))
-            self._told_ms = {key: told for key, told in self._told_ms.items() if now_ms - told < AGAIN_MS}
+            self._reported_ms = {key: at_ms for key, at_ms in self._reported_ms.items() if now_ms - at_ms < AGAIN_MS}
         for key in list(self._unseen)[:_KEYS_AT_ONCE]:
             del self._unseen[key]
             slot = self._table.slot(*key)
@@ -75,6 +75,6 @@ class AmbiguousClients:
 
     def news(self, now_ms: int) -> list[Ambiguity]:
         """Return those that were not reported within the last hour, and count them as reported."""
-        fresh = [Ambiguity(key, groups) for key, groups in self._found.items() if key not in self._told_ms]
-        self._told_ms.update((ambiguity.key, now_ms) for ambiguity in fresh)
+        fresh = [Ambiguity(key, groups) for key, groups in self._found.items() if key not in self._reported_ms]
+        self._reported_ms.update((ambiguity.key, now_ms) for ambiguity in fresh)
         return fresh

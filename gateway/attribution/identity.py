@@ -83,13 +83,13 @@ class Identities:
         doubt = (place, at_ms)
         if fetches.identity is not None and len(fetches.doubts) < _MAX_DOUBTS and doubt not in fetches.doubts:
             fetches.doubts.append(doubt)
-            self.tell(fetches)
+            self.reconsider(fetches)
 
     def put_out(self, fetches: Fetches, group: str) -> None:
         """Record that it is not the group's, despite its address and client id."""
         fetches.outside_of.add(group)
         self.give_up(fetches, group)
-        self.tell(fetches)
+        self.reconsider(fetches)
 
     def give_up(self, fetches: Fetches, group: str) -> None:
         """Drop its identity if it is that group's."""
@@ -205,18 +205,18 @@ class Identities:
         seen = fetches.observations()
         fitting = self._fitting(fetches, seen)
         options = fitting - self._absent(fetches, fitting, seen)
-        told: set[str] = set()
+        groups: set[str] = set()
         for observation in seen:
             place, offset = observation.place, fetches.first_offset(observation.place)
             group = self._table.positions.group_at(
                 fetches.key, place, offset, observation.first_ms, fetches.principal, options
             )
             if group is not None and not self._has_twin(fetches, place, offset):
-                told.add(group)
-        if len(told) != 1:
+                groups.add(group)
+        if len(groups) != 1:
             return None
-        [group] = told
-        return Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), frozenset(fitting - told))
+        [group] = groups
+        return Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), frozenset(fitting - groups))
 
     def _options(self, fetches: Fetches, seen: Sequence[Observation] | None = None) -> set[str]:
         """The groups that it may belong to, except those with another connection for what it fetches."""
@@ -404,7 +404,7 @@ class Identities:
                 fetches.is_shared = bool(owners)
                 self._drop(fetches)
                 return None
-            self.tell(fetches)
+            self.reconsider(fetches)
         return identity
 
     def _fitting(self, fetches: Fetches, seen: Iterable[Observation]) -> set[str]:
@@ -430,16 +430,16 @@ class Identities:
         if not fetches.connection.is_open:
             self._set_apart(fetches)
         if is_news:
-            self.tell(fetches)
+            self.reconsider(fetches)
         fetches.stood = self._table.version(*fetches.key)
 
     def _drop(self, fetches: Fetches) -> None:
         fetches.identity = None
         fetches.tried = None
         fetches.doubts.clear()
-        self.tell(fetches)
+        self.reconsider(fetches)
 
-    def tell(self, fetches: Fetches) -> None:
+    def reconsider(self, fetches: Fetches) -> None:
         """Have verdicts on that key given again: they may now be better."""
         self._table.touch(fetches.key)
         self._news.add(fetches.key)

@@ -46,7 +46,7 @@ class NonMembers:
         if not fetches.knows(place):
             return True
         if group in fetches.outside_of:
-            return self._was_told(fetches, place, group)
+            return self._received_offset(fetches, place, group)
         owners = [claim for claim in owners if claim.group == group]
         anything = [claim for claim in opaque if claim.group == group]
         if not all(claim.of_member for claim in owners):
@@ -63,7 +63,7 @@ class NonMembers:
         for fetches, until_ms in list(self._watched.items()):
             if self._fetchers.now_ms > until_ms:
                 del self._watched[fetches]
-            self._identities.tell(fetches)
+            self._identities.reconsider(fetches)
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
         """It fetched the partition before any member could, and the member that owns it may not have begun yet."""
@@ -109,12 +109,12 @@ class NonMembers:
         began_ms = fetches.first_ms(place)
         distance_ms = min((abs(began_ms - claim.since_ms) for claim in owners if claim.since_ms), default=0)
         return (
-            not (shows_it or self._was_told(fetches, place, group)),
+            not (shows_it or self._received_offset(fetches, place, group)),
             not has_stood,
             fetches.identified_ms if has_stood else distance_ms,
         )
 
-    def _was_told(self, fetches: Fetches, place: Place, group: str) -> bool:
+    def _received_offset(self, fetches: Fetches, place: Place, group: str) -> bool:
         offset, first_ms = fetches.first_offset(place), fetches.first_ms(place)
         return group in self._table.positions.groups_at(fetches.key, place, offset, first_ms, fetches.principal)
 

@@ -17,7 +17,7 @@ _MAX_PER_PARTITION = 64
 """The most offsets of one partition that are kept for members of a group within POSITION_MS."""
 
 
-class _Told(NamedTuple):
+class _Received(NamedTuple):
     at_ms: int
     offset: int
     group: str
@@ -31,7 +31,7 @@ class Positions:
 
     def __init__(self, *, memory_ms: int) -> None:
         self._memory_ms = memory_ms
-        self._told: dict[tuple[Key, Place], list[_Told]] = {}
+        self._received: dict[tuple[Key, Place], list[_Received]] = {}
         self._ages: deque[tuple[int, tuple[Key, Place]]] = deque()
 
     def add(self, position: Position, now_ms: int) -> None:
@@ -53,19 +53,19 @@ class Positions:
     ) -> None:
         """A client of that key and group will fetch the partition from there; ``is_end``: to continue a stream."""
         where = (key, place)
-        told = self._told.setdefault(where, [])
-        told.append(_Told(now_ms, offset, group, principal, is_end))
-        del told[:-_MAX_PER_PARTITION]
+        received = self._received.setdefault(where, [])
+        received.append(_Received(now_ms, offset, group, principal, is_end))
+        del received[:-_MAX_PER_PARTITION]
         self._ages.append((now_ms, where))
 
     def groups_at(self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
         """The groups with a client that received this offset, and so may have begun there at ``first_ms``."""
         return {
-            told.group
-            for told in self._told.get((key, place), ())
-            if told.offset == offset
-            and told.at_ms - LAG_MS <= first_ms <= told.at_ms + POSITION_MS
-            and same_principal(told.principal, principal)
+            each.group
+            for each in self._received.get((key, place), ())
+            if each.offset == offset
+            and each.at_ms - LAG_MS <= first_ms <= each.at_ms + POSITION_MS
+            and same_principal(each.principal, principal)
         }
 
     def group_at(
@@ -76,26 +76,26 @@ class Positions:
         The end of a stream distinguishes one group from another only if the other's end is known, too: all clients that
         have read everything continue from the same offset.
         """
-        told = [
-            told
-            for told in self._told.get((key, place), ())
-            if told.group in options
-            and told.at_ms - LAG_MS <= first_ms <= told.at_ms + POSITION_MS
-            and same_principal(told.principal, principal)
+        received = [
+            each
+            for each in self._received.get((key, place), ())
+            if each.group in options
+            and each.at_ms - LAG_MS <= first_ms <= each.at_ms + POSITION_MS
+            and same_principal(each.principal, principal)
         ]
-        there = {each.group for each in told if each.offset == offset}
+        there = {each.group for each in received if each.offset == offset}
         if len(there) != 1:
             return None
-        is_certain = any(each.offset == offset and not each.is_end for each in told)
-        return there.pop() if is_certain or options == {each.group for each in told} else None
+        is_certain = any(each.offset == offset and not each.is_end for each in received)
+        return there.pop() if is_certain or options == {each.group for each in received} else None
 
     def prune(self, now_ms: int) -> None:
         """Forget positions that are too old for any fetch that may still be judged."""
         before_ms = now_ms - POSITION_MS - self._memory_ms
         while self._ages and self._ages[0][0] < before_ms:
             _, where = self._ages.popleft()
-            told = [each for each in self._told.get(where, ()) if each.at_ms >= before_ms]
-            if told:
-                self._told[where] = told
+            received = [each for each in self._received.get(where, ()) if each.at_ms >= before_ms]
+            if received:
+                self._received[where] = received
             else:
-                self._told.pop(where, None)
+                self._received.pop(where, None)

@@ -65,7 +65,7 @@ class RegistrationTable:
         self.positions = Positions(memory_ms=memory_ms)
         self.heard_ms = -1
         """All that coordinators had sent by then has been applied."""
-        self.is_told = False
+        self.is_informed = False
         """Whether coordinators are queried whenever a connection begins to fetch."""
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class RegistrationTable:
     def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[Key]:
         """Apply one update. Returns the keys whose candidates changed. A stale update changes nothing."""
         if isinstance(update, Position):
-            return self._told(update, now_ms)
+            return self._add_position(update, now_ms)
         order = (update.epoch, update.sequence)
         member = (update.group, update.member_id)
         partition = self._partition(update.offsets_partition)
@@ -113,13 +113,13 @@ class RegistrationTable:
             return changed
         return self._put(update, order, now_ms, since_ms=now_ms)
 
-    def heard(self, asked_ms: int) -> None:
+    def heard(self, sent_ms: int) -> None:
         """Record that everything that coordinators had sent by then has been applied: what still comes is later."""
-        self.heard_ms = max(self.heard_ms, asked_ms)
+        self.heard_ms = max(self.heard_ms, sent_ms)
 
     def may_hear_of(self, at_ms: int, now_ms: int) -> bool:
         """Whether updates from before that time, when coordinators were queried, may be on their way; not for long."""
-        return self.is_told and self.heard_ms < at_ms and now_ms - at_ms < HEAR_MS
+        return self.is_informed and self.heard_ms < at_ms and now_ms - at_ms < HEAR_MS
 
     def touch(self, key: Key) -> None:
         """Have all verdicts on that key given again: something other than its candidates changed."""
@@ -191,7 +191,7 @@ class RegistrationTable:
         buried = self._tombstones.get(member)
         return partition.floor if buried is None else max(buried[0], partition.floor)
 
-    def _told(self, position: Position, now_ms: int) -> frozenset[Key]:
+    def _add_position(self, position: Position, now_ms: int) -> frozenset[Key]:
         partition = self._partition(position.offsets_partition)
         if position.epoch < partition.epoch:
             return frozenset()

@@ -33,17 +33,17 @@ def audit(directory: Path, address: str | None, group: str | None, unexplained: 
 
     Bytes without such a cause are lost or mislabelled: they were sent, but attributed to no group or to another one.
     """
-    answer = http.ask(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
-    missing = group is not None and not answer["rows"]
-    rows = [row for row in answer["rows"] if not unexplained or _unexplained(row)]
+    response = http.get_json(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
+    missing = group is not None and not response["rows"]
+    rows = [row for row in response["rows"] if not unexplained or _unexplained(row)]
     if as_json:
-        print_json({**answer, "rows": rows})
+        print_json({**response, "rows": rows})
     elif not missing:
         print_table(_COLUMNS, [cells(row) for row in rows])
     if missing:
-        raise CliError(f"nothing is audited of group {group}: {_why_nothing(answer)}")
+        raise CliError(f"nothing is audited of group {group}: {_why_nothing(response)}")
     if not as_json:
-        terminal.line(summary(answer, time.time_ns() // 1_000_000), err=True)
+        terminal.line(summary(response, time.time_ns() // 1_000_000), err=True)
 
 
 def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -60,20 +60,20 @@ def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _why_nothing(answer: Mapping[str, Any]) -> str:
-    if answer["at_ms"] is None:
-        return summary(answer, 0)
+def _why_nothing(response: Mapping[str, Any]) -> str:
+    if response["at_ms"] is None:
+        return summary(response, 0)
     return "no such group has committed since the audit began; see muster groups list"
 
 
-def summary(answer: Mapping[str, Any], now_ms: int) -> str:
+def summary(response: Mapping[str, Any], now_ms: int) -> str:
     """The summary of the whole."""
-    if not answer["interval_ms"]:
+    if not response["interval_ms"]:
         return "the audit is off (audit.interval.ms=0)"
-    if answer["at_ms"] is None:
-        return f"no round yet; rounds run every {answer['interval_ms'] / 1000:g} s"
-    size = sum(map(_unexplained, answer["rows"]))
-    return f"{counted(size, 'byte')} unexplained, {max(now_ms - answer['at_ms'], 0) / 1000:.0f} s ago"
+    if response["at_ms"] is None:
+        return f"no round yet; rounds run every {response['interval_ms'] / 1000:g} s"
+    size = sum(map(_unexplained, response["rows"]))
+    return f"{counted(size, 'byte')} unexplained, {max(now_ms - response['at_ms'], 0) / 1000:.0f} s ago"
 
 
 def _unexplained(row: Mapping[str, Any]) -> int:

@@ -26,7 +26,7 @@ _FIND_COORDINATOR_VERSION = 4
 _CLIENT_ID = "muster-cli"
 _CONNECT_S = 5.0
 _PAUSE_S = 0.1
-_LARGEST_ANSWER_BYTES = 1 << 30
+_MAX_RESPONSE_BYTES = 1 << 30
 _RETRIABLE = {
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -36,12 +36,12 @@ _RETRIABLE = {
 
 
 class _Connection:
-    """One request at a time. OSError if the connection is lost; UndecodableAnswer if the peer does not speak Kafka."""
+    """One request at a time. OSError if the connection is lost, or if the peer does not speak Kafka's protocol."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         self._socket.settimeout(TIMEOUT_S)
-        self._asked = 0
+        self._correlation_id = 0
         if (login := current_login()) is not None:
             try:
                 self._log_in(login)
@@ -49,24 +49,24 @@ class _Connection:
                 self.close()
                 raise
 
-    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        self._asked += 1
-        self._socket.sendall(framed(codec.encode_request(api_key, version, self._asked, _CLIENT_ID, body)))
+    def request(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        self._correlation_id += 1
+        self._socket.sendall(framed(codec.encode_request(api_key, version, self._correlation_id, _CLIENT_ID, body)))
         size_bytes = int.from_bytes(self._exactly(SIZE_BYTES), "big", signed=True)
-        if not 0 <= size_bytes <= _LARGEST_ANSWER_BYTES:
+        if not 0 <= size_bytes <= _MAX_RESPONSE_BYTES:
             raise ConnectionError("it does not speak Kafka's protocol")
         frame = self._exactly(size_bytes)
         try:
-            correlation_id, answer = codec.decode_response(api_key, version, frame)
+            correlation_id, response = codec.decode_response(api_key, version, frame)
         except Exception as error:  # whatever kio raises for bytes that are no response
             raise ConnectionError(f"it does not speak Kafka's protocol: {type(error).__name__}") from error
-        if correlation_id != self._asked:
+        if correlation_id != self._correlation_id:
             raise ConnectionError("it responded to a request that was not sent")
-        return answer
+        return response
 
     def _log_in(self, login: Login) -> None:
         """CliError if the gateway refuses it."""
-        shaken = self.ask(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        shaken = self.request(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
         if shaken.error_code is not ErrorCode.none:
             raise CliError(f"the gateway does not take {login.mechanism}: {shaken.error_code.name.upper()}")
         if login.mechanism == PLAIN:
@@ -80,10 +80,10 @@ class _Connection:
             raise CliError(f"the login failed: {error}") from error
 
     def _send_token(self, token: str) -> str:
-        answer = self.ask(SASL_AUTHENTICATE, 2, {"auth_bytes": token.encode()})
-        if answer.error_code is not ErrorCode.none:
-            raise CliError(f"the gateway refuses the login: {answer.error_message}")
-        return str(answer.auth_bytes, "utf-8")
+        response = self.request(SASL_AUTHENTICATE, 2, {"auth_bytes": token.encode()})
+        if response.error_code is not ErrorCode.none:
+            raise CliError(f"the gateway refuses the login: {response.error_message}")
+        return str(response.auth_bytes, "utf-8")
 
     def _exactly(self, size_bytes: int) -> bytes:
         data = bytearray()
@@ -115,7 +115,7 @@ class Gateway:
         """``HOST:PORT``; empty while unknown."""
         return host_port(*self._known) if self._known else ""
 
-    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    def request(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         """The response, as kio's entity; retried while a coordinator moves, loads or is unavailable.
 
         So the request must be safe to repeat. CliError without a timely response.
@@ -123,10 +123,10 @@ class Gateway:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                answer = self._connected().ask(api_key, version, body)
-                failure = next((error.name.upper() for error in errors_in(answer) if error in _RETRIABLE), None)
+                response = self._connected().request(api_key, version, body)
+                failure = next((error.name.upper() for error in errors_in(response) if error in _RETRIABLE), None)
                 if failure is None:
-                    return answer
+                    return response
             except OSError as error:
                 failure = str(error)
             self.close()
@@ -178,7 +178,7 @@ class Coordinator(Gateway):
             try:
                 with contextlib.closing(_Connection(host, port)) as connection:
                     body = {"key_type": 0, "coordinator_keys": [self.group]}
-                    (found,) = connection.ask(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+                    (found,) = connection.request(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
             except OSError as error:
                 failure = error
                 continue

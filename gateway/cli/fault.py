@@ -104,7 +104,7 @@ class FaultApi:
             return http.send(self._urls(), method, path, body)
         except http.Refused as error:
             raise (UnknownTarget if error.status == _NOT_FOUND else FaultError)(error.message) from error
-        except http.NotTold as error:
+        except http.NoHttpResponse as error:
             raise FaultError(error.message) from error
 
 

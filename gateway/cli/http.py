@@ -19,7 +19,7 @@ _METRICS = "/metrics"
 _NO_ADDRESS = "no gateway has an HTTP address; see muster status"
 
 
-class NotTold(CliError):
+class NoHttpResponse(CliError):
     """No gateway responds over HTTP."""
 
 
@@ -31,20 +31,20 @@ class Refused(CliError):
         self.status = status
 
 
-def ask(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NotTold, Refused."""
+def get_json(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
+    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse, Refused."""
     failure = ""
     try:
         for base in gateways(directory, address):
             try:
-                return _answer(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
+                return _response(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not respond ({error})"
     except Refused:
         raise
     except CliError as error:
-        raise NotTold("; ".join(filter(None, (failure, error.message)))) from error
-    raise NotTold(f"{failure}; see muster status" if failure else _NO_ADDRESS)
+        raise NoHttpResponse("; ".join(filter(None, (failure, error.message)))) from error
+    raise NoHttpResponse(f"{failure}; see muster status" if failure else _NO_ADDRESS)
 
 
 def gateways(directory: Path, address: str | None) -> Iterator[str]:
@@ -57,7 +57,9 @@ def gateways(directory: Path, address: str | None) -> Iterator[str]:
 
 
 def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """Send the request to the first of these gateways that accepts a connection. Returns its JSON. NotTold, Refused.
+    """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
+
+    NoHttpResponse, Refused.
 
     ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
     """
@@ -69,10 +71,10 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
             failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
             continue
         try:
-            return _answer(connection, method, f"{urlsplit(base).path}{path}", body)
+            return _response(connection, method, f"{urlsplit(base).path}{path}", body)
         except (OSError, HTTPException, ValueError) as error:
-            raise NotTold(f"{base} does not respond: {str(error) or type(error).__name__}") from error
-    raise NotTold(f"no gateway listens at {', '.join(failures)}" if failures else _NO_ADDRESS)
+            raise NoHttpResponse(f"{base} does not respond: {str(error) or type(error).__name__}") from error
+    raise NoHttpResponse(f"no gateway listens at {', '.join(failures)}" if failures else _NO_ADDRESS)
 
 
 def _connect(base: str) -> HTTPConnection:
@@ -87,7 +89,7 @@ def _connect(base: str) -> HTTPConnection:
     return connection
 
 
-def _answer(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
+def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
     """The JSON of the response; closes the connection. Raises Refused, OSError, HTTPException, ValueError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     with contextlib.closing(connection):
@@ -96,8 +98,8 @@ def _answer(connection: HTTPConnection, method: str, target: str, body: Any = No
         text = response.read()
     if response.status >= 300:
         raise Refused(response.status, _error_of(text) or f"HTTP {response.status}")
-    answer: dict[str, Any] = json.loads(text)
-    return answer
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def _error_of(text: bytes) -> str | None:

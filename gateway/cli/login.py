@@ -67,11 +67,11 @@ def read_login(file: Path) -> Login | None:
         raise CliError(
             f"{file}: set security.protocol=SASL_PLAINTEXT and sasl.mechanism, one of {', '.join(MECHANISMS)}"
         )
-    told = {
+    jaas = {
         name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get("sasl.jaas.config", ""))
     }
-    user = properties.get("sasl.username", told.get("username"))
-    password = properties.get("sasl.password", told.get("password"))
+    user = properties.get("sasl.username", jaas.get("username"))
+    password = properties.get("sasl.password", jaas.get("password"))
     if not user or not password:
         raise CliError(f"{file}: set sasl.username and sasl.password, or both in sasl.jaas.config")
     return Login(mechanism, user, password)

@@ -38,7 +38,7 @@ _DIFFERENCES = ("DIFFERENCE", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "P
 _WRITES = ("ACTION", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
 
 
-class CannotTell(CliError):
+class MappingUnreadable(CliError):
     """The comparison could not be made, which is not the same as a difference."""
 
     exit_code = 2
@@ -72,18 +72,18 @@ def _options(command: F) -> F:
 @_options
 def list_(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
     """Show what ZooKeeper holds. A node that is not a registration is listed as such, with its path."""
-    nodes = _ask(directory, address, "mapping", _READ_S)
+    nodes = _call_reconciler(directory, address, "mapping", _READ_S)
     rows = node_rows(nodes, Filter(**wanted))
-    asked = _asked(wanted)
+    given = _given(wanted)
     if form == "json":
         print_json(rows)
-    elif rows or not asked:
+    elif rows or not given:
         print_table(_NODES, [_cells(row, _NODES) for row in rows if "path" not in row])
         for row in rows:
             if "path" in row:
                 terminal.line(f"no registration: {row['path']}  {row['holds']}")
-    if asked and not rows:
-        raise CliError(_no_node(asked))
+    if given and not rows:
+        raise CliError(_no_node(given))
     if not rows:
         terminal.line("the mapping is empty", err=True)
 
@@ -95,13 +95,13 @@ def check(directory: Path, address: str | None, form: str, **wanted: str | None)
     nothing to compare.
     """
     try:
-        found: Comparison = _ask(directory, address, "compare", _READ_S)
+        found: Comparison = _call_reconciler(directory, address, "compare", _READ_S)
     except CliError as error:
-        raise CannotTell(error.message) from error
+        raise MappingUnreadable(error.message) from error
     some = Filter(**wanted)
     rows, aside = divergence_rows(found.divergences, some), aside_rows(found.left_alone, some)
     if not rows and not aside and _is_unknown(directory, address, wanted):
-        raise CannotTell(_no_node(_asked(wanted)))
+        raise MappingUnreadable(_no_node(_given(wanted)))
     if form == "json":
         print_json({"differences": rows, "left_alone": aside, **summary(found)})
     else:
@@ -124,14 +124,14 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
     """
     some = Filter(**wanted)
     if dry_run:
-        left: Comparison = _ask(directory, address, "compare", _READ_S)
+        left: Comparison = _call_reconciler(directory, address, "compare", _READ_S)
         rows = planned_rows(left.divergences, some)
     else:
-        repaired: Repaired = _ask(directory, address, "repair", _REPAIR_S)
+        repaired: Repaired = _call_reconciler(directory, address, "repair", _REPAIR_S)
         left, rows = repaired.left, done_rows(repaired.done, some)
     aside = aside_rows(left.left_alone, some)
     if not rows and not aside and _is_unknown(directory, address, wanted):
-        raise CliError(_no_node(_asked(wanted)))
+        raise CliError(_no_node(_given(wanted)))
     if form == "json":
         print_json({"dry_run": dry_run, "actions": rows, "left_alone": aside, **summary(left)})
         return
@@ -143,17 +143,19 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
         terminal.line(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
 
 
-def _asked(wanted: dict[str, str | None]) -> dict[str, str]:
+def _given(wanted: dict[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if value is not None}
 
 
 def _is_unknown(directory: Path, address: str | None, wanted: dict[str, str | None]) -> bool:
     """Whether ZooKeeper has nothing that matches. If nothing differs, coordinators have nothing either."""
-    return bool(_asked(wanted)) and not node_rows(_ask(directory, address, "mapping", _READ_S), Filter(**wanted))
+    return bool(_given(wanted)) and not node_rows(
+        _call_reconciler(directory, address, "mapping", _READ_S), Filter(**wanted)
+    )
 
 
-def _no_node(asked: dict[str, str]) -> str:
-    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+def _no_node(given: dict[str, str]) -> str:
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
     return f"there is no node of {words}; see muster mapping list"
 
 
@@ -172,12 +174,12 @@ def _say_left_alone(aside: list[dict[str, Any]]) -> None:
         terminal.line(f"left alone: {row['path']} ({row['why']})")
 
 
-def _ask(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
+def _call_reconciler(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
     """The reconciler's response. CliError if it does not respond, or fails."""
     with connected(directory, address):
         from muster.gateway import cluster
 
         try:
-            return cluster.ask_reconciler(method, timeout_s=timeout_s)
+            return cluster.call_reconciler(method, timeout_s=timeout_s)
         except cluster.ClusterError as error:
             raise CliError(str(error)) from error

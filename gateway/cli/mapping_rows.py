@@ -28,8 +28,8 @@ class Filter:
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether the row matches; a row without the field does not."""
         host = None if self.host is None else _canonical(self.host)
-        asked = (("group", self.group), ("host", host), ("client_id", self.client_id))
-        return all(value is None or row.get(name) == value for name, value in asked)
+        wanted = (("group", self.group), ("host", host), ("client_id", self.client_id))
+        return all(value is None or row.get(name) == value for name, value in wanted)
 
 
 def node_rows(nodes: Mapping[str, bytes], wanted: Filter) -> list[dict[str, Any]]:

@@ -32,8 +32,8 @@ def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    told = [cell for cell in cells if cell != "-"]
-    return bool(told) and all(map(_is_number, told))
+    filled = [cell for cell in cells if cell != "-"]
+    return bool(filled) and all(map(_is_number, filled))
 
 
 def _is_number(cell: str) -> bool:

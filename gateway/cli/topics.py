@@ -95,8 +95,8 @@ def alter(
     entries = [_entry(*_split(text), AlterConfigOpType.SET) for text in configs]
     entries += [_entry(config, None, AlterConfigOpType.DELETE) for config in deleted]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-    asked = client.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
-    result(asked[resource], f"topic {name} cannot be altered")
+    futures = client.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
+    result(futures[resource], f"topic {name} cannot be altered")
     terminal.line(f"altered {name}", err=True)
 
 
@@ -170,17 +170,19 @@ def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: Of
     """Start or end offsets of the partitions. CliError if they cannot be fetched."""
     if not partitions:
         return {}
-    asked = client.list_offsets({TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S)
+    futures = client.list_offsets(
+        {TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S
+    )
     return {
         partition.partition: result(future, f"offsets of {topic}-{partition.partition} cannot be read").offset
-        for partition, future in asked.items()
+        for partition, future in futures.items()
     }
 
 
 def _configs(client: AdminClient, name: str) -> list[dict[str, Any]]:
     resource = ConfigResource(ResourceType.TOPIC, name)
-    asked = client.describe_configs([resource], request_timeout=TIMEOUT_S)
-    entries = result(asked[resource], f"configs of topic {name} cannot be read")
+    futures = client.describe_configs([resource], request_timeout=TIMEOUT_S)
+    entries = result(futures[resource], f"configs of topic {name} cannot be read")
     return [
         {"name": entry.name, "value": entry.value, "source": ConfigSource(entry.source).name}
         for _, entry in sorted(entries.items())

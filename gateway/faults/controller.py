@@ -29,30 +29,30 @@ class RayFaults:
 
     async def book(self) -> Book:
         """The faults in force."""
-        book: Book = await self._ask(_REQUEST_TIMEOUT_S, "book")
+        book: Book = await self._call(_REQUEST_TIMEOUT_S, "book")
         return book
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
-        done: dict[str, Any] = await self._ask(_REQUEST_TIMEOUT_S, "inject", fault, by)
+        done: dict[str, Any] = await self._call(_REQUEST_TIMEOUT_S, "inject", fault, by)
         return done
 
     async def held(self, *arguments: Any) -> None:
-        await self._ask(_REQUEST_TIMEOUT_S, "held", *arguments)
+        await self._call(_REQUEST_TIMEOUT_S, "held", *arguments)
 
     async def faults(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self._ask(_REQUEST_TIMEOUT_S, "faults")
+        found: list[dict[str, Any]] = await self._call(_REQUEST_TIMEOUT_S, "faults")
         return found
 
     async def clear(self, fault_id: str | None) -> list[str]:
-        ended: list[str] = await self._ask(_REQUEST_TIMEOUT_S, "clear", fault_id)
+        ended: list[str] = await self._call(_REQUEST_TIMEOUT_S, "clear", fault_id)
         return ended
 
     async def draw(self, fault_id: str) -> int:
-        number: int = await self._ask(_DRAW_S, "draw", fault_id)
+        number: int = await self._call(_DRAW_S, "draw", fault_id)
         return number
 
     async def report(self, counts: dict[str, int]) -> None:
-        await self._ask(_REQUEST_TIMEOUT_S, "report", counts)
+        await self._call(_REQUEST_TIMEOUT_S, "report", counts)
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function on that node, for what the controller cannot do itself. Raises FaultError."""
@@ -60,7 +60,7 @@ class RayFaults:
             return await asyncio.to_thread(work, *arguments)
         return await run_on(node_id, work, *arguments)
 
-    async def _ask(self, timeout_s: float, what: str, *arguments: Any) -> Any:
+    async def _call(self, timeout_s: float, what: str, *arguments: Any) -> Any:
         return unpacked(await _in_time(timeout_s, self._handle.faults.remote(what, *arguments)))
 
 
@@ -73,8 +73,8 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
         raise ControllerUnavailable(text) from error
 
 
-def unpacked(answer: dict[str, Any]) -> Any:
+def unpacked(response: dict[str, Any]) -> Any:
     """What ``FaultControl.ask`` returns; raises the FaultError with which it refuses."""
-    if "refused" in answer:
-        raise getattr(errors, answer["kind"])(answer["refused"])
-    return answer["answer"]
+    if "refused" in response:
+        raise getattr(errors, response["kind"])(response["refused"])
+    return response["answer"]

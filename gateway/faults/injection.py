@@ -22,7 +22,7 @@ from muster.actors.faults.model import (
     DropFault,
     ErrorFault,
     Fault,
-    NoAnswerFault,
+    NoResponseFault,
     RequestFault,
 )
 from muster.actors.faults.registry import Book
@@ -88,7 +88,7 @@ class GatewayFaults:
         self._unreported: Counter[str] = Counter()
         self._reporting: asyncio.Task[None] | None = None
         self._controller_epoch = gateway.view.controller_epoch
-        self._asking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     def take(self, book: Book) -> None:
         """Put these faults and no others in force; an older book is ignored."""
@@ -106,16 +106,16 @@ class GatewayFaults:
         if view.controller_epoch == self._controller_epoch:
             return
         self._controller_epoch = view.controller_epoch
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
-    async def _ask(self) -> None:
+    async def _refresh(self) -> None:
         while True:
             try:
                 self.take(await self.controller.book())
                 return
             except ControllerUnavailable as error:
-                log.info("the controller is asked again which faults are in force: %s", error)
+                log.info("the controller is queried again for the faults in force: %s", error)
                 await asyncio.sleep(_AGAIN_S)
 
     def _begin(self, fault_id: str, fault: RequestFault, left_ms: int | None) -> None:
@@ -185,7 +185,9 @@ class GatewayFaults:
         try:
             number = await self.controller.draw(active.id)
         except ControllerUnavailable as error:
-            log.warning("fault %s does not act on a request that it matches: nobody counts it (%s)", active.id, error)
+            log.warning(
+                "fault %s does not act on a request that it matches: no controller counts it (%s)", active.id, error
+            )
             return False
         active.spent = is_spent(active.fault, number)
         return number > 0 and fires(active.fault, number)
@@ -230,7 +232,7 @@ class GatewayFaults:
             return call.reply({"throttle_time": 0, **body})
         if isinstance(fault, DropFault):
             return None
-        if isinstance(fault, NoAnswerFault):
+        if isinstance(fault, NoResponseFault):
             await active.over.wait()
             raise BadRequest(Cause.FAULT, f"fault {active.id}, which withheld an answer, is over")
         assert isinstance(fault, CloseFault)

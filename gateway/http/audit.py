@@ -19,12 +19,12 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     """Serve the route of this module; the app has not been started yet."""
 
     async def audit(request: web.Request) -> dict[str, Any]:
-        return told(gateway, request.query.get("group"))
+        return audit_report(gateway, request.query.get("group"))
 
     app.router.add_get("/v1/audit", as_json(audit))
 
 
-def told(gateway: Gateway, group: str | None) -> dict[str, Any]:
+def audit_report(gateway: Gateway, group: str | None) -> dict[str, Any]:
     """The route's response."""
     report = gateway.audit_report
     rows = [row for row in report.rows if group is None or row.group == group]

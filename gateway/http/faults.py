@@ -54,7 +54,7 @@ class _Api:
         self._tasks: set[asyncio.Task[None]] = set()
         self._plans: set[asyncio.Task[Any]] = set()
 
-    def route(self, answer: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def route(self, response: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The response, or the message and status of its error."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -62,7 +62,7 @@ class _Api:
                 faults = self._gateway.faults
                 if not isinstance(faults, GatewayFaults):
                     raise FaultsDisabled(DISABLED)
-                return await answer(request, faults)
+                return await response(request, faults)
             except InvalidFault as error:
                 return _failed(400, str(error), problems=list(error.problems))
             except FaultError as error:

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.questions import Answers, ask_all
+from muster.gateway.listener.queries import Responses, query_offsets
 
 T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
@@ -41,10 +41,10 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
     async def history(request: web.Request) -> dict[str, Any]:
         group, limit = required(request, "group"), _limit(request)
-        return await ask_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
+        return await query_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
 
     async def waiting(request: web.Request) -> dict[str, Any]:
-        return merged(*await ask_all(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
+        return merged(*await query_offsets(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
 
     app.router.add_get("/v1/groups/history", as_json(history))
     app.router.add_get("/v1/groups/waiting", as_json(waiting))
@@ -83,15 +83,15 @@ def _limit(request: web.Request) -> int:
     return int(text)
 
 
-async def ask_coordinator(gateway: Gateway, group: str, question: dict[str, Any]) -> dict[str, Any]:
+async def query_coordinator(gateway: Gateway, group: str, query: dict[str, Any]) -> dict[str, Any]:
     """The response of the group's coordinator. Failed if it refuses, is down or does not respond in time."""
-    answer = await from_coordinator(gateway, group, lambda channel: channel.ask(question))
-    if "error" in answer:
-        raise refused(answer)
-    return answer
+    response = await from_coordinator(gateway, group, lambda channel: channel.query(query))
+    if "error" in response:
+        raise refused(response)
+    return response
 
 
-async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel], Awaitable[T]]) -> T:
+async def from_coordinator(gateway: Gateway, group: str, send: Callable[[Channel], Awaitable[T]]) -> T:
     """Send a request on the channel to the group's coordinator. Failed (404, 503) if it is missing or silent."""
     partition = gateway.partition_of(group)
     if partition not in gateway.view.offsets:
@@ -102,29 +102,29 @@ async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel]
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
     try:
         async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-            return await ask(channel)
+            return await send(channel)
     except (ChannelLost, TimeoutError) as error:
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not respond") from error
 
 
-def refused(answer: Mapping[str, Any]) -> Failed:
+def refused(response: Mapping[str, Any]) -> Failed:
     """The HTTP error for an actor's response ``{"error": TEXT}``."""
-    text = str(answer["error"])
+    text = str(response["error"])
     return Failed(404 if text.startswith("unknown group") else 500, text)
 
 
-def merged(answers: Answers, missing: list[int]) -> dict[str, Any]:
+def merged(responses: Responses, missing: list[int]) -> dict[str, Any]:
     """Their lists concatenated, by name; ``partial`` if partitions are missing, which are named.
 
     Failed (503) if none of the queried actors responded.
     """
-    if missing and not answers:
+    if missing and not responses:
         raise Failed(
             503, f"no coordinator responds; queried were {', '.join(f'offsets-{number}' for number in missing)}"
         )
     together: dict[str, Any] = {}
-    for answer in answers.values():
-        for name, value in answer.items():
+    for response in responses.values():
+        for name, value in response.items():
             if isinstance(value, list):
                 together.setdefault(name, []).extend(value)
     return {**together, "partial": bool(missing), "missing_partitions": missing}

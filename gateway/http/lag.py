@@ -60,23 +60,23 @@ async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
 
 async def _describe(gateway: Gateway, group: str) -> Any:
     body = {"groups": [group], "include_authorized_operations": False}
-    return (await _ask_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)).groups
+    return (await _call_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)).groups
 
 
 async def _committed(gateway: Gateway, group: str) -> Any:
     body = {"groups": [{"group_id": group, "member_id": None, "topics": None}], "require_stable": False}
-    return (await _ask_coordinator(gateway, group, OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)).groups
+    return (await _call_coordinator(gateway, group, OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)).groups
 
 
-async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
+async def _call_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
     """The response to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
     request = codec.encode_request(api_key, version, 0, None, body)
     frame = await from_coordinator(gateway, group, lambda channel: channel.call(_CONTEXT, request))
-    _, answer = codec.decode_response(api_key, version, frame)
-    if failed := next((found.error_code for found in answer.groups if found.error_code is not ErrorCode.none), None):
+    _, response = codec.decode_response(api_key, version, frame)
+    if failed := next((found.error_code for found in response.groups if found.error_code is not ErrorCode.none), None):
         partition = gateway.partition_of(group)
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, answers {failed.name.upper()}")
-    return answer
+    return response
 
 
 def _owners(described: Any) -> dict[Key, Owner]:
@@ -92,31 +92,31 @@ def _owners(described: Any) -> dict[Key, Owner]:
 
 async def _ends(gateway: Gateway, wanted: dict[Key, int]) -> dict[Key, End]:
     """The ends in the logs that respond; ``wanted`` are the offsets whose append times are needed."""
-    asked: dict[Actor, list[Key]] = {}
+    by_actor: dict[Actor, list[Key]] = {}
     for name, partition in wanted:
         topic = gateway.view.topics.get(name)
         if topic is not None and 0 <= partition < topic.partitions:
-            asked.setdefault(owner_of(gateway, topic, partition), []).append((name, partition))
-    found = await asyncio.gather(*(_ask_log(gateway, actor, keys, wanted) for actor, keys in asked.items()))
+            by_actor.setdefault(owner_of(gateway, topic, partition), []).append((name, partition))
+    found = await asyncio.gather(*(_query_log(gateway, actor, keys, wanted) for actor, keys in by_actor.items()))
     return {key: end for ends in found for key, end in ends.items()}
 
 
-async def _ask_log(gateway: Gateway, actor: Actor, keys: list[Key], wanted: dict[Key, int]) -> dict[Key, End]:
-    question = {"ask": "append_times", "partitions": [[*key, wanted[key]] for key in keys]}
+async def _query_log(gateway: Gateway, actor: Actor, keys: list[Key], wanted: dict[Key, int]) -> dict[Key, End]:
+    query = {"ask": "append_times", "partitions": [[*key, wanted[key]] for key in keys]}
     channel = channel_to(gateway, actor)
     if channel is None:
         return {}
     try:
         async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-            answer = await channel.ask(question)
+            response = await channel.query(query)
     except (ChannelLost, TimeoutError) as error:
         log.warning("%s-%d does not tell append times: %r", *actor, error)
         return {}
-    if "error" in answer:
-        log.warning("%s-%d does not tell append times: %s", *actor, answer["error"])
+    if "error" in response:
+        log.warning("%s-%d does not tell append times: %s", *actor, response["error"])
         return {}
     return {
-        key: End(part["end_offset"], part["append_time_ms"], answer["now_ms"])
-        for key, part in zip(keys, answer["partitions"], strict=True)
+        key: End(part["end_offset"], part["append_time_ms"], response["now_ms"])
+        for key, part in zip(keys, response["partitions"], strict=True)
         if "error" not in part
     }

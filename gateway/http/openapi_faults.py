@@ -24,7 +24,7 @@ def document() -> dict[str, Any]:
             "description": "Faults, for test clusters: refused unless fault.injection.enable=true.",
         },
         "paths": _paths(),
-        "components": {"schemas": _schemas(), "responses": _responses()},
+        "components": {"schemas": _schemas(), "responses": _errors()},
     }
 
 
@@ -35,17 +35,17 @@ def _paths() -> dict[str, Any]:
                 "operationId": "injectFault",
                 "summary": "Inject a fault. It is in force on every gateway that lives when this is answered.",
                 "requestBody": _content("Fault", required=True),
-                "responses": _answers({"201": ("Injected", "It is in force.")}, "400", "404", "409", "415"),
+                "responses": _responses({"201": ("Injected", "It is in force.")}, "400", "404", "409", "415"),
             },
             "get": {
                 "operationId": "listFaults",
                 "summary": "What is in force, in the order of injection.",
-                "responses": _answers({"200": ("Faults", "All of them.")}),
+                "responses": _responses({"200": ("Faults", "All of them.")}),
             },
             "delete": {
                 "operationId": "clearFaults",
                 "summary": "End all faults.",
-                "responses": _answers({"200": ("Cleared", "They are over.")}),
+                "responses": _responses({"200": ("Cleared", "They are over.")}),
             },
         },
         "/v1/faults/{id}": {
@@ -53,21 +53,21 @@ def _paths() -> dict[str, Any]:
                 "operationId": "clearFault",
                 "summary": "End one fault.",
                 "parameters": [{"name": "id", "in": "path", "required": True, "schema": _TEXT}],
-                "responses": _answers({"200": ("Cleared", "It is over.")}, "404"),
+                "responses": _responses({"200": ("Cleared", "It is over.")}, "404"),
             }
         },
         "/v1/faults/plan": {
             "post": {
                 "operationId": "runPlan",
                 "summary": "Run a plan for as long as the client listens: one line of JSON for each step, when it is "
-                "done. A client that goes away ends the plan and its faults.",
+                "done. A client that disconnects ends the plan and its faults.",
                 "requestBody": _plan(),
                 "responses": {
                     "200": {
                         "description": "The steps as they are done.",
                         "content": {"application/x-ndjson": {"schema": _ref("StepDone")}},
                     },
-                    **_answers({}, "400", "415"),
+                    **_responses({}, "400", "415"),
                 },
             }
         },
@@ -77,7 +77,7 @@ def _paths() -> dict[str, Any]:
                 "summary": "Check a plan and do nothing: its steps in the order of their times, with the seeds that "
                 "the plan's decides, for a client that keeps the times itself.",
                 "requestBody": _plan(),
-                "responses": _answers({"200": ("CheckedPlan", "It can be run.")}, "400", "415"),
+                "responses": _responses({"200": ("CheckedPlan", "It can be run.")}, "400", "415"),
             }
         },
         "/v1/openapi.json": {
@@ -184,7 +184,7 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
-def _responses() -> dict[str, Any]:
+def _errors() -> dict[str, Any]:
     texts = {
         "400": "The fault or the plan cannot be; problems names everything that is wrong.",
         "403": "Fault injection is off.",
@@ -199,11 +199,11 @@ def _responses() -> dict[str, Any]:
     }
 
 
-def _answers(good: dict[str, tuple[str, str]], *bad: str) -> dict[str, Any]:
-    answers: dict[str, Any] = {
+def _responses(good: dict[str, tuple[str, str]], *bad: str) -> dict[str, Any]:
+    responses: dict[str, Any] = {
         status: {"description": text, **_content(schema)} for status, (schema, text) in good.items()
     }
-    return answers | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "403", "503")}
+    return responses | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "403", "503")}
 
 
 def _content(schema: str, **more: Any) -> dict[str, Any]:

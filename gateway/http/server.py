@@ -22,7 +22,7 @@ from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
-from muster.gateway.metrics.reconciler import Status, asked
+from muster.gateway.metrics.reconciler import Status, reconciler_status
 from muster.placement.host_port import host_port
 
 _http_log = logging.getLogger("aiohttp.server")
@@ -36,11 +36,11 @@ class PortTaken(OSError):
 def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web.Application:
     """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status."""
 
-    async def told() -> tuple[Section, ...]:
-        groups, mapping = await asyncio.gather(scrape(gateway), asked(reconciler, gateway.view, gateway.id))
+    async def fetch() -> tuple[Section, ...]:
+        groups, mapping = await asyncio.gather(scrape(gateway), reconciler_status(reconciler, gateway.view, gateway.id))
         return groups.write, partial(write_audit, gateway=gateway), mapping.write
 
-    app = make_app(gateway.metrics, lambda: gateway.serving, told)
+    app = make_app(gateway.metrics, lambda: gateway.serving, fetch)
     http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
@@ -51,19 +51,19 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
 def make_app(
     gateway: GatewayMetrics,
     is_serving: Callable[[], bool],
-    told: Callable[[], Awaitable[tuple[Section, ...]]] | None = None,
+    fetch: Callable[[], Awaitable[tuple[Section, ...]]] | None = None,
 ) -> web.Application:
     """An app with GET /metrics and GET /healthz; callers may add routes before it is started.
 
     /metrics responds in the format that Accept requests: OpenMetrics, else Prometheus' text format 0.0.4. It has what
-    the gateway counted, and what actors reported, which ``told`` fetches.
+    the gateway counted, and what actors reported, which ``fetch`` fetches.
     /healthz responds 200 while the gateway serves Kafka clients, else 503.
     """
 
     async def metrics(request: web.Request) -> web.Response:
         _, content_type = choose_encoder(request.headers.get("Accept", ""))
         openmetrics = content_type.startswith("application/openmetrics-text")
-        found = () if told is None else await told()
+        found = () if fetch is None else await fetch()
         sections = (*gateway.sections(), *found)
         body = await asyncio.to_thread(expose, gateway.gateway, sections, openmetrics=openmetrics)
         response = web.Response(body=body, headers={"Content-Type": content_type})

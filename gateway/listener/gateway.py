@@ -166,20 +166,22 @@ class Gateway:
         if self._hearing is not None and not self._hearing.done():
             self._hears_again = True
         else:
-            self._hearing = asyncio.get_running_loop().create_task(self._ask_coordinators())
+            self._hearing = asyncio.get_running_loop().create_task(self._query_coordinators())
 
-    async def _ask_coordinators(self) -> None:
+    async def _query_coordinators(self) -> None:
         """A coordinator sends its decisions before any later response: so a response shows that all of them arrived."""
         self._hears_again = True
         while self._hears_again:
-            self._hears_again, asked_ms = False, now_ms()
+            self._hears_again, sent_ms = False, now_ms()
             try:
                 async with asyncio.timeout(HEAR_MS / 1000):
-                    await asyncio.gather(*(channel.ask({"ask": "heard"}) for channel in self.forwarder.coordinators()))
+                    await asyncio.gather(
+                        *(channel.query({"ask": "heard"}) for channel in self.forwarder.coordinators())
+                    )
             except (ChannelLost, TimeoutError) as error:
                 log.debug("not all coordinators can be heard: %s", error)
             else:
-                self.account.heard(asked_ms)
+                self.account.heard(sent_ms)
             await asyncio.sleep(_HEAR_AGAIN_S)
 
     def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:

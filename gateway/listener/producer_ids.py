@@ -38,11 +38,11 @@ class ProducerIds:
 
     def _fill(self) -> asyncio.Task[None]:
         if self._filling is None:
-            self._filling = asyncio.get_running_loop().create_task(self._ask())
+            self._filling = asyncio.get_running_loop().create_task(self._fetch_block())
             self._filling.add_done_callback(self._filled)
         return self._filling
 
-    async def _ask(self) -> None:
+    async def _fetch_block(self) -> None:
         self._ids.extend(await self._next_block())
 
     def _filled(self, filling: asyncio.Task[None]) -> None:

@@ -61,12 +61,12 @@ def read_header(data: bytes) -> Header | None:
     addresses = _ADDRESSES.get(family)
     if command == _PROXY and family != _UNSPEC and addresses is None:
         raise BadHeader(f"address family and protocol {family:#04x} in the PROXY header: only TCP is understood")
-    told = addresses if command == _PROXY else None
-    if told is not None and length < told.size:
-        raise BadHeader(f"a PROXY header with {length} bytes of addresses, {told.size} are needed")
+    layout = addresses if command == _PROXY else None
+    if layout is not None and length < layout.size:
+        raise BadHeader(f"a PROXY header with {length} bytes of addresses, {layout.size} are needed")
     if len(data) < size_bytes:
         return None
-    return Header(None if told is None else _source(told, data), size_bytes)
+    return Header(None if layout is None else _source(layout, data), size_bytes)
 
 
 def write_header(source: Source, destination: Source) -> bytes:

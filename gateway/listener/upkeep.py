@@ -31,15 +31,15 @@ class Upkeep:
 
     def __init__(self, account: Account[Any]) -> None:
         self._account = account
-        self._told_of_overflow = False
+        self._overflow_reported = False
 
     def settle(self, now_ms: int) -> None:
         """Settle what has waited long enough. Call it about once a second."""
         self._account.settle(now_ms)
-        self._tell_ambiguous(now_ms)
-        self._tell_overflow()
+        self._report_ambiguous(now_ms)
+        self._report_overflow()
 
-    def _tell_ambiguous(self, now_ms: int) -> None:
+    def _report_ambiguous(self, now_ms: int) -> None:
         news = self._account.ambiguous.news(now_ms)
         for ambiguity in news[:_LINES]:
             host, client_id = ambiguity.key
@@ -53,10 +53,10 @@ class Upkeep:
         if len(news) > _LINES:
             log.warning("and %d more client ids that are not unique on their hosts", len(news) - _LINES)
 
-    def _tell_overflow(self) -> None:
-        if self._told_of_overflow or not self._account.folded:
+    def _report_overflow(self) -> None:
+        if self._overflow_reported or not self._account.folded:
             return
-        self._told_of_overflow = True
+        self._overflow_reported = True
         log.warning(
             "there are more series of groups than metrics.max.group.series allows; bytes of those that came last are "
             "counted with the reason overflow"

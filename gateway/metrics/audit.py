@@ -9,7 +9,7 @@ from muster.gateway.attribution.series import group_label
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import AUDIT
-from muster.gateway.metrics.groups import told_here
+from muster.gateway.metrics.groups import exposed_here
 
 
 def write_audit(out: Exposition, gateway: Gateway) -> None:
@@ -17,7 +17,7 @@ def write_audit(out: Exposition, gateway: Gateway) -> None:
     report = gateway.audit_report
     if report.at_ms is None:
         return
-    here = frozenset(told_here(gateway.view, gateway.id))
+    here = frozenset(exposed_here(gateway.view, gateway.id))
     own = [row for row in report.rows if gateway.partition_of(row.group) in here]
     own.sort(key=lambda row: -row.unexplained_bytes)
     most = gateway.config.metrics_max_group_series

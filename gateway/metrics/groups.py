@@ -17,7 +17,7 @@ from muster.actors.group.state import GroupState
 from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from muster.gateway.attribution.series import group_label
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.questions import ask_all, ask_logs
+from muster.gateway.listener.queries import query_logs, query_offsets
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import GROUPS
 from muster.placement.view import ClusterView
@@ -50,7 +50,7 @@ _OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {
 _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
 
 
-def told_here(view: ClusterView, gateway_id: int) -> list[int]:
+def exposed_here(view: ClusterView, gateway_id: int) -> list[int]:
     """The offsets partitions that were ever started and whose groups this gateway reports."""
     coordinators = {partition: view.coordinator_of(partition) for partition in view.offsets}
     return sorted(partition for partition, broker in coordinators.items() if broker and broker.id == gateway_id)
@@ -82,15 +82,15 @@ class Scrape:
 async def scrape(gateway: Gateway) -> Scrape:
     """Query the actors, for DEADLINE_S at most. Those that do not respond are counted in the gateway's metrics."""
     view = gateway.view
-    here = told_here(view, gateway.id)
+    here = exposed_here(view, gateway.id)
     up = [partition for partition in here if view.offsets[partition] is not None]
-    (answers, missing), corrupt = await asyncio.gather(
-        ask_all(gateway, {"ask": "metrics"}, DEADLINE_S, up), _corrupt_segments(gateway)
+    (responses, missing), corrupt = await asyncio.gather(
+        query_offsets(gateway, {"ask": "metrics"}, DEADLINE_S, up), _corrupt_segments(gateway)
     )
     snapshots: list[Snapshot] = []
-    for partition, answer in answers.items():
+    for partition, response in responses.items():
         try:
-            snapshots.append(Snapshot.from_answer(answer))
+            snapshots.append(Snapshot.from_response(response))
         except (KeyError, TypeError) as error:
             log.error("offsets-%d says what this gateway cannot read: %r", partition, error)
             missing.append(partition)
@@ -104,8 +104,8 @@ async def _corrupt_segments(gateway: Gateway) -> dict[int, int]:
     gateways = sorted(broker.id for broker in gateway.view.brokers)
     logs = sorted(gateway.view.logs)
     here = [index for index in logs if gateways and gateways[index % len(gateways)] == gateway.id]
-    answers = await ask_logs(gateway, {"ask": "log_health"}, DEADLINE_S, here)
-    return {index: int(answer.get("corrupt_segments", 0)) for index, answer in answers.items()}
+    responses = await query_logs(gateway, {"ask": "log_health"}, DEADLINE_S, here)
+    return {index: int(response.get("corrupt_segments", 0)) for index, response in responses.items()}
 
 
 def _write_partition(out: Exposition, snapshot: Snapshot) -> None:

@@ -65,7 +65,7 @@ class ReconcilerStatus:
             out.add(f"muster_reconciler_{name}", "", value)
 
 
-async def asked(status: Status | None, view: ClusterView, gateway_id: int) -> ReconcilerStatus:
+async def reconciler_status(status: Status | None, view: ClusterView, gateway_id: int) -> ReconcilerStatus:
     """Query the reconciler, if this gateway is the one that reports it; for DEADLINE_S at most."""
     first = min((broker.id for broker in view.brokers), default=None)
     if status is None or gateway_id != first:

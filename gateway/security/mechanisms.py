@@ -22,7 +22,7 @@ class Exchange(Protocol):
     user: str | None
     """The user, once proven."""
 
-    def answer(self, token: bytes) -> bytes:
+    def respond(self, token: bytes) -> bytes:
         """The server's next token; may take milliseconds. Raises AuthenticationFailed."""
         ...
 
@@ -34,7 +34,7 @@ class PlainExchange:
         self.user: str | None = None
         self._credentials = credentials
 
-    def answer(self, token: bytes) -> bytes:
+    def respond(self, token: bytes) -> bytes:
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
@@ -62,7 +62,7 @@ class ScramExchange:
         self._name: str | None = None
         self._server = ScramMechanism(mechanism).make_server(self._look_up)
 
-    def answer(self, token: bytes) -> bytes:
+    def respond(self, token: bytes) -> bytes:
         try:
             message = token.decode()
             if self._name is None:

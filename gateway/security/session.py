@@ -81,21 +81,21 @@ class SaslSession:
         self.takes_bare_tokens = bare_tokens
         return True
 
-    async def answer(self, token: bytes) -> bytes:
+    async def respond(self, token: bytes) -> bytes:
         """The server's next token. AuthenticationFailed ends the session."""
         running = self._exchange
         assert running is not None
         if len(token) > MAX_TOKEN_BYTES:
             raise AuthenticationFailed(f"Authentication failed: a token of {len(token)} bytes")
         try:
-            answer = await self._in_thread(lambda: running.answer(token))
+            response = await self._in_thread(lambda: running.respond(token))
         except AuthenticationFailed:
             await asyncio.sleep(FAILURE_DELAY_S)
             raise
         self.user = running.user
         if self.is_complete:
             self.takes_bare_tokens = False
-        return answer
+        return response
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._sasl.threads, work)

@@ -134,13 +134,13 @@ class Planning:
         self._partition_of = partition_of
         self._actions = _Actions(seen, suspects)
         self._actions.add(self._verdicts.values())
-        self._told = 0
+        self._yielded = 0
 
     def __iter__(self) -> Iterator[list[Create]]:
         creates = self._actions.creates
-        while self._told < len(creates) or self._judge_some():
-            told, self._told = self._told, len(creates)
-            yield creates[told:]
+        while self._yielded < len(creates) or self._judge_some():
+            start, self._yielded = self._yielded, len(creates)
+            yield creates[start:]
 
     def plan(self) -> Plan:
         """The complete plan."""

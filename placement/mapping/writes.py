@@ -197,7 +197,7 @@ class MappingNodes:
 
     def _make_fences(self) -> None:
         for fence in _FENCES:
-            self._zk.ask(self._zk.ensure_path_async, fence, timeout_s=self._timeout_s)
+            self._zk.call(self._zk.ensure_path_async, fence, timeout_s=self._timeout_s)
 
 
 def fence_of(path: str) -> str:

@@ -83,7 +83,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self._tree_watchers: dict[str, Callable[[WatchedEvent], None]] = {}
         self._outages = outages_of(hosts.partition("/")[0])
         self._away_since: float | None = None
-        self._tells_first_attempts = True
+        self._logs_first_attempts = True
         self.add_listener(self._state_changed)
 
     def found_no_server(self) -> None:
@@ -92,7 +92,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             return
         if self._away_since is None:
             self._away_since = time.monotonic()
-        if self._tells_first_attempts:
+        if self._logs_first_attempts:
             self._outages.lost(self)
 
     def _state_changed(self, state: str) -> None:
@@ -100,7 +100,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self._outages.closed(self)
         elif state == KazooState.CONNECTED:
             self._away_since = None
-            self._tells_first_attempts = True
+            self._logs_first_attempts = True
             self._outages.found(self)
         elif state == KazooState.SUSPENDED:
             self.found_no_server()
@@ -112,7 +112,9 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         is_long = since is not None and time.monotonic() - since > _LONG_AWAY_S
         return min(timeout_s, _LONG_AWAY_PATIENCE_S) if is_long else timeout_s
 
-    def ask(self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any) -> Any:
+    def call(
+        self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any
+    ) -> Any:
         """Call one of kazoo's ``*_async`` methods and wait. Returns its result, or raises ZooKeeper's error.
 
         While the connection is lost the call waits, and is then repeated, for up to ``timeout_s`` in all; after that
@@ -136,7 +138,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         raise ZooKeeperUnreachable(f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s")
 
     def commit(self, operations: Iterable[tuple[Any, ...]], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
-        """Carry out all of the operations or none, as one transaction, with :meth:`ask`'s retries.
+        """Carry out all of the operations or none, as one transaction, with :meth:`call`'s retries.
 
         An operation is the name and the arguments of a method of kazoo's TransactionRequest, such as
         ``("create", path, data)``, ``("check", path, version)``. Raises kazoo's error of the operation that
@@ -150,7 +152,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
                 getattr(transaction, name)(*arguments)
             return transaction.commit_async()
 
-        for result in self.ask(attempt, timeout_s=timeout_s):
+        for result in self.call(attempt, timeout_s=timeout_s):
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise result
 
@@ -179,12 +181,12 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         sent: deque[Any] = deque()
         for operations in transactions:
             if len(sent) == at_once:
-                yield self._answer(sent.popleft(), timeout_s)
+                yield self._error_of(sent.popleft(), timeout_s)
             sent.append(self._send(MultiWrite(self.chroot, operations)))
         while sent:
-            yield self._answer(sent.popleft(), timeout_s)
+            yield self._error_of(sent.popleft(), timeout_s)
 
-    def _answer(self, result: Any, timeout_s: float) -> KazooException | None:
+    def _error_of(self, result: Any, timeout_s: float) -> KazooException | None:
         """The transaction's error; None for success. ZooKeeperUnreachable after ``timeout_s``."""
         try:
             return next(iter(result.get(timeout=timeout_s)), None)
@@ -201,11 +203,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> dict[str, tuple[bytes, ZnodeStat]]:
         """Data and stat of every path that exists. One request reads hundreds, in the order of the paths."""
-        return read_data(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
+        return read_data(paths, lambda reads: self.call(self._read_async, reads, timeout_s=timeout_s))
 
     def children_of_many(self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S) -> dict[str, list[str]]:
         """Names of the children of every path that exists, in the same way."""
-        return read_children(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
+        return read_children(paths, lambda reads: self.call(self._read_async, reads, timeout_s=timeout_s))
 
     def _read_async(self, reads: MultiRead) -> Any:
         return self._send(replace(reads, paths=tuple(f"{self.chroot}{path}" for path in reads.paths)))
@@ -273,7 +275,7 @@ def connect(hosts: str, *, timeout_s: float) -> ZooKeeperClient:
     for as long as it takes, with a new session if the old one expired.
     """
     zk = client(hosts)
-    zk._tells_first_attempts = False  # the caller gets an error
+    zk._logs_first_attempts = False  # the caller gets an error
     if not zk.start_async().wait(timeout_s):
         # kazoo may need its whole connect timeout to give up an attempt; no caller should wait for that.
         threading.Thread(target=zk.shut, name="zookeeper-give-up", daemon=True).start()

@@ -60,17 +60,17 @@ class EphemeralNode:
 
     def _create(self) -> None:
         try:
-            self._zk.ask(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
+            self._zk.call(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
         except NodeExistsError:
             if self._is_ours():
-                self._zk.ask(self._zk.set_async, self._path, self._data())
+                self._zk.call(self._zk.set_async, self._path, self._data())
                 return
             with contextlib.suppress(NoNodeError):
-                self._zk.ask(self._zk.delete_async, self._path)
-            self._zk.ask(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
+                self._zk.call(self._zk.delete_async, self._path)
+            self._zk.call(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
 
     def _is_ours(self) -> bool:
-        found = self._zk.ask(self._zk.exists_async, self._path)
+        found = self._zk.call(self._zk.exists_async, self._path)
         session = self._zk.client_id[0] if self._zk.client_id else None
         return found is not None and found.ephemeralOwner == session
 

@@ -38,7 +38,7 @@ Data = tuple[bytes, ZnodeStat]
 Operation = tuple[Any, ...]
 """``("create", path, data)``, ``("delete", path, version)``, ``("set_data", path, data)`` or with a version, and
 ``("check", path, version)``."""
-Ask = Callable[[Any], Any]
+Call = Callable[[Any], Any]
 """Sends a request and waits for its result."""
 
 
@@ -97,20 +97,20 @@ _READERS: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
 }
 
 
-def read_data(paths: Iterable[str], ask: Ask) -> dict[str, Data]:
+def read_data(paths: Iterable[str], call: Call) -> dict[str, Data]:
     """Data and stat of every path that exists. Those of one request are read in the order of the paths."""
-    return dict(_read(_GET_DATA, paths, ask))
+    return dict(_read(_GET_DATA, paths, call))
 
 
-def read_children(paths: Iterable[str], ask: Ask) -> dict[str, list[str]]:
+def read_children(paths: Iterable[str], call: Call) -> dict[str, list[str]]:
     """Names of the children of every path that exists."""
-    return dict(_read(_GET_CHILDREN, paths, ask))
+    return dict(_read(_GET_CHILDREN, paths, call))
 
 
-def _read(kind: int, paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, Any]]:
+def _read(kind: int, paths: Iterable[str], call: Call) -> Iterator[tuple[str, Any]]:
     for some in _parts(paths):
-        answers: Sequence[Any] = ask(MultiRead(kind, some))
-        yield from ((path, answer) for path, answer in zip(some, answers, strict=True) if answer is not None)
+        responses: Sequence[Any] = call(MultiRead(kind, some))
+        yield from ((path, response) for path, response in zip(some, responses, strict=True) if response is not None)
 
 
 def _parts(paths: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -39,7 +39,7 @@ class Outages:
                 self._since = time.monotonic()
                 self._count += 1
                 self._expired = False
-                log.warning("ZooKeeper at %s is away, reconnecting", self._hosts)
+                log.warning("ZooKeeper at %s is unavailable, reconnecting", self._hosts)
 
     def expired(self) -> None:
         """The server has ended a client's session."""

@@ -173,7 +173,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
             plot=Plot(kind="bars", x=_PARTITION, y="bytes", y_label="bytes", series=of_group),
         ),
         Section("gateways", "Per gateway and group", per_gateway(sent), _COUNTERS),
-        Section("unattributed", "Sent to nobody's account, and why", unattributed(samples)),
+        Section("unattributed", "Unattributed, and why", unattributed(samples)),
     ]
 
 

@@ -163,11 +163,11 @@ def _fault_rows(faults: DataFrame) -> DataFrame:
     Fault ids start over with every ``muster up``, so one id may stand for many faults.
     """
     is_fired = F.col("event") == "fired"
-    told = Window.partitionBy("fault", "actor", "action").orderBy("ts", is_fired)
+    of_fault = Window.partitionBy("fault", "actor", "action").orderBy("ts", is_fired)
     return (
         faults.where(F.col("action").isin(*_HARD_ACTIONS) & F.col("actor").isNotNull())
         .where(F.col("event").isin("injected", "fired"))
-        .withColumn("fires_next", F.coalesce(F.lead(is_fired).over(told), F.lit(False)))
+        .withColumn("fires_next", F.coalesce(F.lead(is_fired).over(of_fault), F.lit(False)))
         .where(is_fired | ~F.col("fires_next"))
         .select("actor", F.lit(_FAULT).alias("event"), F.unix_millis("ts").alias("at_ms"), "action")
         .withColumn("place", _place())
@@ -187,7 +187,7 @@ def _seconds(ms: Column) -> Column:
     return F.when(ms < 0, 0.0).otherwise(ms / 1000)
 
 
-def _asked_about(found: DataFrame, moment: str, until: Column, options: Options) -> DataFrame:
+def _overlapping(found: DataFrame, moment: str, until: Column, options: Options) -> DataFrame:
     """The rows that overlap the time between ``options.start`` and ``options.end``."""
     if options.start is not None:
         found = found.where(until >= F.timestamp_millis(F.lit(round(options.start.timestamp() * 1000))))
@@ -200,8 +200,8 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     lifecycle, faults = tables[LIFECYCLE], tables[FAULTS]
     now = F.timestamp_millis(F.lit(round(options.now.timestamp() * 1000)))
     until = F.coalesce("recovered", F.when(F.col("ending") == "open", now), F.col("lost"))
-    found = _asked_about(outages(lifecycle, faults, now=options.now), "began", until, options)
-    moved = _asked_about(moves(lifecycle, faults), "moved", F.col("moved"), options)
+    found = _overlapping(outages(lifecycle, faults, now=options.now), "began", until, options)
+    moved = _overlapping(moves(lifecycle, faults), "moved", F.col("moved"), options)
     return [
         Section(
             "kinds",

@@ -1,7 +1,7 @@
 """The definition of a job: the tables that it reads and the sections of its answer.
 
 A job's module contains functions from DataFrame to DataFrame and, last, its ``JOB``. It reads nothing, writes nothing
-and knows no session: :mod:`muster.spark.answer` passes it the tables and takes its answer.
+and knows no session: :mod:`muster.spark.result` passes it the tables and takes its answer.
 """
 
 from __future__ import annotations

@@ -127,9 +127,9 @@ def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame)
     joined = partitions.join(departed, "group", "left")
     since = F.col("newest.at_ms") <= F.col("gone_ms") + CLOCK_SKEW_MS
     gone = F.when(since, F.struct("gone_ms", "in_order", "removal"))
-    told = joined.withColumn("departed", gone).drop("gone_ms", "in_order", "removal")
-    told = told.withColumnsRenamed({"appended_ms": "oldest_ms", "appended_error_ms": "oldest_error_ms"})
-    read_to = append_times(told, ends, "newest.offset")
+    rows = joined.withColumn("departed", gone).drop("gone_ms", "in_order", "removal")
+    rows = rows.withColumnsRenamed({"appended_ms": "oldest_ms", "appended_error_ms": "oldest_error_ms"})
+    read_to = append_times(rows, ends, "newest.offset")
     behind_ms = F.greatest(F.col("departed.gone_ms") - F.col("appended_ms"), F.lit(0))
     is_known = F.col("appended_error_ms").isNotNull()
     return (

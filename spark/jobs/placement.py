@@ -24,7 +24,7 @@ from muster.spark.jobs.placement_skew import LOADS, long_loads, skew
 from muster.spark.jobs.placement_what_if import what_if
 
 _SUMS = ("commits", "events", "bytes")
-_GROUPS_ASKED = 100
+_SAMPLED_GROUPS = 100
 """The number of groups whose partitions are used to find the number of partitions."""
 
 
@@ -87,7 +87,7 @@ def partition_count(groups: DataFrame, homes: DataFrame) -> int:
     (row,) = named.agg(F.max("offsets_partition").alias("last")).collect()
     if row.last is None:
         return 0
-    known = in_groups.orderBy("group").limit(_GROUPS_ASKED).collect()
+    known = in_groups.orderBy("group").limit(_SAMPLED_GROUPS).collect()
     fitting = (
         count
         for count in range(row.last + 1, MAX_PARTITIONS + 1)

@@ -59,19 +59,19 @@ def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -
     """
     spark = groups.sparkSession
     node_ids = [row.node_id for row in homes.select("node_id").distinct().collect()]
-    asked = scenarios(max(count, 1), node_ids, options)
+    compared = scenarios(max(count, 1), node_ids, options)
     places = _rows(
         spark,
         "scenario string, partition int, node string",
         [
             {"scenario": of.name, "partition": partition, "node": choose(f"offsets-{partition}", of.nodes)}
-            for of in asked
+            for of in compared
             for partition in range(of.partitions)
         ],
     )
-    of_nodes = [{"scenario": of.name, "node": node} for of in asked for node in of.nodes]
+    of_nodes = [{"scenario": of.name, "node": node} for of in compared for node in of.nodes]
     nodes = _rows(spark, "scenario string, node string", of_nodes)
-    placed = _placed(groups, places, asked)
+    placed = _placed(groups, places, compared)
     sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in LOADS]
     by_partition = places.join(placed.drop("node"), ["scenario", "partition"], "left").groupBy("scenario", "partition")
     by_node = nodes.join(placed, ["scenario", "node"], "left").groupBy("scenario", "node")
@@ -106,7 +106,7 @@ def _rows(spark: SparkSession, columns: str, rows: list[dict[str, Any]]) -> Data
     return spark.range(0, 1, 1, 1).select(F.inline(parsed))
 
 
-def _placed(groups: DataFrame, places: DataFrame, asked: list[Scenario]) -> DataFrame:
+def _placed(groups: DataFrame, places: DataFrame, compared: list[Scenario]) -> DataFrame:
     """scenario, group, loads, partition, node, for each group in each scenario."""
     hashed = [
         groups.select(
@@ -115,7 +115,7 @@ def _placed(groups: DataFrame, places: DataFrame, asked: list[Scenario]) -> Data
             *LOADS,
             partition_for(F.col("group"), scenario.partitions).alias("partition"),
         )
-        for scenario in asked
+        for scenario in compared
     ]
     union = hashed[0]
     for part in hashed[1:]:

@@ -76,7 +76,7 @@ def advice(
 
 def _static_membership(rebalances: DataFrame, flaps: DataFrame) -> DataFrame:
     caused = (
-        rebalances.where("culprit IS NOT NULL")
+        rebalances.where("`culprit` IS NOT NULL")
         .groupBy(
             F.col("group").alias("of_group"),
             F.col("culprit.client_id").alias("of_client"),

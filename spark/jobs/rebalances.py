@@ -80,7 +80,7 @@ def triggering_members(rebalances: DataFrame) -> DataFrame:
         "*",
         *(F.col(f"culprit.{name}").alias(name) for name in (*by[1:], "member_id")),
         F.count("*").over(Window.partitionBy("group")).alias("of_group"),
-    ).where("culprit IS NOT NULL")
+    ).where("`culprit` IS NOT NULL")
     return (
         known.groupBy(*by)
         .agg(

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from muster.spark.answer import Answer, Plotted, Shown
 from muster.spark.jobs.job import Options, Plot
 from muster.spark.render import plots
 from muster.spark.render.plotted import BARS, CURVES
 from muster.spark.render.showing import cell
+from muster.spark.result import JobResult, Plotted, Shown
 
 NOBODY = "(none)"
 OTHERS = "(others)"
@@ -20,13 +20,13 @@ OTHERS = "(others)"
 Curve: TypeAlias = list[tuple[datetime, float | None]]
 
 
-def names_of(answers: Sequence[Answer]) -> list[str]:
+def names_of(results: Sequence[JobResult]) -> list[str]:
     """The groups in order, so that each has the same colour in all plots."""
     return sorted(
         {
             _word(value)
-            for answer in answers
-            for section in answer.sections
+            for result in results
+            for section in result.sections
             if section.plot is not None and section.plot.series == ("group",)
             for value in section.values("group")
             if value is not None

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from muster.spark.answer import Answer, Shown
 from muster.spark.jobs.job import Options
 from muster.spark.render.drawing import drawn, names_of
 from muster.spark.render.page import render_page
 from muster.spark.render.page_tables import PageTable, page_table
-from muster.spark.render.screens import QUESTIONS
-from muster.spark.render.screens.screen import MOST, Lead, Level, Question, Screen, counted
+from muster.spark.render.screens import SCREENS
+from muster.spark.render.screens.screen import MOST, JobScreen, Lead, Level, Screen, counted
+from muster.spark.result import JobResult, Shown
 from muster.spark.units import lasting
 
 PAGE_ROWS = 200
@@ -55,7 +55,7 @@ class _Part:
 class _JobOnPage:
     name: str
     short: str
-    question: str
+    heading: str
     screen: Screen
     more: Sequence[str]
     """Further sentences of the screen."""
@@ -69,61 +69,61 @@ class _JobOnPage:
     """Titles of the sections without rows."""
 
 
-def render_answers(answers: Sequence[Answer], options: Options, damage: Sequence[str] = ()) -> str:
+def render_results(results: Sequence[JobResult], options: Options, damage: Sequence[str] = ()) -> str:
     """Render the page; ``damage`` says which jobs gave no answer, and why."""
-    names = names_of(answers)
-    order = {question.job: place for place, question in enumerate(QUESTIONS)}
+    names = names_of(results)
+    order = {each.job: place for place, each in enumerate(SCREENS)}
     jobs = [
-        _on_page(answer, options, names)
-        for answer in sorted(answers, key=lambda answer: order.get(answer.job, len(order)))
+        _on_page(result, options, names)
+        for result in sorted(results, key=lambda result: order.get(result.job, len(order)))
     ]
     return render_page(
         "answers.html.j2",
         {},
         title=f"Consumer groups: {jobs[0].short}" if len(jobs) == 1 else "Consumer groups",
         verdict=_verdict(jobs, damage),
-        facts=_facts(answers, options),
-        stale=_stale(answers, options),
+        facts=_facts(results, options),
+        stale=_stale(results, options),
         jobs=jobs,
         damage=damage,
     )
 
 
-def _on_page(answer: Answer, options: Options, names: Sequence[str]) -> _JobOnPage:
-    question = next((each for each in QUESTIONS if each.job == answer.job), None)
-    screen = _screen(answer, question)
-    plotted = _plotted(answer, question)
+def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobOnPage:
+    job_screen = next((each for each in SCREENS if each.job == result.job), None)
+    screen = _screen(result, job_screen)
+    plotted = _plotted(result, job_screen)
     plot, left_out = drawn(plotted, plotted.plot, options, names) if plotted and plotted.plot else ("", "")
     return _JobOnPage(
-        name=answer.job,
-        short=question.short if question else answer.job,
-        question=question.text if question else answer.title,
+        name=result.job,
+        short=job_screen.short if job_screen else result.job,
+        heading=job_screen.text if job_screen else result.title,
         screen=screen,
         more=screen.more[:MOST],
-        table=page_table(question.text if question else answer.title, screen.columns, screen.rows[:LEAD_ROWS]),
+        table=page_table(job_screen.text if job_screen else result.title, screen.columns, screen.rows[:LEAD_ROWS]),
         more_rows=len(screen.rows) - LEAD_ROWS,
         plot=plot,
         left_out=left_out,
         parts=[
             _part(section, options, names, drawn_above=section is plotted)
-            for section in answer.sections
+            for section in result.sections
             if section.rows
         ],
-        empty=[section.title for section in answer.sections if not section.rows],
+        empty=[section.title for section in result.sections if not section.rows],
     )
 
 
-def _screen(answer: Answer, question: Question | None) -> Screen:
+def _screen(result: JobResult, job_screen: JobScreen | None) -> Screen:
     """The screen of a job; without a question, only its tables."""
-    if question is None:
-        return Screen(level=Level.INFO, answer=answer.title)
-    return question.screen(answer)
+    if job_screen is None:
+        return Screen(level=Level.INFO, summary=result.title)
+    return job_screen.screen(result)
 
 
-def _plotted(answer: Answer, question: Question | None) -> Shown | None:
+def _plotted(result: JobResult, job_screen: JobScreen | None) -> Shown | None:
     """The section whose plot is on the screen."""
-    found = [section for section in answer.sections if section.plot is not None and section.rows]
-    wanted = [section for section in found if question is not None and section.name == question.plot]
+    found = [section for section in result.sections if section.plot is not None and section.rows]
+    wanted = [section for section in found if job_screen is not None and section.name == job_screen.plot]
     return next(iter(wanted or found), None)
 
 
@@ -163,24 +163,24 @@ def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
     return ", ".join(said).capitalize() or "Nothing to do"
 
 
-def _facts(answers: Sequence[Answer], options: Options) -> str:
+def _facts(results: Sequence[JobResult], options: Options) -> str:
     """The requested time and groups, in one line."""
     zone = ZoneInfo(options.timezone)
-    times = [min(at, options.now) for at in _times(answers)]  # a step may end in the future
+    times = [min(at, options.now) for at in _times(results)]  # a step may end in the future
     spans = []
     if times:
         spans.append(f"rows from {_time(min(times), zone)} to {_time(max(times), zone)}")
-    asked = [f"{word} {_time(at, zone)}" for word, at in (("from", options.start), ("to", options.end)) if at]
-    if asked:
-        spans.append(f"asked {' '.join(asked)}")
+    bounds = [f"{word} {_time(at, zone)}" for word, at in (("from", options.start), ("to", options.end)) if at]
+    if bounds:
+        spans.append(f"requested {' '.join(bounds)}")
     if options.groups:
         spans.append(f"of {', '.join(sorted(options.groups))}")
     spans.append(f"as of {_time(options.now, zone)} {zone.key}")
     return " · ".join(spans)
 
 
-def _stale(answers: Sequence[Answer], options: Options) -> str:
-    times = _times(answers)
+def _stale(results: Sequence[JobResult], options: Options) -> str:
+    times = _times(results)
     if not times or options.end is not None:
         return ""
     age = options.now - max(times)
@@ -193,8 +193,8 @@ def _stale(answers: Sequence[Answer], options: Options) -> str:
     )
 
 
-def _times(answers: Sequence[Answer]) -> list[datetime]:
-    return [at for answer in answers for section in answer.sections for at in _moments(section) if at is not None]
+def _times(results: Sequence[JobResult]) -> list[datetime]:
+    return [at for result in results for section in result.sections for at in _moments(section) if at is not None]
 
 
 def _moments(section: Shown) -> Iterable[datetime | None]:

@@ -15,23 +15,23 @@ from rich.text import Text
 
 from muster.actors.runtime.rich_console import print_table
 from muster.actors.runtime.terminal import printable
-from muster.spark.answer import Answer, Shown
 from muster.spark.jobs.job import Options, Section
 from muster.spark.out import require_parts
+from muster.spark.result import JobResult, Shown
 
 TABLE_ROWS = 60
 """The limit per section on a terminal; JSON and Parquet have all."""
 _SHORTEST_DECIMALS = 1e-3
 
 
-def print_answers(answers: Sequence[Answer], console: Console) -> None:
-    for answer in answers:
-        console.print(Text(f"\n{answer.job}: {answer.title}", style="bold"))
-        for section in answer.sections:
+def print_results(results: Sequence[JobResult], console: Console) -> None:
+    for result in results:
+        console.print(Text(f"\n{result.job}: {result.title}", style="bold"))
+        for section in result.sections:
             _print_section(section, console)
 
 
-def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None = 2) -> str:
+def to_json(results: Sequence[JobResult], options: Options, *, indent: int | None = 2) -> str:
     """One object: the request, and by job and section the rows as objects. Times are ISO 8601 with offset.
 
     Without ``indent`` it is one line.
@@ -43,7 +43,7 @@ def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None =
         "groups": sorted(options.groups),
         "timezone": options.timezone,
         "jobs": {
-            answer.job: {
+            result.job: {
                 section.name: {
                     "title": section.title,
                     "note": section.note,
@@ -53,9 +53,9 @@ def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None =
                         dict(zip((column.name for column in section.columns), row, strict=True)) for row in section.rows
                     ],
                 }
-                for section in answer.sections
+                for section in result.sections
             }
-            for answer in answers
+            for result in results
         },
     }
     return json.dumps(value, indent=indent, default=_json, allow_nan=False)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from muster.spark.answer import Answer, answer_of, spark_errors_in_one_line
 from muster.spark.jobs.job import Job, Options
 from muster.spark.request import Request
+from muster.spark.result import JobResult, run_job, spark_errors_in_one_line
 from muster.spark.streaming.stream import default_output, read_stream_output, run_stream
 
-Show = Callable[[Answer, Options], None]
+Show = Callable[[JobResult, Options], None]
 """Takes the answer and its options: ``now`` is when it was computed."""
 
 
@@ -47,13 +47,13 @@ def show_stream(
         options = request.options.at_present()
         with spark_errors_in_one_line(job.name):
             tables = read_stream_output(session, request.storage, job.name, options, output=folder)
-        show(answer_of(job, session, request.storage, options, tables=tables), options)
+        show(run_job(job, session, request.storage, options, tables=tables), options)
         session.catalog.clearCache()  # jobs keep what they persist until the session ends, which is not soon
 
-    asked_meanwhile = request.out is None and not request.once
+    shows_meanwhile = request.out is None and not request.once
     step(f"{job.name}: {_what_is_done(request, folder)}")
     with spark_errors_in_one_line(job.name):
-        on_rows = answered if asked_meanwhile else _nothing
+        on_rows = answered if shows_meanwhile else _nothing
         run_stream(session, request.storage, job.name, output=folder, once=request.once, on_rows=on_rows)
     answered()
 
@@ -63,7 +63,7 @@ def _what_is_done(request: Request, folder: Path) -> str:
         return "reading what is there" if request.out is None else f"streaming what is there to {folder}"
     if request.out is None:
         return "streaming; nothing of it is kept without --out; interrupt ends it"
-    return f"streaming to {folder}, where the same command goes on; interrupt ends it"
+    return f"streaming to {folder}, where the same command continues; interrupt ends it"
 
 
 def _nothing() -> None:

@@ -51,7 +51,7 @@ class Coordinator:
             principal=principal,
         )
 
-    def told(
+    def position(
         self,
         group: str,
         member_id: str,

@@ -78,7 +78,7 @@ class Churn:
         self._to_come = self.lanes * self.clients
         self.sent: Counter[str] = Counter()
         self.labels: Counter[tuple[str, str | None, str | None]] = Counter()
-        self.now_ms = self._told_ms = NOW_MS
+        self.now_ms = self._delivered_ms = NOW_MS
         self._open_books()
 
     def run(self, *, restart_ms: int | None = None) -> None:
@@ -125,7 +125,7 @@ class Churn:
     def _open_books(self) -> None:
         sink = Sink()
         self.bench = Bench(Account(sink, Sample, pending_ms=self.pending_ms), sink)
-        self.bench.account.on_begun = self._ask
+        self.bench.account.on_begun = self._exchange
         self.bench.account.replace(7, 1, self._held.values(), self.now_ms)
 
     def _close_books(self) -> None:
@@ -134,18 +134,18 @@ class Churn:
                 sample.bytes
             )
 
-    def _ask(self) -> None:
-        asked_ms, account = self.now_ms, self.bench.account
-        self._tell(1, lambda: account.heard(asked_ms))
+    def _exchange(self) -> None:
+        sent_ms, account = self.now_ms, self.bench.account
+        self._deliver(1, lambda: account.heard(sent_ms))
 
     def _say(self, update: RegistrationUpdate) -> None:
         account = self.bench.account
-        self._tell(0, lambda: account.updates([update], self.now_ms))
+        self._deliver(0, lambda: account.updates([update], self.now_ms))
 
-    def _tell(self, after_ms: int, act: Callable[[], None]) -> None:
+    def _deliver(self, after_ms: int, act: Callable[[], None]) -> None:
         """The coordinator's updates arrive in the order of sending."""
-        self._told_ms = max(self._told_ms, self.now_ms + after_ms + self._lot(self.timing.way))
-        self._in(self._told_ms - self.now_ms, act)
+        self._delivered_ms = max(self._delivered_ms, self.now_ms + after_ms + self._lot(self.timing.way))
+        self._in(self._delivered_ms - self.now_ms, act)
 
     def _settle(self) -> None:
         self.bench.settle(self.now_ms)

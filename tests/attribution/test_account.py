@@ -51,7 +51,7 @@ def test_nothing_waits_longer_than_its_time(bench: Bench) -> None:
     bench.check()
 
 
-def test_an_answer_without_batches_leaves_no_trace(bench: Bench) -> None:
+def test_a_response_without_batches_leaves_no_trace(bench: Bench) -> None:
     bench.account.sent(ConnectionState(), HOST, CLIENT, [], NOW_MS)
     assert not bench.account.totals()
     assert not bench.sink.waiting

@@ -48,12 +48,12 @@ def test_a_group_that_received_nothing() -> None:
     assert compare(RECEIVED, books(("a", PLACE, 600), ("c", PLACE, 400), no_group=100)).wrong == 400
 
 
-def test_bytes_of_nobody_under_a_group_are_wrong() -> None:
+def test_bytes_of_no_group_under_a_group_are_wrong() -> None:
     found = compare(RECEIVED, books(("a", PLACE, 600), ("b", PLACE, 400), ("a", OTHER, 100)))
     assert (found.right, found.wrong, found.unattributed) == (1000, 100, {})
 
 
-def test_unattributed_is_told_by_reason_and_no_group_counts_first_as_nobodys() -> None:
+def test_unattributed_is_counted_by_reason_less_the_bytes_of_no_group() -> None:
     received = RECEIVED + Counter({("a", OTHER): 50})
     found = compare(received, books(("a", PLACE, 600), ("b", PLACE, 400), ambiguous=30, no_group=120))
     assert (found.right, found.wrong) == (1100, 0)
@@ -109,7 +109,7 @@ def test_when_a_case_holds(ours: Outcome, holds: bool) -> None:
     assert (not result(ours).faults) is holds
 
 
-def test_groups_that_nothing_tells_apart_may_be_off_as_far_as_their_positions() -> None:
+def test_groups_that_nothing_distinguishes_may_be_off_as_far_as_their_positions() -> None:
     swapped = replace(ALL_RIGHT, right=5_000, wrong=5_000)
     assert not result(swapped, may_swap=True).faults
     assert result(swapped, may_swap=True, beyond_positions=1).faults

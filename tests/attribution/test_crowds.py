@@ -53,7 +53,7 @@ def fetch(bench: Bench, connections: list[ConnectionState], at_ms: int) -> None:
         bench.send(1, at_ms=at_ms, connection=connection)
 
 
-def test_what_nothing_tells_apart_costs_little_time(
+def test_groups_that_nothing_distinguishes_cost_little_time(
     bench: Bench, connections: list[ConnectionState], work: Counter[str]
 ) -> None:
     for second in range(8):

@@ -26,7 +26,7 @@ def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: i
         bench.settle(at_ms)
 
 
-def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coordinator) -> None:
+def test_groups_one_after_another_are_distinguished_at_once(bench: Bench, says: Coordinator) -> None:
     """Each connection was opened after the previous members had left, so it is not theirs; there is no gap at all."""
     at_ms = NOW_MS
     for number in range(6):
@@ -83,7 +83,9 @@ def test_a_partition_that_a_member_had_before_it_left_is_not_its_on_a_new_connec
     assert bench.labels() == [("b", "mb", "unique_candidate", None)]
 
 
-def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, says: Coordinator) -> None:
+def test_a_connection_that_began_before_a_group_was_reported_is_not_that_groups(
+    bench: Bench, says: Coordinator
+) -> None:
     """All coordinators had been queried in between. The other connection then belongs to the new group."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     of_a, of_b = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS + 200)
@@ -101,22 +103,22 @@ def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, s
 
 def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordinator) -> None:
     """However often others start in between; and no longer than 2 s, if one of them does not respond."""
-    asked: list[None] = []
-    bench.account.on_begun = lambda: asked.append(None)
+    begun: list[None] = []
+    bench.account.on_begun = lambda: begun.append(None)
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     first, second = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS)
     bench.fetching(first, {0: 0}, at_ms=NOW_MS + 10)
     bench.send(0, at_ms=NOW_MS + 10, connection=first)
     bench.fetching(second, {1: 0}, at_ms=NOW_MS + 12)
     bench.send(1, at_ms=NOW_MS + 12, connection=second)
-    assert (len(asked), bench.labels()) == (2, [])
+    assert (len(begun), bench.labels()) == (2, [])
     bench.account.heard(NOW_MS + 11)
     assert [sample.partition for sample in bench.sink.final] == [0]
     assert bench.settle(NOW_MS + 1_000) == [("a", "unique_candidate", None)]
     assert bench.settle(NOW_MS + 2_012) == [("a", "unique_candidate", None)] * 2
 
 
-def test_a_group_of_which_may_be_told_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
+def test_a_group_that_may_be_reported_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
     """No coordinator was queried, so certainty takes LAG_MS."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     connection = ConnectionState(opened_ms=NOW_MS)

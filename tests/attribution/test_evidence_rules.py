@@ -37,7 +37,7 @@ def test_a_lone_candidate_that_does_not_own_the_partition_is_a_contradiction(ben
     assert bench.labels() == [(None, None, "none", "unknown")]
 
 
-def test_members_of_one_group_are_told_apart_by_assignment(bench: Bench) -> None:
+def test_members_of_one_group_are_distinguished_by_assignment(bench: Bench) -> None:
     says = Coordinator()
     bench.account.updates([says.register("g", "m0", 0), says.register("g", "m1", 1)], NOW_MS)
     bench.send(0)
@@ -52,7 +52,7 @@ def test_the_group_is_certain_where_the_member_is_not(bench: Bench) -> None:
     assert bench.labels() == [("g", None, "unique_candidate", None)]
 
 
-def test_two_groups_with_one_client_id_are_told_apart_by_assignment(bench: Bench) -> None:
+def test_two_groups_with_one_client_id_are_distinguished_by_assignment(bench: Bench) -> None:
     """F4, F5: KoP attributes both groups' bytes to the one that looked up its coordinator last."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0), says.register("b", "mb", 1)], NOW_MS)
@@ -107,7 +107,7 @@ def test_a_simple_consumer_had_fetched_what_it_commits(bench: Bench) -> None:
     assert [(s.group, s.partition) for s in bench.sink.final] == [("s", 0), ("s", 1)]
 
 
-def test_a_group_request_on_the_same_connection_tells_groups_apart(bench: Bench) -> None:
+def test_a_group_request_on_the_same_connection_distinguishes_groups(bench: Bench) -> None:
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
     connection = bench.send(0)
@@ -161,7 +161,7 @@ def test_after_a_rebalance_the_previous_owner_counts_for_the_grace_time(bench: B
     assert bench.labels()[1:] == [(None, None, "none", "unknown")]
 
 
-def test_a_client_that_changes_its_group_is_nobodys_while_both_may_be_meant(bench: Bench) -> None:
+def test_a_client_that_changes_its_group_is_unattributed_while_both_are_possible(bench: Bench) -> None:
     """F16: the bytes of that time stay open, also if the old group was removed long before they are judged."""
     says = Coordinator()
     bench.account.updates([says.register("old", "m", 0)], NOW_MS)
@@ -312,7 +312,7 @@ def test_a_partition_whose_registration_is_late_casts_doubt_for_a_while(bench: B
     assert bench.labels()[3:] == [("a", "ma", "binding", None)]
 
 
-def test_a_connection_that_is_of_two_groups_tells_for_neither(bench: Bench) -> None:
+def test_a_connection_of_two_groups_is_evidence_for_neither(bench: Bench) -> None:
     """F15: a proxy with one client id for all."""
     _, connection = two_groups_and_a_connection_of_a(bench)
     bench.send(1, at_ms=NOW_MS + 100, connection=connection)

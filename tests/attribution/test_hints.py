@@ -119,7 +119,7 @@ def test_another_host_of_the_same_family_another_id_or_principal_is_another_clie
     assert bench.settle(NOW_MS + 60_000) == [NO_GROUP]
 
 
-def test_musters_own_readers_are_nobodys_and_wait_for_nothing(bench: Bench) -> None:
+def test_musters_own_readers_have_no_group_and_wait_for_nothing(bench: Bench) -> None:
     """F33"""
     bench.account.updates([Coordinator().register("g", "m", 0, client_id="__muster_spark")], NOW_MS)
     connection = bench.send(0, client_id="__muster_spark")
@@ -143,6 +143,6 @@ def test_a_update_of_an_older_coordinator_gives_nothing_back(bench: Bench) -> No
     old = Coordinator(epoch=1)
     late = old.register("dead", "m", 0)
     bench.account.replace(7, 2, [], NOW_MS)
-    bench.account.updates([late, old.told("dead", "m", {0: 0})], NOW_MS + 1)
+    bench.account.updates([late, old.position("dead", "m", {0: 0})], NOW_MS + 1)
     bench.send(0, at_ms=NOW_MS + 2)
     assert bench.settle(NOW_MS + 60_002) == [NO_GROUP]

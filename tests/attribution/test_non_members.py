@@ -73,13 +73,13 @@ def test_a_members_new_connection_has_its_bytes_though_the_old_one_is_not_closed
     assert counts(bench) == {("g", None): 80}
 
 
-def test_a_member_that_was_told_where_to_begin_has_its_bytes_beside_one_that_was_known_before(bench: Bench) -> None:
+def test_a_member_that_fetched_its_offset_has_its_bytes_beside_a_client_that_was_known_before(bench: Bench) -> None:
     """The member did not fetch for a while, and the reader was taken for it."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS - 60_000)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [reader], NOW_MS, NOW_MS + 10_000)
-    bench.account.updates([says.told("g", "m", {0: 500})], NOW_MS + 10_000)
+    bench.account.updates([says.position("g", "m", {0: 500})], NOW_MS + 10_000)
     run(bench, [member], NOW_MS + 10_000, NOW_MS + 10_250, offset=500)
     before = counts_of(bench, reader, NOW_MS + 10_250, NOW_MS + 20_000, member)
     assert before == (39, 39)
@@ -144,7 +144,7 @@ def test_a_member_stays_the_member_after_a_rebalance_that_left_it_its_partition(
     assert counts(bench) == {("g", None): 400, (None, "not_member"): 20}
 
 
-def test_a_client_that_fetched_before_its_registration_has_its_label_when_nobody_else_comes(bench: Bench) -> None:
+def test_a_client_that_fetched_before_its_registration_has_its_label_when_no_other_client_comes(bench: Bench) -> None:
     """Its session expired, and it continued to fetch until it had rejoined."""
     connection = ConnectionState()
     run(bench, [connection], NOW_MS - 20_000, NOW_MS)

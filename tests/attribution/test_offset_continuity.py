@@ -26,8 +26,8 @@ def says(bench: Bench) -> Coordinator:
     return says
 
 
-def test_who_begins_where_one_group_was_told_to_is_that_groups(bench: Bench, says: Coordinator) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100}), says.told("b", "mb", {0: 700})], NOW_MS - 10)
+def test_a_connection_that_begins_at_the_offset_of_one_group_is_that_groups(bench: Bench, says: Coordinator) -> None:
+    bench.account.updates([says.position("a", "ma", {0: 100}), says.position("b", "mb", {0: 700})], NOW_MS - 10)
     begin(bench, 700)
     of_a = begin(bench, 100)
     assert bench.labels() == [("b", "mb", "offset_continuity", None), ("a", "ma", "offset_continuity", None)]
@@ -36,24 +36,24 @@ def test_who_begins_where_one_group_was_told_to_is_that_groups(bench: Bench, say
     assert bench.labels()[2:] == [("a", "ma", "offset_continuity", None)]
 
 
-def test_one_partition_tells_for_all_that_the_connection_fetches(bench: Bench, says: Coordinator) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100})], NOW_MS - 10)
+def test_one_partition_is_evidence_for_all_that_the_connection_fetches(bench: Bench, says: Coordinator) -> None:
+    bench.account.updates([says.position("a", "ma", {0: 100})], NOW_MS - 10)
     connection = begin(bench, 100)
     bench.fetching(connection, {0: 110, 1: 0}, at_ms=NOW_MS + 100)
     bench.send(1, at_ms=NOW_MS + 100, connection=connection)
     assert bench.labels()[1:] == [("a", "ma", "offset_continuity", None)]
 
 
-def test_an_answer_that_is_heard_of_late_settles_what_waits(bench: Bench, says: Coordinator) -> None:
+def test_an_offset_fetch_that_is_reported_late_settles_what_waits(bench: Bench, says: Coordinator) -> None:
     connection = begin(bench, 100)
     bench.send(0, at_ms=NOW_MS + 1_500, connection=connection)
     assert bench.labels() == []
-    bench.account.updates([says.told("a", "ma", {0: 100})], NOW_MS + 4_000)
+    bench.account.updates([says.position("a", "ma", {0: 100})], NOW_MS + 4_000)
     assert bench.labels() == [("a", "ma", "offset_continuity", None)] * 2
 
 
 def test_two_groups_at_one_position_say_nothing(bench: Bench, says: Coordinator) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100}), says.told("b", "mb", {0: 100})], NOW_MS - 10)
+    bench.account.updates([says.position("a", "ma", {0: 100}), says.position("b", "mb", {0: 100})], NOW_MS - 10)
     begin(bench, 100)
     assert bench.settle(NOW_MS + 60_000) == [(None, "none", "ambiguous")]
 
@@ -62,14 +62,14 @@ def test_two_connections_that_begin_at_one_position_are_not_both_its_groups(benc
     """b has no committed offset and starts at the first one, where a happens to be."""
     bench.fetching(ConnectionState(), {0: 100})
     begin(bench, 100, at_ms=NOW_MS + 1)
-    bench.account.updates([says.told("a", "ma", {0: 100})], NOW_MS + 2)
+    bench.account.updates([says.position("a", "ma", {0: 100})], NOW_MS + 2)
     assert bench.labels() == []
 
 
-@pytest.mark.parametrize("told_ms", [NOW_MS + 5_001, NOW_MS - 60_001])
-def test_a_position_counts_only_for_who_begins_soon_after(bench: Bench, says: Coordinator, told_ms: int) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100})], min(told_ms, NOW_MS))
-    if told_ms <= NOW_MS:
+@pytest.mark.parametrize("reported_ms", [NOW_MS + 5_001, NOW_MS - 60_001])
+def test_a_position_counts_only_for_who_begins_soon_after(bench: Bench, says: Coordinator, reported_ms: int) -> None:
+    bench.account.updates([says.position("a", "ma", {0: 100})], min(reported_ms, NOW_MS))
+    if reported_ms <= NOW_MS:
         begin(bench, 100)
     else:
         begin(bench, 100, at_ms=NOW_MS - 5_001)
@@ -77,7 +77,7 @@ def test_a_position_counts_only_for_who_begins_soon_after(bench: Bench, says: Co
 
 
 def test_positions_that_contradict_each_other_say_nothing(bench: Bench, says: Coordinator) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100}), says.told("b", "mb", {1: 100})], NOW_MS - 10)
+    bench.account.updates([says.position("a", "ma", {0: 100}), says.position("b", "mb", {1: 100})], NOW_MS - 10)
     connection = ConnectionState()
     bench.fetching(connection, {0: 100, 1: 100})
     bench.send(0, connection=connection)
@@ -86,7 +86,7 @@ def test_positions_that_contradict_each_other_say_nothing(bench: Bench, says: Co
 
 def test_a_position_of_another_principal_or_host_says_nothing(bench: Bench, says: Coordinator) -> None:
     bench.account.updates(
-        [says.told("a", "ma", {0: 100}, principal="User:x"), says.told("a", "ma", {0: 100}, host="10.0.0.2")],
+        [says.position("a", "ma", {0: 100}, principal="User:x"), says.position("a", "ma", {0: 100}, host="10.0.0.2")],
         NOW_MS - 10,
     )
     begin(bench, 100)
@@ -95,13 +95,13 @@ def test_a_position_of_another_principal_or_host_says_nothing(bench: Bench, says
 
 def test_who_does_not_begin_at_a_position_may_still_be_its_group(bench: Bench, says: Coordinator) -> None:
     """It may seek, or its offset may be out of range."""
-    bench.account.updates([says.told("a", "ma", {0: 100})], NOW_MS - 10)
+    bench.account.updates([says.position("a", "ma", {0: 100})], NOW_MS - 10)
     begin(bench, 0)
     assert bench.labels() == []
 
 
 def test_a_stream_that_seeks_back_stays_its_groups(bench: Bench, says: Coordinator) -> None:
-    bench.account.updates([says.told("a", "ma", {0: 100}), says.told("b", "mb", {0: 40})], NOW_MS - 10)
+    bench.account.updates([says.position("a", "ma", {0: 100}), says.position("b", "mb", {0: 40})], NOW_MS - 10)
     connection = begin(bench, 100)
     bench.fetching(connection, {0: 40}, at_ms=NOW_MS + 30_000)
     bench.send(0, at_ms=NOW_MS + 30_000, connection=connection)

@@ -160,7 +160,7 @@ GROUPS = ("a", "b", "c")
 STEPS = st.one_of(
     st.tuples(st.just("fetch"), st.permutations(range(len(GROUPS)))),
     st.tuples(st.just("reconnect"), st.integers(0, len(GROUPS) - 1)),
-    st.tuples(st.just("told"), st.integers(0, len(GROUPS) - 1)),
+    st.tuples(st.just("position"), st.integers(0, len(GROUPS) - 1)),
     st.tuples(st.just("registered again"), st.integers(0, len(GROUPS) - 1)),
     st.tuples(st.just("wait"), st.sampled_from([200, 1_000, 6_000])),
 )
@@ -202,10 +202,10 @@ def test_under_any_order_of_events_no_two_connections_are_one_groups(
             case "reconnect", int(number):
                 bench.account.closed(streams[number].connection)
                 streams[number].connection = ConnectionState()
-            case "told", int(number):
+            case "position", int(number):
                 stream = streams[number]
-                told = says.told(stream.group, f"m{stream.group}", {0: stream.offset})
-                bench.account.updates([told], now_ms)
+                position = says.position(stream.group, f"m{stream.group}", {0: stream.offset})
+                bench.account.updates([position], now_ms)
             case "registered again", int(number):
                 group = GROUPS[number]
                 bench.account.updates([says.withdraw(group, f"m{group}")], now_ms)

@@ -154,7 +154,7 @@ def test_null_and_empty_client_ids_are_different_clients() -> None:
     assert owners(table, 0, client_id="") == {"empty"}
 
 
-def test_a_member_that_comes_back_from_another_host_leaves_its_old_key_after_the_grace_time() -> None:
+def test_a_member_that_returns_from_another_host_leaves_its_old_key_after_the_grace_time() -> None:
     table, says = RegistrationTable(grace_ms=1_000, memory_ms=5_000), Coordinator()
     table.apply(says.register("g", "m", 0), NOW_MS)
     changed = table.apply(says.register("g", "m", 0, host="10.0.0.2"), NOW_MS)
@@ -199,9 +199,9 @@ def test_a_principal_that_becomes_known_holds_for_the_past_too() -> None:
 def test_updates_of_positions_change_no_registration() -> None:
     table, says = RegistrationTable(), Coordinator()
     table.apply(says.register("g", "m", 0), NOW_MS)
-    assert table.apply(says.told("g", "m", {0: 100}), NOW_MS) == {(HOST, CLIENT)}
+    assert table.apply(says.position("g", "m", {0: 100}), NOW_MS) == {(HOST, CLIENT)}
     assert names(table) == {("g", "m")}
-    outdated = says.told("g", "m", {0: 100})
+    outdated = says.position("g", "m", {0: 100})
     says.epoch = 2
     table.apply(says.register("g", "m", 0), NOW_MS)
     assert table.apply(outdated, NOW_MS) == frozenset()

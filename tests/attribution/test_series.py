@@ -96,7 +96,7 @@ def test_a_group_with_a_client_keeps_its_series_however_idle_and_for_the_retenti
     assert groups(account) == {}
 
 
-def test_a_group_that_comes_back_begins_a_new_series() -> None:
+def test_a_group_that_returns_begins_a_new_series() -> None:
     account, says = account_with(), Coordinator()
     account.updates([says.register("g", "m", 0)], NOW_MS)
     send(account)
@@ -200,7 +200,7 @@ def test_no_group_can_have_the_label_of_another_that_is_cut() -> None:
     assert group_label("g" * MAX_GROUP_CHARS) == "g" * MAX_GROUP_CHARS
 
 
-def test_clients_of_several_groups_are_counted_until_they_are_not_and_told_of_once_an_hour() -> None:
+def test_clients_of_several_groups_are_counted_while_they_are_and_reported_once_an_hour() -> None:
     """F5: two groups on one host with their library's default id."""
     account, says = account_with(), Coordinator()
     account.updates([says.register("a", "ma", 0), says.register("lone", "m", 1, client_id="x")], NOW_MS)
@@ -219,7 +219,7 @@ def test_clients_of_several_groups_are_counted_until_they_are_not_and_told_of_on
     assert account.ambiguous_clients() == 0
 
 
-def test_groups_of_different_principals_are_told_apart() -> None:
+def test_groups_of_different_principals_are_distinguished() -> None:
     assert shared({("a", "User:x"), ("b", "User:y")}) == set()
     assert shared({("a", "User:x"), ("b", "User:x"), ("c", "User:y")}) == {"a", "b"}
     assert shared({("a", None), ("b", "User:x"), ("c", "User:y")}) == {"a", "b", "c"}

@@ -28,7 +28,7 @@ def test_each_fetch_that_names_other_partitions_is_noted(bench: Bench) -> None:
     assert [fetches.last_ms(("t", number)) - NOW_MS for number in range(3)] == [2, 2, 4]
 
 
-def test_a_partition_of_one_group_tells_for_one_of_two(bench: Bench) -> None:
+def test_a_partition_of_only_one_group_settles_which_of_two(bench: Bench) -> None:
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     of_a, of_b = ConnectionState(), ConnectionState()
@@ -41,7 +41,7 @@ def test_a_partition_of_one_group_tells_for_one_of_two(bench: Bench) -> None:
     assert bench.labels()[-1] == ("b", "mb", "session", None)
 
 
-def test_members_are_told_apart_where_their_groups_are_not(bench: Bench) -> None:
+def test_members_are_distinguished_where_their_groups_are_not(bench: Bench) -> None:
     """Both groups have a client of that key for each of the four partitions; only one member has 0 and 1."""
     says = Coordinator()
     bench.account.updates(
@@ -65,7 +65,7 @@ def test_a_set_that_fits_two_says_nothing(bench: Bench) -> None:
     assert bench.settle(NOW_MS + 60_000) == [(None, "none", "ambiguous")]
 
 
-def test_a_set_that_fits_nobody_says_nothing(bench: Bench) -> None:
+def test_a_set_that_fits_no_member_settles_nothing(bench: Bench) -> None:
     """An unknown consumer, or a proxy that carries several."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
@@ -94,7 +94,7 @@ def test_what_moved_a_moment_ago_says_nothing_yet(bench: Bench) -> None:
     assert bench.settle(NOW_MS + 50_000) == []
 
 
-def test_a_registration_that_comes_later_still_takes_back_what_it_told(bench: Bench) -> None:
+def test_a_later_registration_still_takes_back_what_the_session_settled(bench: Bench) -> None:
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()
@@ -105,7 +105,7 @@ def test_a_registration_that_comes_later_still_takes_back_what_it_told(bench: Be
     assert bench.settle(NOW_MS + 50_000) == [("a", "session", None)]
 
 
-def test_what_the_session_told_holds_when_the_telling_partition_goes(bench: Bench) -> None:
+def test_what_the_session_settled_holds_when_the_partition_that_settled_it_goes(bench: Bench) -> None:
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()

@@ -37,17 +37,17 @@ class LocalSources:
         return {number: controller.sends[number].take(session, received.get(number, 0))}
 
     async def cumulative_sizes(
-        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+        self, queries: Mapping[TopicPartition, tuple[int, ...]]
     ) -> Mapping[TopicPartition, CumulativeSizes]:
         view, found = self._full.gateway.view, {}
         for index, service in self._actors.logs.items():
-            asked = [
-                (at, offsets) for at, offsets in questions.items() if view.log_of(view.topics[at[0]], at[1]) == index
+            of_log = [
+                (at, offsets) for at, offsets in queries.items() if view.log_of(view.topics[at[0]], at[1]) == index
             ]
-            found.update(await service.cumulative_sizes(asked))
+            found.update(await service.cumulative_sizes(of_log))
         return found
 
-    async def tell(self, report: Report) -> None:
+    async def publish(self, report: Report) -> None:
         self._full.gateway.audit_report = report
 
 

@@ -28,8 +28,8 @@ class Script:
         self.boxes: dict[int, Outbox[sends.Key, Run]] = {}
         self.silent: set[int] = set()
         self.coordinator: Outbox[commits.Key, Step] = Outbox("c")
-        self.lose_answers = False
-        self.told: list[Report] = []
+        self.lose_responses = False
+        self.reports: list[Report] = []
         self.now_ms = 1_000_000
         self.end_offset = 0
         self._lives = 0
@@ -60,15 +60,15 @@ class Script:
         for gateway, box in self.boxes.items():
             if gateway not in self.silent:
                 found[gateway] = box.take(session, received.get(gateway, 0))
-        return {} if self.lose_answers else found
+        return {} if self.lose_responses else found
 
     async def cumulative_sizes(
-        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+        self, queries: Mapping[TopicPartition, tuple[int, ...]]
     ) -> Mapping[TopicPartition, CumulativeSizes]:
-        return {place: self.log.measure(offsets, self.end_offset) for place, offsets in questions.items()}
+        return {place: self.log.measure(offsets, self.end_offset) for place, offsets in queries.items()}
 
-    async def tell(self, report: Report) -> None:
-        self.told.append(report)
+    async def publish(self, report: Report) -> None:
+        self.reports.append(report)
 
 
 class Rounds:
@@ -80,7 +80,7 @@ class Rounds:
         """The drift after another round, in which everything pending is old enough to be judged."""
         self._script.now_ms += WAIT_MS
         report = asyncio.run(self._auditor.round())
-        assert self._script.told[-1] is report
+        assert self._script.reports[-1] is report
         return report.rows[0].drift_bytes if report.rows else {}
 
 
@@ -103,18 +103,18 @@ def test_what_two_gateways_sent_is_one_stream(script: Script, rounds: Rounds) ->
     script.send(2, 40, 100)
     script.commit(None, 100)
     assert rounds.one() == {}
-    [row] = script.told[-1].rows
+    [row] = script.reports[-1].rows
     assert (row.attributed_bytes, row.implied_bytes) == (1_000, 1_000)
 
 
-def test_an_answer_that_is_lost_on_the_way_counts_once_later(script: Script, rounds: Rounds) -> None:
+def test_a_response_that_is_lost_on_the_way_counts_once_later(script: Script, rounds: Rounds) -> None:
     script.send(1, 0, 100)
     script.commit(0, 100)
-    script.lose_answers = True
+    script.lose_responses = True
     assert rounds.one() == {Cause.WAITING: 1_000}
     assert rounds.one() == {Cause.WAITING: 1_000}
-    assert script.told[-1].incomplete_rounds == 2
-    script.lose_answers = False
+    assert script.reports[-1].incomplete_rounds == 2
+    script.lose_responses = False
     assert rounds.one() == {}
 
 
@@ -128,7 +128,7 @@ def test_while_one_gateway_is_silent_nothing_is_judged(script: Script, rounds: R
     assert rounds.one() == {}
 
 
-def test_what_a_restarted_gateway_had_not_told_is_unknown(script: Script, rounds: Rounds) -> None:
+def test_what_a_restarted_gateway_had_not_reported_is_unknown(script: Script, rounds: Rounds) -> None:
     script.send(1, 0, 100)
     script.start_gateway(1)
     script.commit(0, 100)
@@ -136,7 +136,7 @@ def test_what_a_restarted_gateway_had_not_told_is_unknown(script: Script, rounds
     assert rounds.one() == {Cause.UNKNOWN: 1_000}
 
 
-def test_what_a_gateway_that_went_had_not_told_is_unknown(script: Script, rounds: Rounds) -> None:
+def test_what_a_removed_gateway_had_not_reported_is_unknown(script: Script, rounds: Rounds) -> None:
     script.send(2, 0, 100)
     del script.boxes[2]
     script.commit(0, 100)
@@ -163,7 +163,7 @@ def test_another_process_of_the_audit_begins_anew(script: Script, rounds: Rounds
     assert successor.one() == {Cause.UNKNOWN: 500}
 
 
-def test_a_loss_is_told_once_and_again_when_it_has_doubled(
+def test_a_loss_is_logged_once_and_again_when_it_has_doubled(
     script: Script, rounds: Rounds, caplog: pytest.LogCaptureFixture
 ) -> None:
     script.commit(None, 0)

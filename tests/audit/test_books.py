@@ -71,7 +71,7 @@ def test_a_batch_that_is_sent_again_for_its_second_half() -> None:
 
 def test_sent_from_before_the_commits_and_never_committed() -> None:
     world = World(batches(10))
-    world.commit(50, told=False)
+    world.commit(50, reported=False)
     world.send(0, 100)
     world.commit(100)
     world.judged()
@@ -208,13 +208,13 @@ def test_another_group_that_reads_everything_once_is_no_evidence() -> None:
 def test_what_may_have_been_sent_before_the_audit_began_is_unknown() -> None:
     world = World(batches(10), begun=False)
     world.log += [(100, 110, 70)]
-    world.commit(50, told=False)
+    world.commit(50, reported=False)
     world.commit(110)
     world.judged()
     assert world.drift() == {Cause.UNKNOWN: 500, Cause.RESET: 70}
 
 
-def test_what_a_lost_gateway_did_not_tell_is_unknown() -> None:
+def test_what_a_lost_gateway_did_not_report_is_unknown() -> None:
     world = World(batches(10))
     world.commit(0)
     world.commit(100)
@@ -223,24 +223,24 @@ def test_what_a_lost_gateway_did_not_tell_is_unknown() -> None:
     assert world.drift() == {Cause.UNKNOWN: 1_000}
 
 
-def test_commits_that_a_lost_coordinator_did_not_tell_are_unknown() -> None:
+def test_commits_that_a_lost_coordinator_did_not_report_are_unknown() -> None:
     world = World(batches(10))
     world.send(0, 20)
     world.commit(0)
     world.commit(20)
-    world.commit(60, told=False)
+    world.commit(60, reported=False)
     world.send(60, 100)
     world.commit(100)
     world.judged()
     assert world.drift() == {Cause.UNKNOWN: 400}
 
 
-def test_commits_that_a_lost_coordinator_did_not_tell_and_that_were_sent() -> None:
+def test_commits_that_a_lost_coordinator_did_not_report_and_that_were_sent() -> None:
     world = World(batches(10))
     world.send(0, 100)
     world.commit(0)
     world.commit(20)
-    world.commit(60, told=False)
+    world.commit(60, reported=False)
     world.commit(100)
     world.judged()
     assert world.drift() == {}
@@ -268,7 +268,7 @@ def test_retention_took_what_was_sent_before_it_was_measured() -> None:
     assert world.drift() == {Cause.RETENTION: 600}
 
 
-def test_compaction_leaves_holes_between_answers() -> None:
+def test_compaction_leaves_holes_between_responses() -> None:
     world = World([(0, 10, 100), (13, 20, 80), (27, 30, 60)])
     position = world.send(0, 10)
     position = world.send(position, 20)
@@ -288,7 +288,7 @@ def test_compaction_that_came_after_the_commit() -> None:
     assert world.drift() == {Cause.RETENTION: 380}
 
 
-def test_nothing_is_judged_while_somebody_is_not_heard() -> None:
+def test_nothing_is_judged_while_a_source_is_not_heard() -> None:
     world = World(batches(10))
     world.commit(0)
     world.commit(100)
@@ -300,7 +300,7 @@ def test_nothing_is_judged_while_somebody_is_not_heard() -> None:
     assert world.drift() == {Cause.RESET: 1_000}
 
 
-def test_a_log_that_does_not_answer_is_asked_again() -> None:
+def test_a_log_that_does_not_respond_is_queried_again() -> None:
     world = World(batches(10))
     world.send(0, 100)
     world.commit(0)
@@ -337,7 +337,7 @@ def test_a_topic_that_is_gone_is_forgotten() -> None:
     world = World(batches(10))
     world.send(0, 100)
     world.round()
-    world.books.questions([])
+    world.books.queries([])
     assert world.books.rows() == []
 
 
@@ -351,15 +351,15 @@ def test_of_too_many_the_last_are_left_out() -> None:
     assert world.books.left_out == 1
 
 
-def test_two_groups_and_the_offsets_that_are_asked_for() -> None:
+def test_two_groups_and_the_offsets_that_are_queried() -> None:
     world = World(batches(10))
     world.send(0, 30)
     world.commit(25)
-    asked = world.books.questions([PLACE])
-    assert set(asked) == {PLACE}
-    assert {0, 25, 30} <= set(asked[PLACE])
+    queries = world.books.queries([PLACE])
+    assert set(queries) == {PLACE}
+    assert {0, 25, 30} <= set(queries[PLACE])
     world.round()
-    assert world.books.questions([PLACE, ("u", 0)]).keys() == {PLACE}, "the first commit is still open"
+    assert world.books.queries([PLACE, ("u", 0)]).keys() == {PLACE}, "the first commit is still open"
 
 
 _ENDS = st.integers(0, 100)
@@ -411,8 +411,8 @@ def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) 
         match act:
             case ("send", int(first), int(end), group) if max(first, world.log_start_offset) < end:
                 world.send(max(first, world.log_start_offset), end, group)  # type: ignore[arg-type]
-            case ("commit", int(offset), bool(by_member), bool(told), str(group)):
-                world.commit(offset, group, by_member=by_member, told=told)
+            case ("commit", int(offset), bool(by_member), bool(reported), str(group)):
+                world.commit(offset, group, by_member=by_member, reported=reported)
             case ("removed", int(offset)):
                 world.log_start_offset = max(world.log_start_offset, offset)
             case ("lost", _):

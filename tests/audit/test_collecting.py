@@ -40,7 +40,7 @@ def step(before: int | None, offset: int, *, by_member: bool = True) -> Step:
     return Step(before, offset, by_member)
 
 
-def test_the_first_who_asks_gets_everything_since_the_beginning() -> None:
+def test_the_first_session_gets_everything_since_the_beginning() -> None:
     outbox: Outbox[str, Step] = Outbox("p")
     outbox.add("k", step(0, 1))
     first = outbox.take("s", 0)
@@ -74,7 +74,7 @@ def test_another_session_begins_another_life() -> None:
     assert not second.whole
 
 
-def test_too_much_that_nobody_asks_for_is_dropped_and_told() -> None:
+def test_too_much_that_is_not_collected_is_dropped_and_reported() -> None:
     outbox: Outbox[int, Step] = Outbox("p", most_items=10)
     first = outbox.take("s", 0)
     for key in range(11):

@@ -164,8 +164,8 @@ def test_attributions_that_are_lost(
 ) -> None:
     account = full.gateway.account
     with monkeypatch.context() as patch:
-        for told in ("updates", "replace", "group_request"):
-            patch.setattr(account, told, lambda *_, **__: None)
+        for method in ("updates", "replace", "group_request"):
+            patch.setattr(account, method, lambda *_, **__: None)
         reader = Reader(bootstrap, topic, group)
         reader.read_to(50)
         reader.commit(50)
@@ -181,7 +181,7 @@ def test_attributions_that_are_lost(
     assert group in warning.getMessage()
 
 
-def test_what_metrics_and_http_tell_of_it(full: Serving, audit: LocalAudit, reader: Reader, group: str) -> None:
+def test_metrics_and_http_report_the_audit(full: Serving, audit: LocalAudit, reader: Reader, group: str) -> None:
     reader.read_to(MESSAGES)
     reader.commit(40)
     audit.round()

@@ -40,8 +40,10 @@ class World:
             offset = min(max(offset, self.log_start_offset), end)
             return sum(size for _, batch_end, size in self.log if batch_end <= offset)
 
-        asked = {*offsets, self.log_start_offset, end}
-        return CumulativeSizes(self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in asked})
+        measured = {*offsets, self.log_start_offset, end}
+        return CumulativeSizes(
+            self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in measured}
+        )
 
     def send(self, first: int, end: int, group: str | None = "g") -> int:
         """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset."""
@@ -50,16 +52,16 @@ class World:
         self.books.take_runs({(group, *PLACE): (run,)}, self.now_ms)
         return run.end
 
-    def commit(self, offset: int, group: str = "g", *, by_member: bool = True, told: bool = True) -> None:
+    def commit(self, offset: int, group: str = "g", *, by_member: bool = True, reported: bool = True) -> None:
         before = self._committed.get(group)
         self._committed[group] = offset
-        if told:
+        if reported:
             self.books.take_steps({(group, *PLACE): (Step(before, offset, by_member),)}, self.now_ms)
 
     def round(self, *, complete: bool = True, end_offset: int | None = None, answered: bool = True) -> None:
-        asked = self.books.questions([PLACE])
+        queries = self.books.queries([PLACE])
         cumulative_sizes = (
-            {place: self.measure(offsets, end_offset) for place, offsets in asked.items()} if answered else {}
+            {place: self.measure(offsets, end_offset) for place, offsets in queries.items()} if answered else {}
         )
         self.books.settle(cumulative_sizes, self.now_ms, complete=complete)
         self.now_ms += 1_000

@@ -42,7 +42,7 @@ def main(
     place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     place.mkdir(parents=True, exist_ok=True)
     Run(wanted, place, tree, rate, lambda text: click.echo(f"chaos: {text}", err=True)).go()
-    if not _told(place, minutes):
+    if not _report(place, minutes):
         click.echo(
             f"chaos: again: make chaos SEED={seed} MINUTES={minutes:g}; journals and logs are in {place};\n"
             f"chaos: check them once more: {sys.executable} -m tests.chaos check {place}"
@@ -56,10 +56,10 @@ def main(
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def check_again(directory: Path) -> None:
     """Check the journals of a run that is over."""
-    sys.exit(0 if _told(directory, 0) else 1)
+    sys.exit(0 if _report(directory, 0) else 1)
 
 
-def _told(folder: Path, minutes: float) -> bool:
+def _report(folder: Path, minutes: float) -> bool:
     """Print the report; return whether no rule is violated."""
     history = read_history(folder / "journals")
     violations = check(history)

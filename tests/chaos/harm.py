@@ -43,8 +43,8 @@ class Harm:
             self._make(fault)
         except (NobodyThere, FaultError, psutil.Error) as error:
             failed = f"{type(error).__name__}: {error}"[:200]
-        told = {"kind": fault.kind, "target": fault.target, "fields": fault.fields, "for": fault.for_s}
-        self._journal.write("fault", **told, begin=begin_s, failed=failed)
+        row = {"kind": fault.kind, "target": fault.target, "fields": fault.fields, "for": fault.for_s}
+        self._journal.write("fault", **row, begin=begin_s, failed=failed)
 
     def tick(self) -> None:
         """End the faults whose time has passed."""
@@ -56,7 +56,7 @@ class Harm:
         while self._later:
             heapq.heappop(self._later)[2]()
         with suppress(FaultError):
-            self._ask(lambda client: client.clear())
+            self._inject(lambda client: client.clear())
 
     def _make(self, fault: Fault) -> None:
         match fault.kind:
@@ -75,10 +75,10 @@ class Harm:
                     "expires_ms": int(fault.for_s * 1000),
                     **fault.fields,
                 }
-                self._ask(lambda client: client.inject(fields))
+                self._inject(lambda client: client.inject(fields))
             case "request":
                 fields = {**fault.fields, "expires_ms": int(fault.for_s * 1000)}
-                self._ask(lambda client: client.inject(fields))
+                self._inject(lambda client: client.inject(fields))
             case "everything":
                 self._restart_everything()
             case "client-kill":
@@ -129,7 +129,7 @@ class Harm:
         self._journal.write("down", since=since_s)
         self.down_s += now_s() - since_s
 
-    def _ask(self, what: Callable[[FaultClient], object]) -> None:
+    def _inject(self, what: Callable[[FaultClient], object]) -> None:
         """Call any gateway that answers. FaultError if none does."""
         last: FaultError | None = None
         for url in self._cluster.http * _TRIES:

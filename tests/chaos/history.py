@@ -120,7 +120,7 @@ class Life:
     idempotent: bool = False
     start_s: float = 0.0
     end_s: float = inf
-    told_s: list[float] = field(default_factory=list)
+    written_s: list[float] = field(default_factory=list)
     """When it wrote to its journal."""
     calls: list[Call] = field(default_factory=list)
     paused: list[Span] = field(default_factory=list)
@@ -247,7 +247,7 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
     open_calls: dict[int, dict[str, Any]] = {}
     for event in events:
         at_s = event["t"]
-        life.told_s.append(at_s)
+        life.written_s.append(at_s)
         match event["e"]:
             case "start":
                 life.start_s, life.role, life.library = at_s, event["role"], event["library"]

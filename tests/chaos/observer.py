@@ -32,7 +32,7 @@ class Observer(threading.Thread):
         super().__init__(name="observer", daemon=True)
         self._servers, self._topics, self._groups, self._journal = bootstrap, topics, groups, journal
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
-        self._asking = {
+        self._consumers = {
             group: confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_QUIET})
             for group in groups
         }
@@ -56,12 +56,12 @@ class Observer(threading.Thread):
 
     def fetch_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """The group's committed offsets, -1 for none; also written to the journal. KafkaException."""
-        asked = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
+        partitions = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
         begin_s = now_s()
-        found = self._asking[group].committed(asked, _REQUEST_TIMEOUT_S)
+        found = self._consumers[group].committed(partitions, _REQUEST_TIMEOUT_S)
         offsets = {(p.topic, p.partition): max(-1, p.offset) for p in found if p.error is None}
-        told = [(topic, number, offset) for (topic, number), offset in offsets.items()]
-        self._journal.write("fetched", group=group, begin=begin_s, offsets=told)
+        rows = [(topic, number, offset) for (topic, number), offset in offsets.items()]
+        self._journal.write("fetched", group=group, begin=begin_s, offsets=rows)
         return offsets
 
     def has_everything(self, group: str, final: Mapping[tuple[str, int], int]) -> bool:
@@ -73,9 +73,11 @@ class Observer(threading.Thread):
 
     def ends(self) -> dict[tuple[str, int], int]:
         """The end offset of every partition. KafkaException."""
-        asking = next(iter(self._asking.values()))
+        consumer = next(iter(self._consumers.values()))
         places = [(topic, number) for topic, count in self._topics.items() for number in range(count)]
-        return {place: asking.get_watermark_offsets(TopicPartition(*place), _REQUEST_TIMEOUT_S)[1] for place in places}
+        return {
+            place: consumer.get_watermark_offsets(TopicPartition(*place), _REQUEST_TIMEOUT_S)[1] for place in places
+        }
 
     def read_logs(self, within_s: float) -> bool:
         """Write all records of the partitions to the journal; return whether that finished in time."""
@@ -100,13 +102,13 @@ class Observer(threading.Thread):
                     records.setdefault(place, []).append((message.offset(), name_of(message.value())))
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     left.discard(place)
-            for (topic, number), told in records.items():
-                self._journal.write("log", topic=topic, partition=number, records=told)
+            for (topic, number), rows in records.items():
+                self._journal.write("log", topic=topic, partition=number, records=rows)
         consumer.close()
         return not left
 
     def close(self) -> None:
-        for consumer in self._asking.values():
+        for consumer in self._consumers.values():
             consumer.close()
 
 
@@ -130,7 +132,7 @@ class Describer(threading.Thread):
                     bootstrap_servers=self._servers, request_timeout_ms=8_000, reconnect_backoff_max_ms=1_000
                 )
                 for group in self._groups:
-                    self._tell(group, admin.describe_groups([group])[group])
+                    self._record(group, admin.describe_groups([group])[group])
             except (KafkaPythonError, OSError):
                 continue  # the next round tries again
 
@@ -138,7 +140,7 @@ class Describer(threading.Thread):
         """Does not wait: it may be in a slow call."""
         self._stopping.set()
 
-    def _tell(self, group: str, found: dict[str, Any]) -> None:
+    def _record(self, group: str, found: dict[str, Any]) -> None:
         if found["error"] is not None or found["group_state"] != "Stable":
             return
         members = {member["member_id"]: _places(member["member_assignment"]) for member in found["members"]}

@@ -92,8 +92,8 @@ def _successes(history: History) -> dict[str, list[Span]]:
         if commit.acked:
             spans[commit.worker].append((commit.begin_s, commit.end_s))
     sent: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for told in history.sent:
-        sent[told.producer].append((told.first, told.at_s))
+    for entry in history.sent:
+        sent[entry.producer].append((entry.first, entry.at_s))
     for acked in history.acked:
         producer, _, number = acked.name.rpartition(":")
         index = bisect_left(sent[producer], (int(number) + 1, 0.0)) - 1

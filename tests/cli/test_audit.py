@@ -12,7 +12,7 @@ def row(drift: dict[Cause, int], *, implied: int = 1_000, attributed: int = 1_00
     return Row("g", "t", 0, implied, attributed, drift, removed).to_json()
 
 
-def answer(*rows: dict[str, Any], interval_ms: int = 30_000, at_ms: int | None = 5_000) -> dict[str, Any]:
+def response(*rows: dict[str, Any], interval_ms: int = 30_000, at_ms: int | None = 5_000) -> dict[str, Any]:
     return {"interval_ms": interval_ms, "at_ms": at_ms, "rows": rows}
 
 
@@ -31,6 +31,6 @@ def test_without_drift_there_is_nothing_to_explain() -> None:
 
 def test_what_is_said_of_all() -> None:
     rows = [row({Cause.LOST: 20}), row({Cause.MISLABELLED: 1, Cause.RESET: 9}), row({})]
-    assert summary(answer(*rows), 8_000) == "21 bytes unexplained, 3 s ago"
-    assert summary(answer(at_ms=None), 0) == "no round yet; rounds run every 30 s"
-    assert summary(answer(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"
+    assert summary(response(*rows), 8_000) == "21 bytes unexplained, 3 s ago"
+    assert summary(response(at_ms=None), 0) == "no round yet; rounds run every 30 s"
+    assert summary(response(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"

@@ -162,7 +162,7 @@ def test_retention_has_kafkas_precedence(properties: dict[str, str], retention_m
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "address"),
     [
         (None, ("10.0.0.7", 9094)),
         ("kafka.example", ("kafka.example", 9094)),
@@ -172,9 +172,9 @@ def test_retention_has_kafkas_precedence(properties: dict[str, str], retention_m
         ("[::1]:1000", ("::1", 1002)),
     ],
 )
-def test_what_clients_are_told(template: str | None, told: tuple[str, int]) -> None:
+def test_clients_get_the_advertised_address(template: str | None, address: tuple[str, int]) -> None:
     config = MusterConfig.from_properties({"advertised.listeners": template} if template else {})
-    assert config.advertised(2, "10.0.0.7", 9094) == told
+    assert config.advertised(2, "10.0.0.7", 9094) == address
 
 
 def test_flags_go_before_set_and_set_before_the_file(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42
-Answer = Callable[[int, bytes], bytes | None]
+Responder = Callable[[int, bytes], bytes | None]
 """The server's port and a request's frame -> the bytes of the response; None hangs up."""
 
 
 @contextmanager
-def listening(answer: Answer) -> Iterator[str]:
+def listening(response: Responder) -> Iterator[str]:
     """Responds to the requests of every connection; HOST:PORT."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -41,7 +41,7 @@ def listening(answer: Answer) -> Iterator[str]:
                     return
                 with suppress(ConnectionError), connection, connection.makefile("rwb") as stream:
                     while size := stream.read(4):
-                        reply = answer(port, stream.read(int.from_bytes(size, "big")))
+                        reply = response(port, stream.read(int.from_bytes(size, "big")))
                         if reply is None:
                             break
                         stream.write(reply)
@@ -75,7 +75,7 @@ class Broker:
         return len(reply).to_bytes(4, "big") + reply
 
 
-def test_it_asks_again_until_the_coordinator_is_there() -> None:
+def test_a_request_is_repeated_until_the_coordinator_is_available() -> None:
     none = ErrorCode.none
     broker = Broker(
         (FIND, None),
@@ -97,7 +97,7 @@ def test_it_asks_again_until_the_coordinator_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("response", "why"),
     [
         (lambda port, frame: None, "closed the connection"),
         (lambda port, frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
@@ -106,10 +106,10 @@ def test_it_asks_again_until_the_coordinator_is_there() -> None:
         (lambda port, frame: (9).to_bytes(4, "big") + b"\0\0\0\1" + b"\xff" * 5, "does not speak Kafka's protocol"),
     ],
 )
-def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
     with (
-        listening(answer) as address,
+        listening(response) as address,
         Coordinator(address, "g") as found,
         pytest.raises(CliError, match=f"coordinator of group g does not respond .*{why}"),
     ):
@@ -117,13 +117,13 @@ def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.Mon
 
 
 @contextmanager
-def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[None]:
+def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[None]:
     """The state file of a Muster whose gateways give these HTTP responses; None is a gateway that is not running."""
     servers, urls = [], []
-    for answer in answers:
+    for response in responses:
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            status, body = answer or (0, b"")
+            status, body = response or (0, b"")
 
             def do_GET(self) -> None:
                 self.send_response(self.status)
@@ -135,7 +135,7 @@ def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[No
 
         server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         urls.append(f"http://127.0.0.1:{server.server_port}/metrics")
-        if answer is None:
+        if response is None:
             server.server_close()
             continue
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -152,15 +152,15 @@ def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[No
         server.server_close()
 
 
-def test_any_gateway_may_answer_over_http(tmp_path: Path) -> None:
+def test_any_gateway_may_respond_over_http(tmp_path: Path) -> None:
     with gateways(tmp_path, None, (200, b"no JSON"), (200, b'{"path": "PATH"}')):
-        assert cli_http.ask(tmp_path, None, "/v1/x", group="a &/\u00fc") == {"path": "/v1/x?group=a+%26%2F%C3%BC"}
+        assert cli_http.get_json(tmp_path, None, "/v1/x", group="a &/\u00fc") == {"path": "/v1/x?group=a+%26%2F%C3%BC"}
 
 
 @pytest.mark.parametrize(
     ("body", "text"), [(json.dumps({"error": "no"}).encode(), "no"), (b"[]", "HTTP 503"), (b"<html>", "HTTP 503")]
 )
-def test_what_a_gateway_refuses_over_http_is_told(tmp_path: Path, body: bytes, text: str) -> None:
+def test_a_refusal_of_a_gateway_over_http_is_reported(tmp_path: Path, body: bytes, text: str) -> None:
     with gateways(tmp_path, (503, body)), pytest.raises(cli_http.Refused) as refused:
-        cli_http.ask(tmp_path, None, "/v1/x")
+        cli_http.get_json(tmp_path, None, "/v1/x")
     assert (refused.value.status, refused.value.message) == (503, text)

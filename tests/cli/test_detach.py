@@ -47,7 +47,7 @@ def test_it_goes_on_when_the_parent_has_ended(tmp_path: Path) -> None:
         assert parent.returncode == 0
         assert steps == "a step\n"
         assert (tmp_path / "log").read_text() == steps + said
-        assert session == pid, "whoever ends the parent's session does not end it"
+        assert session == pid, "the end of the parent's session does not end it"
         open_files = {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (0, 1, 2)}
         assert open_files == {Path(os.devnull), tmp_path / "log"}
     finally:

@@ -46,5 +46,5 @@ def test_the_last_node_stays() -> None:
     assert node_of("ab12", ONE_LEFT, undo=True)["node_id"] == "ab12"
 
 
-def test_a_drain_that_was_interrupted_can_be_asked_for_again() -> None:
+def test_an_interrupted_drain_can_be_requested_again() -> None:
     assert node_of("ab34", ONE_LEFT)["node_id"] == "ab34"

@@ -13,7 +13,7 @@ from muster.gateway.cli import main
 from tests.cli.conftest import Muster, one_line
 from tests.house.test_docs import PAGES, command_lines
 
-NOBODY = "http://127.0.0.1:1"
+CLOSED = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ def test_what_is_refused(muster: Muster, arguments: tuple[str, ...], text: str, 
 @pytest.mark.parametrize(
     ("gone", "why"),
     [
-        (NOBODY, "Connection refused"),
+        (CLOSED, "Connection refused"),
         ("http://255.255.255.255:9404", ""),
         ("http://no-such-host.invalid:9404", ""),
         ("localhost:9404", "not a URL such as http://HOST:PORT"),
     ],
 )
-def test_goes_on_to_the_next_gateway_where_nothing_can_be_sent(
+def test_the_next_gateway_is_tried_where_nothing_can_be_sent(
     gone: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main._run(["fault", "list", "--http", f"{gone},{NOBODY}"]) == 1
+    assert main._run(["fault", "list", "--http", f"{gone},{CLOSED}"]) == 1
     error = capsys.readouterr().err
     assert f"no gateway listens at {gone} ({why}" in error
-    assert f"), {NOBODY} (Connection refused)" in error
+    assert f"), {CLOSED} (Connection refused)" in error
 
 
-def test_what_may_have_been_done_is_not_asked_of_another_gateway(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_that_may_have_been_done_is_not_sent_to_another_gateway(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         urls = [f"http://127.0.0.1:{listener.getsockname()[1]}" for listener in (first, second)]
         closing = threading.Thread(target=lambda: first.accept()[0].close())
@@ -75,5 +75,5 @@ def test_what_the_documents_inject_is_a_fault(capsys: pytest.CaptureFixture[str]
     lines = [line for page in PAGES for line in command_lines(page) if line.startswith("muster fault inject ")]
     assert any("--gateway" in line for line in lines)
     for line in lines:
-        assert main._run([*shlex.split(line)[1:], "--http", NOBODY]) == 1
+        assert main._run([*shlex.split(line)[1:], "--http", CLOSED]) == 1
         assert "no gateway listens at" in capsys.readouterr().err, line

@@ -34,7 +34,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_help_tells_how_a_shell_completes(shell: str) -> None:
+def test_the_help_says_how_a_shell_completes(shell: str) -> None:
     (line,) = [
         line for line in CliRunner().invoke(cli, ["--help"]).output.splitlines() if line.strip().startswith(f"{shell}:")
     ]
@@ -44,6 +44,6 @@ def test_the_help_tells_how_a_shell_completes(shell: str) -> None:
     assert "muster" in script
     assert f"{shell}_complete" in script
     words = {"COMP_WORDS": "muster groups de", "COMP_CWORD": "2" if shell != "fish" else "de"}
-    told = CliRunner().invoke(cli, prog_name="muster", env={name: f"{shell}_complete", **words}).output
-    assert "describe" in told
-    assert "delete" in told
+    completions = CliRunner().invoke(cli, prog_name="muster", env={name: f"{shell}_complete", **words}).output
+    assert "describe" in completions
+    assert "delete" in completions

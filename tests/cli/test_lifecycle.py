@@ -94,10 +94,10 @@ def test_a_signal_while_it_starts(up: Up, step: str, number: signal.Signals) -> 
 def test_killed_it_leaves_nothing_and_starts_again_with_its_topics(up: Up, muster: Muster) -> None:
     ready = up.ready_line()
     assert ready.startswith("muster ready bootstrap=127.0.0.1:")
-    told = json.loads(up.ready_file.read_text())
+    in_file = json.loads(up.ready_file.read_text())
     said = dict(part.split("=", 1) for part in shlex.split(ready)[2:])
-    assert said["bootstrap"] == ",".join(told["bootstrap"])
-    assert said["logs"] == told["logs"]
+    assert said["bootstrap"] == ",".join(in_file["bootstrap"])
+    assert said["logs"] == in_file["logs"]
     assert list(Path(said["logs"]).glob("gateway-*.log"))
     created = muster("topics", "create", "flights", "--partitions", "3", "--storage", str(up.storage))
     assert created.returncode == 0, created.stderr

@@ -64,7 +64,7 @@ def test_filters(wanted: Filter, groups: set[str]) -> None:
     assert {row["group"] for row in node_rows(held, wanted)} == groups
 
 
-def test_differences_and_plans_are_told_by_what_they_are_about() -> None:
+def test_rows_of_differences_and_plans_say_what_they_are_about() -> None:
     path = registration_path(ODD)
     differs = [
         Divergence(path, Difference.NEWER, b"{}"),

@@ -33,7 +33,7 @@ def test_a_storage_path_that_cannot_be_made(muster: Muster, tmp_path: Path) -> N
     assert "--storage" in error
 
 
-def test_a_storage_path_where_nobody_may_write(muster: Muster) -> None:
+def test_a_storage_path_where_no_user_may_write(muster: Muster) -> None:
     """/proc refuses root as well."""
     assert "/proc/muster/storage cannot be written" in one_line(muster("up", "--storage", "/proc/muster/storage"))
 
@@ -98,11 +98,11 @@ def test_a_taken_port(muster: Muster, which: str) -> None:
     assert ("--set metrics.port" if which == "metrics" else "--port") in error
 
 
-@pytest.mark.parametrize("kind", ["nobody listens", "nobody answers"])
+@pytest.mark.parametrize("kind", ["no listener", "no response"])
 def test_a_zookeeper_that_cannot_be_reached(muster: Muster, kind: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
-        if kind == "nobody listens":
+        if kind == "no listener":
             silent.close()
         started = time.monotonic()
         done = muster("up", "--port", "0", "--zookeeper", hosts)
@@ -126,7 +126,7 @@ def test_down_if_running_is_content(muster: Muster) -> None:
     assert (done := muster("down", "--if-running")).returncode == 0, done.stderr
 
 
-def test_what_goes_wrong_in_the_background_is_told_where_it_was_started(muster: Muster, tmp_path: Path) -> None:
+def test_an_error_in_the_background_is_reported_where_it_was_started(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "up.log").write_text("before\n")
     done = muster("up", "--storage", "/proc/data", "--detach", "up.log")
     assert done.returncode == 1
@@ -142,7 +142,7 @@ def test_nodes_are_waited_for_on_a_given_ray_only(muster: Muster) -> None:
     assert "--nodes needs --address" in one_line(muster("up", "--nodes", "2"))
 
 
-def test_no_gateway_answers(muster: Muster) -> None:
+def test_no_gateway_responds(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         server = f"127.0.0.1:{closed.getsockname()[1]}"
     assert f"no gateway responds at {server}" in one_line(muster("topics", "list", "--bootstrap-server", server))
@@ -208,5 +208,5 @@ def test_an_address_where_something_else_listens_and_says_nothing(muster: Muster
         assert f"no Ray responds at {address}: timed out" in one_line(muster("status", "--address", address))
 
 
-def test_without_a_muster_there_is_nothing_to_ask_over_http(muster: Muster) -> None:
+def test_without_a_muster_there_is_nothing_to_query_over_http(muster: Muster) -> None:
     assert one_line(muster("groups", "waiting")).startswith("muster: no muster runs on storage muster-data;")

@@ -122,14 +122,14 @@ def test_a_ray_that_is_not_there(muster: Muster, storage: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("muster: no Ray responds at 127.0.0.1:1: ")
 
 
-def test_empty_tables_have_an_answer(muster: Muster, storage: Path, tmp_path: Path) -> None:
+def test_empty_tables_have_a_result(muster: Muster, storage: Path, tmp_path: Path) -> None:
     done = muster("spark", "consumption", "--local", "--storage", str(storage), "--format", "json", "--group", "a")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["groups"] == ["a"]
-    assert "muster: nothing is told about group a" in done.stderr
-    assert told["jobs"]["consumption"]
-    assert all(section["rows"] == [] for section in told["jobs"]["consumption"].values())
+    result = json.loads(done.stdout)
+    assert result["groups"] == ["a"]
+    assert "group a: no such group in that time" in done.stderr
+    assert result["jobs"]["consumption"]
+    assert all(section["rows"] == [] for section in result["jobs"]["consumption"].values())
 
 
 def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, storage: Path, tmp_path: Path) -> None:

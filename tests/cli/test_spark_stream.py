@@ -31,9 +31,9 @@ def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothin
     for folder in (storage, scratch):
         folder.mkdir()
     write_samples(storage, "gateway-0-run-00000001", random.Random(1), rows=3)
-    asked = ("spark", "consumption", "--local", "--stream", "--format", "json", "--group", "g-1", "--group", "nobody")
+    command = ("spark", "consumption", "--local", "--stream", "--format", "json", "--group", "g-1", "--group", "absent")
     process = subprocess.Popen(
-        [sys.executable, "-m", "muster.gateway.cli.main", *asked, "--storage", str(storage)],
+        [sys.executable, "-m", "muster.gateway.cli.main", *command, "--storage", str(storage)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -48,7 +48,7 @@ def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothin
         second = json.loads(process.stdout.readline())
         assert second["now"] > first["now"]
         was, now = (
-            [row["messages"] for row in told["jobs"]["consumption"]["groups"]["rows"]] for told in (first, second)
+            [row["messages"] for row in result["jobs"]["consumption"]["groups"]["rows"]] for result in (first, second)
         )
         assert sum(was) < sum(now)
         children = psutil.Process(process.pid).children(recursive=True)
@@ -58,7 +58,7 @@ def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothin
         said = process.stderr.read()
         assert "Traceback" not in said
         assert "nothing of it is kept without --out; interrupt ends it" in said
-        assert "nothing is told about group nobody" in said
+        assert "group absent: no such group in that time" in said
         assert said.endswith("\nmuster: interrupted\n")
         assert list(scratch.iterdir()) == []
     finally:

@@ -26,9 +26,9 @@ def run(storage: Path, *arguments: str) -> Result:
 
 
 def lifecycle(storage: Path) -> dict[str, Any]:
-    told = json.loads(run(storage, "list", "--json").stdout)
-    assert [each["table"] for each in told] == [*TABLES]
-    (found,) = (each for each in told if each["table"] == LIFECYCLE)
+    listed = json.loads(run(storage, "list", "--json").stdout)
+    assert [each["table"] for each in listed] == [*TABLES]
+    (found,) = (each for each in listed if each["table"] == LIFECYCLE)
     return dict(found)
 
 
@@ -49,7 +49,7 @@ def test_without_tables(tmp_path: Path) -> None:
     assert "there is no storage directory" in missing.stderr
 
 
-def test_what_is_told_stays_the_same_when_it_is_compacted(tmp_path: Path) -> None:
+def test_a_compaction_does_not_change_what_is_listed(tmp_path: Path) -> None:
     """Files of two gateways with different clocks; one hour in between is missing."""
     for number, ts_ms in enumerate((NOON_MS, NOON_MS + 250, NOON_MS + 2 * HOUR_MS, NOON_MS + 2 * HOUR_MS - 1)):
         put(tmp_path, f"gateway-{number % 2}-{number}", [number, 10 + number], ts_ms=ts_ms)
@@ -110,7 +110,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
     assert "3 files cannot be read; see muster tables verify" in listed.stderr
 
 
-def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_path: Path) -> None:
+def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_reported(tmp_path: Path) -> None:
     put(tmp_path, "newer", [1], schema=of_version(2))
     put(tmp_path, "controller-1", [2])
     left = run(tmp_path, "compact")
@@ -125,6 +125,6 @@ def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_p
 
 @pytest.mark.parametrize("command", ["list", "verify", "compact"])
 def test_help_names_every_option(command: str) -> None:
-    told = runner().invoke(tables, [command, "--help"]).stdout
-    assert "--storage" in told
-    assert "--json" in told
+    text = runner().invoke(tables, [command, "--help"]).stdout
+    assert "--storage" in text
+    assert "--json" in text

@@ -27,8 +27,8 @@ def gateways(muster: Muster) -> Iterator[list[Client]]:
         try:
             yield clients
         finally:
-            [answer] = incremental(clients[0], (BROKER, "", [(MAX_METADATA, DELETE, None)]))
-            assert answer.error_code is ErrorCode.none
+            [response] = incremental(clients[0], (BROKER, "", [(MAX_METADATA, DELETE, None)]))
+            assert response.error_code is ErrorCode.none
 
 
 def written(muster: Muster, topic: str) -> str | None:
@@ -44,8 +44,8 @@ def committed(muster: Muster, topic: str) -> str | None:
     """Why an offset with ten characters of metadata is not committed; None if it is."""
     consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": f"{topic}-readers"})
     try:
-        [answer] = consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="0123456789")], asynchronous=False)
-        return answer.error and answer.error.name()
+        [response] = consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="0123456789")], asynchronous=False)
+        return response.error and response.error.name()
     except KafkaException as error:
         return str(error.args[0].name())
     finally:
@@ -66,9 +66,9 @@ def test_everybody_obeys(muster: Muster, gateways: list[Client]) -> None:
 
     both_say((None, None))
     alter((TOPIC, topic, [("max.message.bytes", SET, "300")]), (BROKER, "", [(MAX_METADATA, SET, "5")]))
-    asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+    requested = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
     flags = {"include_synonyms": False, "include_documentation": False}
-    [described] = other.ask(32, 4, {"resources": [asked], **flags}).results
+    [described] = other.exchange(32, 4, {"resources": [requested], **flags}).results
     assert described.configs[0].value == "300"
     both_say(("MSG_SIZE_TOO_LARGE", "OFFSET_METADATA_TOO_LARGE"))
     alter((TOPIC, topic, [("max.message.bytes", DELETE, None)]), (BROKER, "", [(MAX_METADATA, DELETE, None)]))

@@ -47,8 +47,8 @@ def registered(zk: ZooKeeperClient, groups: set[str]) -> dict[str, str]:
 def scrape(muster: Muster) -> list[Sample]:
     samples = []
     for url in muster.ready["metrics"]:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            for family in text_string_to_metric_families(answer.read().decode()):
+        with urllib.request.urlopen(url, timeout=10) as response:
+            for family in text_string_to_metric_families(response.read().decode()):
                 samples.extend(family.samples)
     return samples
 

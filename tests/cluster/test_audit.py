@@ -52,8 +52,8 @@ def series(muster: Muster, group: str) -> list[tuple[str, float]]:
     """(partition, implied bytes) in the gateways' metrics."""
     found = []
     for url in muster.metrics_urls:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            for family in text_string_to_metric_families(answer.read().decode()):
+        with urllib.request.urlopen(url, timeout=10) as response:
+            for family in text_string_to_metric_families(response.read().decode()):
                 found += [
                     (sample.labels["partition"], sample.value)
                     for sample in family.samples

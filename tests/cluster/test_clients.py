@@ -155,7 +155,7 @@ def test_admin_client(muster: Muster, fresh: Callable[[str], str]) -> None:
     assert len(cluster.nodes) == 2
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(WAIT_S)
     partitions = lambda: len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)  # noqa: E731
-    eventually(partitions, lambda n: n == 5, "five partitions, whichever gateway is asked")
+    eventually(partitions, lambda n: n == 5, "five partitions, whichever gateway responds")
     resource = ConfigResource(ResourceType.TOPIC, topic)
     assert admin.describe_configs([resource])[resource].result(WAIT_S)["retention.ms"].value == "60000"
     produce(muster, topic, [b"x"] * 10)
@@ -177,13 +177,13 @@ def test_offsets_by_time_and_position(muster: Muster, fresh: Callable[[str], str
         producer.produce(topic, b"x", timestamp=1_700_000_000_000 + number * 1000)
     producer.flush(WAIT_S)
     consumer = confluent_kafka.Consumer({"bootstrap.servers": muster.bootstrap, "group.id": fresh("g")})
-    asked = confluent_kafka.TopicPartition(topic, 0, 1_700_000_000_000 + 3500)
-    assert consumer.offsets_for_times([asked], WAIT_S)[0].offset == 4
+    requested = confluent_kafka.TopicPartition(topic, 0, 1_700_000_000_000 + 3500)
+    assert consumer.offsets_for_times([requested], WAIT_S)[0].offset == 4
     assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), WAIT_S) == (0, 10)
     consumer.close()
 
 
-def test_topics_are_created_when_first_asked_for(muster: Muster, fresh: Callable[[str], str]) -> None:
+def test_topics_are_created_when_first_requested(muster: Muster, fresh: Callable[[str], str]) -> None:
     topic = fresh("auto")
     produce(muster, topic, [b"made"])
     assert read_confluent(muster, topic, fresh("g"), 1) == [b"made"]

@@ -91,11 +91,11 @@ def test_a_group_outlives_its_coordinator(
     assert all(after[partition] >= offset for partition, offset in committed.items())
     assert sum(after.values()) == 2 * COUNT
     assert sum(len(member.read) for member in members) == 2 * COUNT, "nothing is read twice"
-    assert_the_tables_tell_it(muster, group, {identity[0] for identity, _, _ in before}, after)
+    assert_the_tables_record_it(muster, group, {identity[0] for identity, _, _ in before}, after)
     measured(record_property, "offsets actor killed, longest commit gap", max(m.gap.longest_s for m in members))
 
 
-def assert_the_tables_tell_it(muster: Muster, group: str, member_ids: set[str], committed: dict[int, int]) -> None:
+def assert_the_tables_record_it(muster: Muster, group: str, member_ids: set[str], committed: dict[int, int]) -> None:
     """For a group whose members have left: its members and positions, under more than one coordinator."""
 
     def rows(table: str) -> list[dict[str, Any]]:
@@ -108,11 +108,11 @@ def assert_the_tables_tell_it(muster: Muster, group: str, member_ids: set[str], 
         return sorted(rows("group_events"), key=lambda row: (row["epoch"], row["number"]))
 
     eventually(stood, lambda offsets: offsets == committed, "the last commits are in the table", WAIT_S)
-    told = eventually(events, lambda told: bool(told) and told[-1]["members"] == 0, "the group is Empty", WAIT_S)
+    recorded = eventually(events, lambda found: bool(found) and found[-1]["members"] == 0, "the group is Empty", WAIT_S)
     for event in ("member_added", "member_left"):
-        assert {row["member_id"] for row in told if row["event"] == event} == member_ids
-    later = sorted({row["epoch"] for row in told})[1:]
-    restored = {row["epoch"]: row["members"] for row in told if row["event"] == "restored"}
+        assert {row["member_id"] for row in recorded if row["event"] == event} == member_ids
+    later = sorted({row["epoch"] for row in recorded})[1:]
+    restored = {row["epoch"]: row["members"] for row in recorded if row["event"] == "restored"}
     assert restored == dict.fromkeys(later, len(member_ids))
     assert later
     eventually(lambda: rows("registrations")[-1]["event"], lambda event: event == "withdrawn", "withdrawn", WAIT_S)
@@ -238,22 +238,22 @@ def test_a_log_actor_loses_and_repeats_nothing(
 
 
 @contextlib.contextmanager
-def always_told_of(muster: Muster, brokers: set[int]) -> Iterator[None]:
+def metadata_always_names(muster: Muster, brokers: set[int]) -> Iterator[None]:
     """Metadata, requested continuously, names these brokers every time."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    told: set[frozenset[int]] = set()
+    named: set[frozenset[int]] = set()
     stop = threading.Event()
 
-    def ask() -> None:
+    def exchange() -> None:
         while not stop.is_set():
-            told.add(frozenset(admin.list_topics(timeout=WAIT_S).brokers))
+            named.add(frozenset(admin.list_topics(timeout=WAIT_S).brokers))
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
+    thread = threading.Thread(target=exchange, daemon=True)
+    thread.start()
     yield
     stop.set()
-    asking.join(WAIT_S)
-    assert told == {frozenset(brokers)}
+    thread.join(WAIT_S)
+    assert named == {frozenset(brokers)}
 
 
 def test_clients_do_not_need_the_controller(
@@ -262,7 +262,7 @@ def test_clients_do_not_need_the_controller(
     group = fresh("g")
     first, second = (ConfluentMember(muster.bootstrap, topic, group) for _ in range(2))
     producer = Producer(muster.bootstrap, topic)
-    with working(first), always_told_of(muster, {1, 2}):
+    with working(first), metadata_always_names(muster, {1, 2}):
         producer.send(COUNT)
         until_read([first], COUNT)
         pid = muster.kill_actor("controller")

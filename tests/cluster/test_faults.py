@@ -56,13 +56,13 @@ def test_the_command_finds_gateways_that_have_other_addresses_than_at_the_start(
         directory.write_state(muster.storage, state)
 
 
-def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fresh: Callable[[str], str]) -> None:
+def test_the_tables_record_a_kill_the_loss_and_who_served_then(muster: Muster, fresh: Callable[[str], str]) -> None:
     group = fresh("killed")
     actor = f"offsets-{partition_for(group, 50)}"
     with Client(int(muster.ready["bootstrap"][0].rpartition(":")[2])) as client:
-        asked = {"key_type": 0, "coordinator_keys": [group]}
+        body = {"key_type": 0, "coordinator_keys": [group]}
         eventually(
-            lambda: client.ask(10, 4, asked).coordinators[0].error_code, lambda code: code == 0, f"{actor} starts"
+            lambda: client.exchange(10, 4, body).coordinators[0].error_code, lambda code: code == 0, f"{actor} starts"
         )
     fault_id = muster.cli("fault", "kill", "--group", group).strip()
 
@@ -145,7 +145,7 @@ def test_once_is_once_over_all_gateways(muster: Muster, faults: FaultClient, fre
         with Client(int(bootstrap.rpartition(":")[2]), name) as client:
             for _ in range(20):
                 client.request(16, 4, {"states_filter": []})
-            return [client.answer(16, 4).error_code for _ in range(20)]
+            return [client.response(16, 4).error_code for _ in range(20)]
 
     with ThreadPoolExecutor(2) as threads:
         found = [error for each in threads.map(errors, muster.ready["bootstrap"]) for error in each]

@@ -23,7 +23,7 @@ WAIT_S = 30
 OFFSETS_PARTITIONS = 50
 
 
-def told(muster: Muster, *arguments: str) -> tuple[int, dict[str, Any] | list[dict[str, Any]]]:
+def output(muster: Muster, *arguments: str) -> tuple[int, dict[str, Any] | list[dict[str, Any]]]:
     """Exit code and JSON output."""
     done = muster.run("mapping", *arguments, "--format", "json")
     return done.returncode, json.loads(done.stdout)
@@ -38,21 +38,21 @@ def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str]
     try:
         with working(ConfluentMember(muster.bootstrap, topic, group, **{"client.id": client_id})):
             eventually(
-                lambda: told(muster, "list", "--group", group)[1],
+                lambda: output(muster, "list", "--group", group)[1],
                 lambda rows: {row["kind"] for row in rows} == {"member", "kop"},  # type: ignore[index]
                 "the member and KoP's node are there",
                 WAIT_S,
             )
-            assert told(muster, "check", "--group", group)[0] == 0
+            assert output(muster, "check", "--group", group)[0] == 0
             zk.create(registration_path(ghost), encode_registration(ghost))
-            code, found = told(muster, "check", "--group", group)
+            code, found = output(muster, "check", "--group", group)
             assert isinstance(found, dict)
             # the reconciler, which checks every second here, may have been first
             assert (code, [row["member"] for row in found["differences"]]) in ((1, ["ghost"]), (0, []))
-            assert told(muster, "repair", "--dry-run", "--group", group)[0] == 0
-            assert told(muster, "repair")[0] == 0
+            assert output(muster, "repair", "--dry-run", "--group", group)[0] == 0
+            assert output(muster, "repair")[0] == 0
             assert not zk.exists(registration_path(ghost))
-            _, rows = told(muster, "list", "--group", group)
+            _, rows = output(muster, "list", "--group", group)
             assert [row["kind"] for row in rows] == ["kop", "member"]  # type: ignore[index]
         url = muster.metrics_urls[0]
         assert b'muster_reconciler_rounds_total{gateway="1",outcome="done"}' in urllib.request.urlopen(url).read()

@@ -161,16 +161,16 @@ def in_terminal(command: list[str]) -> tuple[str, int]:
 
 
 def test_json_has_them_exactly(odd: Odd) -> None:
-    told = {}
+    printed = {}
     for arguments in (("groups", "list"), ("groups", "describe", odd.group), ("groups", "history", odd.group)):
         done = subprocess.run(
             command(odd, *arguments, "--json"), env={**os.environ, **C_LOCALE}, capture_output=True, check=True
         )
-        told[arguments[1]] = json.loads(done.stdout.decode("ascii"))
-    assert odd.group in {row["group"] for row in told["list"]}
-    (member,) = told["describe"]["members"]
+        printed[arguments[1]] = json.loads(done.stdout.decode("ascii"))
+    assert odd.group in {row["group"] for row in printed["list"]}
+    (member,) = printed["describe"]["members"]
     assert (member["client_id"], member["group_instance_id"]) == (ODD, ODD)
-    assert told["history"]["entries"][0]["culprit"]["client_id"] == ODD
+    assert printed["history"]["entries"][0]["culprit"]["client_id"] == ODD
 
 
 @pytest.mark.parametrize("command", ["delete", "describe"])

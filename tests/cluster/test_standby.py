@@ -45,8 +45,10 @@ class Kept:
         self.commit()
 
     def _find(self) -> ErrorCode:
-        answer = self._member.client.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [self._member.group]})
-        error: ErrorCode = answer.coordinators[0].error_code
+        response = self._member.client.exchange(
+            FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [self._member.group]}
+        )
+        error: ErrorCode = response.coordinators[0].error_code
         return error
 
     def commit(self) -> None:
@@ -65,7 +67,7 @@ class Kept:
 
         def refused() -> bool:
             me = {"member_id": self._member.id, "generation_id": self._member.generation + 1}
-            error = self._member.ask(HEARTBEAT, **me, group_instance_id=None).error_code
+            error = self._member.exchange(HEARTBEAT, **me, group_instance_id=None).error_code
             assert error in RETRIABLE | {ErrorCode.illegal_generation}
             return bool(error is ErrorCode.illegal_generation)
 
@@ -79,7 +81,7 @@ class Kept:
     def _kept(self) -> bool:
         error = self._member.heartbeat()
         assert error in RETRIABLE
-        (group,) = self._member.client.ask(
+        (group,) = self._member.client.exchange(
             DESCRIBE_GROUPS, 5, {"groups": [self._member.group], "include_authorized_operations": False}
         ).groups
         ((_, offset, _, fetched),) = self._member.committed([self._topic])

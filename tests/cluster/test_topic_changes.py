@@ -31,33 +31,35 @@ def partitions(client: Client, topic: str, *, create: bool = False) -> int:
     """The number of partitions there; 0 if the topic is unknown."""
     operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": create, **operations}
-    (found,) = client.ask(METADATA, 9, body).topics
+    (found,) = client.exchange(METADATA, 9, body).topics
     assert found.error_code in (ErrorCode.none, ErrorCode.unknown_topic_or_partition), found
     return len(found.partitions)
 
 
 def create(client: Client, topic: str, timeout_ms: int = 30_000) -> ErrorCode:
     new = {"name": topic, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
-    (made,) = client.ask(CREATE_TOPICS, 5, {"topics": [new], "timeout": timeout_ms, "validate_only": False}).topics
+    (made,) = client.exchange(CREATE_TOPICS, 5, {"topics": [new], "timeout": timeout_ms, "validate_only": False}).topics
     return ErrorCode(made.error_code)
 
 
 def grow(client: Client, topic: str) -> None:
     body = {"topics": [{"name": topic, "count": 3, "assignments": None}], "timeout": 30_000, "validate_only": False}
-    (grown,) = client.ask(CREATE_PARTITIONS, 2, body).results
+    (grown,) = client.exchange(CREATE_PARTITIONS, 2, body).results
     assert grown.error_code == ErrorCode.none, grown
 
 
 def delete(client: Client, topic: str) -> None:
-    (deleted,) = client.ask(DELETE_TOPICS, 5, {"topic_names": [topic], "timeout": 30_000}).responses
+    (deleted,) = client.exchange(DELETE_TOPICS, 5, {"topic_names": [topic], "timeout": 30_000}).responses
     assert deleted.error_code == ErrorCode.none, deleted
 
 
 def produce(client: Client, topic: str, partition: int) -> ErrorCode:
     data = [{"index": partition, "records": client_batch(value=b"a record")}]
     topics = [{"name": topic, "partition_data": data}]
-    answer = client.ask(PRODUCE, 9, {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": topics})
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+    response = client.exchange(
+        PRODUCE, 9, {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": topics}
+    )
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
 
 def turns(gateways: list[Client]) -> Iterator[tuple[int, Client, list[Client]]]:
@@ -92,10 +94,10 @@ def test_a_topic_that_is_said_to_exist_does_so_everywhere(gateways: list[Client]
     assert not missing
 
 
-def test_a_topic_that_is_created_when_asked_for_is_there_everywhere(
+def test_a_topic_that_is_created_on_request_is_there_everywhere(
     gateways: list[Client], fresh: Callable[[str], str]
 ) -> None:
-    name, missing = fresh("asked-for"), 0
+    name, missing = fresh("requested"), 0
     for number, first, others in turns(gateways):
         topic = f"{name}-{number}"
         assert partitions(first, topic, create=True)

@@ -31,7 +31,7 @@ def sets(kind: ResourceType, resource: str, name: str, value: str) -> Alteration
     return Alteration(kind, resource, (Change(name, Operation.SET, value),))
 
 
-def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClient) -> None:
+def test_what_was_altered_is_announced_and_outlives_the_controller(zk: ZooKeeperClient) -> None:
     changed: list[None] = []
 
     async def alter() -> TopicsAdmin:
@@ -95,7 +95,7 @@ def test_configs_of_groups_are_not_read_for_each_alteration(
     assert len([line for line in caplog.messages if "/config/groups/g is left out" in line]) == 1
 
 
-def test_what_is_only_validated_is_neither_done_nor_told(zk: ZooKeeperClient) -> None:
+def test_what_is_only_validated_is_neither_done_nor_announced(zk: ZooKeeperClient) -> None:
     changed: list[None] = []
 
     async def validate() -> None:
@@ -108,7 +108,7 @@ def test_what_is_only_validated_is_neither_done_nor_told(zk: ZooKeeperClient) ->
     asyncio.run(validate())
 
 
-def test_a_name_that_collides_is_told_when_it_is_only_validated(zk: ZooKeeperClient) -> None:
+def test_a_name_that_collides_is_refused_when_it_is_only_validated(zk: ZooKeeperClient) -> None:
     async def create() -> None:
         admin = controller(zk, [])
         await asyncio.to_thread(admin.load)

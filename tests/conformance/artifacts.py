@@ -92,9 +92,9 @@ def connect() -> Kafka:
     return _from_maven("connect", "Kafka Connect", 40, _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
 
 
-def _from_maven(name: str, title: str, size_mb: int, pom: Path, asked: bytes) -> Kafka:
+def _from_maven(name: str, title: str, size_mb: int, pom: Path, inputs: bytes) -> Kafka:
     folder = cache_folder() / name
-    with in_stock(folder, hashlib.sha256(asked).hexdigest()) as missing:
+    with in_stock(folder, hashlib.sha256(inputs).hexdigest()) as missing:
         if missing:
             print(f"== fetching {title} {kafka_version()} with mvn (about {size_mb} MB)", flush=True)
             _copy_dependencies(pom, folder)

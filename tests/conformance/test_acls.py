@@ -14,16 +14,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.gateway.acl_requests import VERSIONS, WITHOUT_AUTHORIZER, answers
+from tests.gateway.acl_requests import VERSIONS, WITHOUT_AUTHORIZER, responses
 from tests.gateway.serving import Client
 
 REQUEST_TIMEOUT_S = 30
 
 
-def test_requests_get_kafkas_answers(bootstrap: str) -> None:
+def test_requests_get_kafkas_responses(bootstrap: str) -> None:
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     with Client(int(port), host=host) as client:
-        assert [answers(client, version) for version in VERSIONS] == [WITHOUT_AUTHORIZER for _ in VERSIONS]
+        assert [responses(client, version) for version in VERSIONS] == [WITHOUT_AUTHORIZER for _ in VERSIONS]
 
 
 def test_an_admin_client(bootstrap: str) -> None:

@@ -31,17 +31,17 @@ def configs_in(printed: str) -> dict[str, str]:
     return {name: f"{value} {source}" for name, value, source in found}
 
 
-def test_requests_get_kafkas_answers(bootstrap: str, fresh: Fresh) -> None:
+def test_requests_get_kafkas_responses(bootstrap: str, fresh: Fresh) -> None:
     topic = fresh("topic")
     create_topic(bootstrap, topic, 1)
     host, _, port = bootstrap.split(",")[0].rpartition(":")
 
-    def answer(case: Case) -> ErrorCode:
+    def response(case: Case) -> ErrorCode:
         with Client(int(port), host=host) as client:
             name = topic if case.name == THE_TOPIC else case.name
             return ErrorCode(incremental(client, (case.kind, name, case.changes))[0].error_code)
 
-    assert [(case, answer(case)) for case in CASES] == [(case, case.error) for case in CASES]
+    assert [(case, response(case)) for case in CASES] == [(case, case.error) for case in CASES]
 
 
 def test_configs_of_a_topic(tools: Tools, bootstrap: str, fresh: Fresh) -> None:
@@ -63,8 +63,8 @@ def brokers_as_before(bootstrap: str) -> Iterator[None]:
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     changes = [("log.retention.ms", DELETE, None), ("max.connections", DELETE, None)]
     with Client(int(port), host=host) as client:
-        answers = incremental(client, *((BROKER, name, changes) for name in ("", "1")))
-    assert {ErrorCode(answer.error_code) for answer in answers} == {ErrorCode.none}
+        responses = incremental(client, *((BROKER, name, changes) for name in ("", "1")))
+    assert {ErrorCode(response.error_code) for response in responses} == {ErrorCode.none}
 
 
 @pytest.mark.usefixtures("brokers_as_before")

@@ -177,8 +177,8 @@ def test_describe_a_group_without_members(stage: Stage, group: str) -> None:
 
 
 def test_describe_a_group_that_does_not_exist(stage: Stage) -> None:
-    text = stage.tools.consumer_groups("--describe", "--group", "nobody")
-    assert "GroupIdNotFoundException: Group nobody not found." in text
+    text = stage.tools.consumer_groups("--describe", "--group", "unknown")
+    assert "GroupIdNotFoundException: Group unknown not found." in text
 
 
 def test_a_group_with_a_member(stage: Stage, group: str) -> None:
@@ -209,7 +209,7 @@ def test_a_group_with_a_member(stage: Stage, group: str) -> None:
 
 
 def test_delete(stage: Stage, group: str) -> None:
-    text = stage.tools.consumer_groups("--delete", "--group", group, "--group", "nobody")
+    text = stage.tools.consumer_groups("--delete", "--group", group, "--group", "unknown")
     assert "GroupIdNotFoundException" in text
     assert f"These consumer groups were deleted successfully: '{group}'" in text
     assert group not in stage.tools.consumer_groups("--list").split()

@@ -39,16 +39,16 @@ def test_members_share_rebalance_and_resume(
             fill(muster.bootstrap, topic, partition, [-1] * EACH)
 
     def await_commit(offset: int, *members: KafkaJsMember) -> None:
-        def all_told() -> bool:
-            told = {
+        def all_reported() -> bool:
+            reported = {
                 (topic, event["partition"])
                 for member in members
                 for event in member.named("committed")
                 if event["offset"] == offset
             }
-            return told == everything
+            return reported == everything
 
-        wait_until(all_told, f"offsets {offset} are committed", *members)
+        wait_until(all_reported, f"offsets {offset} are committed", *members)
         assert committed(muster.bootstrap, topic) == dict.fromkeys(everything, offset)
 
     first = member("first")
@@ -76,5 +76,5 @@ def test_members_share_rebalance_and_resume(
     fill_all()
     third = member("third")
     await_commit(3 * EACH, third)
-    assert len(third.values()) == PARTITIONS * EACH, "it goes on at what was committed"
+    assert len(third.values()) == PARTITIONS * EACH, "it continues at the committed offsets"
     assert third.stop() == 0, third

@@ -58,23 +58,27 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     commits = lambda: consumer.commit(offsets=wanted, asynchronous=False)  # noqa: E731
     try:  # Kafka's broker names itself before it has loaded the partition
-        answer = eventually(commits, bool, f"{group} has a coordinator that commits", _REQUEST_TIMEOUT_S)
+        response = eventually(commits, bool, f"{group} has a coordinator that commits", _REQUEST_TIMEOUT_S)
     finally:
         consumer.close()
-    assert [str(partition.error) for partition in answer if partition.error] == []
+    assert [str(partition.error) for partition in response if partition.error] == []
 
 
 def committed(bootstrap: str, group: str) -> Offsets:
     """All offsets that a group has committed."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_REQUEST_TIMEOUT_S)
-    return {(one.topic, one.partition): one.offset for one in answer.topic_partitions if one.offset >= 0}
+    response = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(
+        _REQUEST_TIMEOUT_S
+    )
+    return {(one.topic, one.partition): one.offset for one in response.topic_partitions if one.offset >= 0}
 
 
 def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
     """The high watermark of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    asked = {(topic, number): TopicPartition(topic, number) for number in range(partitions)}
-    found = {key: consumer.get_watermark_offsets(partition, _REQUEST_TIMEOUT_S)[1] for key, partition in asked.items()}
+    requested = {(topic, number): TopicPartition(topic, number) for number in range(partitions)}
+    found = {
+        key: consumer.get_watermark_offsets(partition, _REQUEST_TIMEOUT_S)[1] for key, partition in requested.items()
+    }
     consumer.close()
     return found

@@ -26,7 +26,7 @@ class World:
         self.log = Managed("log-0", lambda _: None)
         self.offsets = Managed("offsets-7", lambda _: None, partition=7)
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def new_rows(self) -> list[tuple[Any, ...]]:
         """The new rows: actor, event, pid, epoch and reason."""
         new, self.rows[:] = list(self.rows), []
         return [tuple(row[name] for name in ("actor", "event", "pid", "epoch", "reason")) for row in new]
@@ -74,7 +74,7 @@ def test_an_actor_is_lost_and_serves_again(world: World) -> None:
     world.lifecycle.see(world.log)
     assert world.rows[0]["ts"] == 1
     assert {(row["kind"], row["seen_by"]) for row in world.rows} == {("log", "controller")}
-    assert world.told() == [
+    assert world.new_rows() == [
         ("log-0", "starting", None, None, None),
         ("log-0", "serving", 11, None, None),
         ("log-0", "lost", 11, None, "its process has ended"),
@@ -83,13 +83,13 @@ def test_an_actor_is_lost_and_serves_again(world: World) -> None:
     ]
 
 
-def test_why_an_actor_cannot_start_is_told_when_it_is_news(world: World) -> None:
+def test_a_new_reason_why_an_actor_cannot_start_is_reported(world: World) -> None:
     for error in (None, "no port", "no port", "no disk"):
         world.log.error = error
         begin(world, world.log)
         world.log.state = "failed"
         world.lifecycle.see(world.log, error)
-    assert [(row[1], row[4]) for row in world.told()] == [
+    assert [(row[1], row[4]) for row in world.new_rows()] == [
         ("starting", None),
         ("starting", "no port"),
         ("starting", "no disk"),
@@ -106,7 +106,7 @@ def test_a_standby_serves_a_partition_until_its_actor_takes_over(world: World) -
     world.lifecycle.see(world.offsets, "no standby serves in its place any more")
     active_standby(world, world.offsets, 2, epoch=6)
     serve(world, world.offsets, 22, epoch=7)
-    assert world.told() == [
+    assert world.new_rows() == [
         ("offsets-7", "serving", 21, 4, None),
         ("offsets-7", "lost", 21, 4, "its process has ended"),
         ("offsets-7", "starting", None, None, None),
@@ -124,7 +124,7 @@ def test_a_move_is_no_loss_but_what_is_lost_in_it_is(world: World) -> None:
     begin(world, world.log)
     serve(world, world.log, 12, node_id="n2")
     assert [row["node_id"] for row in world.rows] == ["n1", "n1", None, "n2"]
-    assert world.told()[1:] == [
+    assert world.new_rows()[1:] == [
         ("log-0", "moved", 11, None, "to node n2"),
         ("log-0", "starting", None, None, None),
         ("log-0", "serving", 12, None, None),
@@ -134,7 +134,7 @@ def test_a_move_is_no_loss_but_what_is_lost_in_it_is(world: World) -> None:
     active_standby(world, world.offsets, 2, epoch=2)
     world.offsets.active_standby = None
     lose(world, world.offsets, "its process has ended")
-    assert [row[1] for row in world.told()] == ["serving", "moved", "serving", "lost"]
+    assert [row[1] for row in world.new_rows()] == ["serving", "moved", "serving", "lost"]
 
 
 def test_what_a_new_controller_finds_was_not_started_for_it(world: World) -> None:
@@ -144,7 +144,7 @@ def test_what_a_new_controller_finds_was_not_started_for_it(world: World) -> Non
     active_standby(world, world.offsets, 1, epoch=3)
     lose(world, world.log, "its process has ended")
     begin(world, world.log)
-    assert world.told() == [
+    assert world.new_rows() == [
         ("log-0", "serving", 11, None, "found by a new controller"),
         ("offsets-7", "serving", 101, 3, "standby-1 serves in its place"),
         ("log-0", "lost", 11, None, "its process has ended"),
@@ -157,10 +157,10 @@ def test_what_is_stopped_is_not_lost(world: World) -> None:
     world.log.state = "stopped"
     world.lifecycle.stopped(world.log)
     world.lifecycle.stopped(world.offsets)
-    assert world.told() == [("log-0", "serving", 11, None, None), ("log-0", "stopped", 11, None, None)]
+    assert world.new_rows() == [("log-0", "serving", 11, None, None), ("log-0", "stopped", 11, None, None)]
 
 
-def test_who_asks_the_controller_tells_when_it_is_away_and_back(world: World) -> None:
+def test_a_client_of_the_controller_reports_when_it_is_lost_and_serves_again(world: World) -> None:
     seen = ControllerSeen(Lifecycle(world.rows.append, lambda: 5, seen_by="gateway-1"))
     seen.silent("it does not serve yet")
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_who_asks_the_controller_tells_when_it_is_away_and_back(world: World) ->
     for _ in range(2):
         seen.answered(4)
     assert {(row["seen_by"], row["kind"]) for row in world.rows} == {("gateway-1", "controller")}
-    assert world.told() == [
+    assert world.new_rows() == [
         ("controller", "lost", None, 3, "ActorDiedError"),
         ("controller", "serving", None, 4, None),
     ]

@@ -24,13 +24,13 @@ class Actor:
     """Answers pings until it hangs."""
 
     def __init__(self) -> None:
-        self.answers = asyncio.Event()
-        self.answers.set()
+        self.responses = asyncio.Event()
+        self.responses.set()
         self.pinged = asyncio.Event()
 
     async def ping(self) -> None:
         self.pinged.set()
-        await self.answers.wait()
+        await self.responses.wait()
 
 
 async def watched(actor: Actor) -> None:
@@ -42,7 +42,7 @@ def test_an_actor_that_hangs_is_unresponsive() -> None:
         actor = Actor()
         watching = asyncio.create_task(watched(actor))
         await actor.pinged.wait()
-        actor.answers.clear()
+        actor.responses.clear()
         with pytest.raises(Unresponsive, match=r"no answer to a ping for 0\.2 s"):
             await watching
 
@@ -52,7 +52,7 @@ def test_an_actor_that_hangs_is_unresponsive() -> None:
 def test_an_actor_that_has_not_come_up_yet_may_take_any_time() -> None:
     async def scenario() -> None:
         actor = Actor()
-        actor.answers.clear()
+        actor.responses.clear()
         watching = asyncio.create_task(watched(actor))
         assert not (await asyncio.wait([watching], timeout=3 * TIMEOUT_S))[0]
         watching.cancel()
@@ -66,24 +66,24 @@ def test_a_pause_of_the_watcher_itself_is_not_held_against_the_actor() -> None:
         watching = asyncio.create_task(watched(actor))
         await actor.pinged.wait()
         actor.pinged.clear()
-        actor.answers.clear()
+        actor.responses.clear()
         await actor.pinged.wait()
         time.sleep(3 * TIMEOUT_S)  # noqa: ASYNC251 - nothing of this process runs, as after SIGSTOP
-        actor.answers.set()
+        actor.responses.set()
         assert not (await asyncio.wait([watching], timeout=2 * TIMEOUT_S))[0]
         watching.cancel()
 
     asyncio.run(scenario())
 
 
-def test_without_a_timeout_nobody_is_asked() -> None:
-    async def answer() -> int:
+def test_without_a_timeout_there_is_no_ping() -> None:
+    async def response() -> int:
         return 7
 
     async def ping() -> None:
         raise AssertionError("a ping")
 
-    assert asyncio.run(while_alive(answer(), ping, 0)) == 7
+    assert asyncio.run(while_alive(response(), ping, 0)) == 7
 
 
 def test_the_end_of_a_process_is_noticed() -> None:

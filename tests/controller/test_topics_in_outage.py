@@ -49,8 +49,8 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
             altered = [await admin.alter_configs([RETENTION], validate_only) for validate_only in (False, True)]
         assert {first.error, second.error} == {int(ErrorCode.request_timed_out)}
         assert (first.message, second.message) == (
-            "ZooKeeper is away; whether this was done is not known.",
-            "ZooKeeper is away; this was not begun.",
+            "ZooKeeper is unavailable; whether this was done is not known.",
+            "ZooKeeper is unavailable; this was not begun.",
         )
         assert {outcome.error for (outcome,) in (*crowd, *altered)} == {int(ErrorCode.request_timed_out)}
         assert "before" in admin.topics

@@ -154,7 +154,7 @@ WRONG: list[tuple[str, Callable[[], Seen], str]] = [
         "no committed offset went back: billing partition 0: 8 after 9",
     ),
     (
-        "a group whose commits nobody saw",
+        "a group whose commits were not seen",
         lambda: replace(GOOD, commits=[commit for commit in COMMITS if commit.group != "archive"]),
         "no committed offset of archive was ever read",
     ),
@@ -213,7 +213,7 @@ WRONG: list[tuple[str, Callable[[], Seen], str]] = [
         "gateway-1, billing: (17, 1700) messages and bytes in the tables, (18, 1800) counted",
     ),
     (
-        "counters that nobody asked for",
+        "counters that were not queried",
         lambda: replace(
             GOOD, counted={}, first_life={}, consumption=replace(GOOD.consumption or Consumption(), gateways=())
         ),
@@ -242,7 +242,7 @@ WRONG: list[tuple[str, Callable[[], Seen], str]] = [
     (
         "a consumer that crashed",
         lambda: with_billing(members=[replace(BILLING.members[0], exit_code=-9), BILLING.members[1]]),
-        "every consumer ended by itself when told to: billing ended with -9",
+        "every consumer ended by itself after SIGTERM: billing ended with -9",
     ),
 ]
 
@@ -254,7 +254,7 @@ def test_what_went_wrong_is_said(seen: Callable[[], Seen], said: str) -> None:
     assert any(said in line for line in failed(seen())), failed(seen())
 
 
-def test_records_that_the_producer_wrote_twice_count_for_the_groups_and_are_told() -> None:
+def test_records_that_the_producer_wrote_twice_count_for_the_groups_and_are_reported() -> None:
     twice = replace(
         GOOD,
         ends={0: 25, 1: 17},

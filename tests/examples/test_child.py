@@ -74,7 +74,7 @@ def start(program: str, folder: Path) -> Child:
 def test_the_last_line_of_each_type_is_kept(tmp_path: Path) -> None:
     child = start(TALKS, tmp_path)
     assert child.latest("progress") == {"type": "progress", "total": 2}
-    child.tell_to_stop()
+    child.terminate()
     assert child.wait(10) == 0
     assert child.latest("done") == {"type": "done", "total": 3}
 
@@ -110,7 +110,7 @@ def test_one_ends_when_the_demo_is_killed(program: str, tmp_path: Path) -> None:
 
 def test_a_consumer_may_take_its_time_while_the_demo_is_there(tmp_path: Path) -> None:
     child = start(STAYS, tmp_path)
-    child.tell_to_stop()
+    child.terminate()
     while child.latest("done") is None:
         assert child.wait(0.02) is None
     assert child.latest("done") == {"type": "done", "ends_in": 0.0}

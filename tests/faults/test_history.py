@@ -50,7 +50,7 @@ class Local:
     def gateways(self) -> list[str]:
         return []
 
-    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+    async def publish(self, book: Book, paused: set[str]) -> list[str]:
         return []
 
     async def gather(self, paused: set[str]) -> None: ...
@@ -59,7 +59,7 @@ class Local:
         return await asyncio.to_thread(work, *arguments)
 
 
-class Told:
+class Recorded:
     def __init__(self, directory: Path, pid: int) -> None:
         self.rows: list[Any] = []
         self.clock = Clock()
@@ -71,8 +71,8 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path, process: subprocess.Popen[bytes]) -> Told:
-    return Told(tmp_path, process.pid)
+def recorded(tmp_path: Path, process: subprocess.Popen[bytes]) -> Recorded:
+    return Recorded(tmp_path, process.pid)
 
 
 @pytest.fixture
@@ -83,11 +83,13 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def test_a_kill_is_told_with_the_time_before_the_signal(told: Told, process: subprocess.Popen[bytes]) -> None:
-    asyncio.run(told.control.inject(Fault("kill", group="billing"), "gateway-1"))
+def test_a_kill_is_recorded_with_the_time_before_the_signal(
+    recorded: Recorded, process: subprocess.Popen[bytes]
+) -> None:
+    asyncio.run(recorded.control.inject(Fault("kill", group="billing"), "gateway-1"))
     assert process.wait(20) == -9
-    assert told.events() == [("f-1", "injected", "offsets-7"), ("f-1", "fired", "offsets-7")]
-    injected, fired = told.rows
+    assert recorded.events() == [("f-1", "injected", "offsets-7"), ("f-1", "fired", "offsets-7")]
+    injected, fired = recorded.rows
     assert injected["ts"] < fired["ts"]
     assert (fired["action"], fired["group"], json.loads(fired["detail"])) == (
         "kill",
@@ -96,32 +98,32 @@ def test_a_kill_is_told_with_the_time_before_the_signal(told: Told, process: sub
     )
 
 
-def test_a_signal_that_could_not_be_sent_did_not_fire(told: Told, process: subprocess.Popen[bytes]) -> None:
+def test_a_signal_that_could_not_be_sent_did_not_fire(recorded: Recorded, process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     with pytest.raises(FaultError):
-        asyncio.run(told.control.inject(Fault("kill", actor="log-0"), "gateway-1"))
-    assert [event for _, event, _ in told.events()] == ["injected"]
+        asyncio.run(recorded.control.inject(Fault("kill", actor="log-0"), "gateway-1"))
+    assert [event for _, event, _ in recorded.events()] == ["injected"]
 
 
-def test_a_kill_that_is_left_to_a_gateway_is_told_before(told: Told) -> None:
-    left = asyncio.run(told.control.inject(Fault("kill", actor="controller"), "gateway-1"))
+def test_a_kill_that_is_left_to_a_gateway_is_recorded_before(recorded: Recorded) -> None:
+    left = asyncio.run(recorded.control.inject(Fault("kill", actor="controller"), "gateway-1"))
     assert "left" in left
-    assert told.events() == [("f-1", "injected", "controller"), ("f-1", "fired", "controller")]
+    assert recorded.events() == [("f-1", "injected", "controller"), ("f-1", "fired", "controller")]
 
 
-def test_a_pause_fires_and_ends_by_a_continue_or_its_time(told: Told) -> None:
+def test_a_pause_fires_and_ends_by_a_continue_or_its_time(recorded: Recorded) -> None:
     async def scenario() -> None:
-        await told.control.inject(Fault("pause", actor="log-0"), "gateway-1")
-        await told.control.inject(Fault("continue", actor="log-0"), "gateway-1")
-        await told.control.inject(Fault("pause", actor="log-0", expires_ms=60_000), "gateway-1")
-        told.clock.now_ms += 60_000
-        await told.control.faults()
-        await told.control.inject(Fault("slow", actor="log-0", speed=0.5), "gateway-1")
-        await told.control.stop()
+        await recorded.control.inject(Fault("pause", actor="log-0"), "gateway-1")
+        await recorded.control.inject(Fault("continue", actor="log-0"), "gateway-1")
+        await recorded.control.inject(Fault("pause", actor="log-0", expires_ms=60_000), "gateway-1")
+        recorded.clock.now_ms += 60_000
+        await recorded.control.faults()
+        await recorded.control.inject(Fault("slow", actor="log-0", speed=0.5), "gateway-1")
+        await recorded.control.stop()
 
     asyncio.run(scenario())
-    assert told.events() == [
+    assert recorded.events() == [
         ("f-1", "injected", "log-0"),
         ("f-1", "fired", "log-0"),
         ("f-1", "cleared", "log-0"),
@@ -132,32 +134,32 @@ def test_a_pause_fires_and_ends_by_a_continue_or_its_time(told: Told) -> None:
         ("f-3", "fired", "log-0"),
         ("f-3", "cleared", "log-0"),
     ]
-    assert json.loads(told.rows[-1]["detail"])["speed"] == 0.5
+    assert json.loads(recorded.rows[-1]["detail"])["speed"] == 0.5
 
 
-def test_request_faults_fire_at_once_and_then_in_sums(told: Told) -> None:
+def test_request_faults_fire_at_once_and_then_in_sums(recorded: Recorded) -> None:
     always = Fault("error", api="Heartbeat", group="billing", client_id="app", error="NOT_COORDINATOR")
 
     async def scenario() -> None:
-        await told.control.inject(always, "gateway-1")
+        await recorded.control.inject(always, "gateway-1")
         second = Fault("close", api="SyncGroup", member="m-1", when={"nth": 2})
-        await told.control.inject(second, "gateway-1")
-        assert [await told.control.draw("f-2") for _ in range(3)] == [1, 2, 3]
-        assert await told.control.draw("f-9") == 0
+        await recorded.control.inject(second, "gateway-1")
+        assert [await recorded.control.draw("f-2") for _ in range(3)] == [1, 2, 3]
+        assert await recorded.control.draw("f-9") == 0
         for count in (3, 4, 5):
-            await told.control.report({"f-1": count, "f-9": 1})
-        told.history.collect()
-        told.history.collect()
-        told.history.collect()
-        await told.control.report({"f-1": 6})
-        await told.control.report({"f-1": 7})
-        await told.control.clear(None)
+            await recorded.control.report({"f-1": count, "f-9": 1})
+        recorded.history.collect()
+        recorded.history.collect()
+        recorded.history.collect()
+        await recorded.control.report({"f-1": 6})
+        await recorded.control.report({"f-1": 7})
+        await recorded.control.clear(None)
 
     asyncio.run(scenario())
-    fired = [(row["fault"], json.loads(row["detail"])["requests"]) for row in told.rows if row["event"] == "fired"]
+    fired = [(row["fault"], json.loads(row["detail"])["requests"]) for row in recorded.rows if row["event"] == "fired"]
     assert fired == [("f-2", 1), ("f-1", 3), ("f-1", 9), ("f-1", 6), ("f-1", 7)]
-    assert told.events()[-2:] == [("f-1", "cleared", None), ("f-2", "cleared", None)]
-    first = told.rows[0]
+    assert recorded.events()[-2:] == [("f-1", "cleared", None), ("f-2", "cleared", None)]
+    first = recorded.rows[0]
     assert (first["api"], first["group"], first["client_id"], first["member_id"]) == (
         "Heartbeat",
         "billing",
@@ -167,16 +169,16 @@ def test_request_faults_fire_at_once_and_then_in_sums(told: Told) -> None:
     assert json.loads(first["detail"]) == {"error": "NOT_COORDINATOR"}
 
 
-def test_what_is_in_force_ends_with_the_cluster(told: Told) -> None:
+def test_what_is_in_force_ends_with_the_cluster(recorded: Recorded) -> None:
     async def scenario() -> None:
-        await told.control.inject(Fault("error", api="Heartbeat", error="NOT_COORDINATOR"), "gateway-1")
-        await told.control.inject(Fault("pause", actor="log-0"), "gateway-1")
-        await told.control.report({"f-1": 2})
-        await told.control.report({"f-1": 3})
-        await told.control.stop()
+        await recorded.control.inject(Fault("error", api="Heartbeat", error="NOT_COORDINATOR"), "gateway-1")
+        await recorded.control.inject(Fault("pause", actor="log-0"), "gateway-1")
+        await recorded.control.report({"f-1": 2})
+        await recorded.control.report({"f-1": 3})
+        await recorded.control.stop()
 
     asyncio.run(scenario())
-    ended = [(row["fault"], row["event"], row["actor"]) for row in told.rows[-3:]]
+    ended = [(row["fault"], row["event"], row["actor"]) for row in recorded.rows[-3:]]
     assert ended == [("f-2", "cleared", "log-0"), ("f-1", "fired", None), ("f-1", "cleared", None)]
 
 

@@ -67,7 +67,7 @@ def test_all_scopes_have_to_match(scope: dict[str, Any], expected: bool) -> None
         ({"client_id": "d"}, False),
     ],
 )
-def test_what_the_header_tells(scope: dict[str, Any], expected: bool) -> None:
+def test_what_the_header_already_decides(scope: dict[str, Any], expected: bool) -> None:
     assert may_match(drop(**scope), gateway=1, api="Fetch", client_id="c") is expected
 
 

@@ -82,7 +82,7 @@ def test_everything_that_is_wrong_is_said_before_the_first_step(text: str, probl
         assert expected in problem
 
 
-def test_a_step_is_told_as_it_is_listed() -> None:
+def test_a_step_is_printed_as_it_is_listed() -> None:
     steps = [{"at": "1s", "action": "drop", "api": "Fetch", "when": {"probability": 0.5, "seed": 7}}]
     (step,) = Plan.from_json({"steps": steps}).steps
     assert str(step) == 'drop api=Fetch when={"probability": 0.5, "seed": 7}'

@@ -62,7 +62,7 @@ def test_a_pause_holds_against_somebody_who_continues_the_process(process: psuti
 
 def test_a_pause_begins_though_another_one_that_ends_lets_the_process_run_first(process: psutil.Process) -> None:
     """By then it no longer looks stopped: a process that waits to see it stopped must stop it again."""
-    sees = f"from muster.actors.faults import holder; holder._tell({process.pid})"
+    sees = f"from muster.actors.faults import holder; holder._report_stopped({process.pid})"
     done = subprocess.run([sys.executable, "-c", sees], stdout=subprocess.PIPE, timeout=60, check=True)
     assert done.stdout.strip()
     assert process.status() == STOPPED

@@ -28,15 +28,15 @@ ACL_FILTER = {
     "permission_type": _ANY,
 }
 
-Answer = tuple[ErrorCode, str | None]
+Result = tuple[ErrorCode, str | None]
 
 
-def answers(client: Client, version: int) -> list[list[Answer]]:
+def responses(client: Client, version: int) -> list[list[Result]]:
     """Responses to a description, to two creations, to two deletions."""
-    described = client.ask(DESCRIBE, version, ACL_FILTER)
+    described = client.exchange(DESCRIBE, version, ACL_FILTER)
     assert described.resources == ()
-    created = client.ask(CREATE, version, {"creations": [ACL, {**ACL, "operation": _ANY}]})
-    deleted = client.ask(DELETE, version, {"filters": [ACL_FILTER, {**ACL_FILTER, "principal_filter": "nobody"}]})
+    created = client.exchange(CREATE, version, {"creations": [ACL, {**ACL, "operation": _ANY}]})
+    deleted = client.exchange(DELETE, version, {"filters": [ACL_FILTER, {**ACL_FILTER, "principal_filter": "nobody"}]})
     assert [each.matching_acls for each in deleted.filter_results] == [(), ()]
     return [
         [(each.error_code, each.error_message) for each in results]

@@ -19,7 +19,7 @@ def incremental(
     client: Client, *resources: tuple[int, str, Sequence[Change]], version: int = 1, **named: Any
 ) -> list[Any]:
     """The result for each resource."""
-    asked = [
+    entries = [
         {
             "resource_type": kind,
             "resource_name": name,
@@ -29,16 +29,16 @@ def incremental(
         }
         for kind, name, changes in resources
     ]
-    answer = client.ask(INCREMENTAL, version, {"resources": asked, "validate_only": False, **named})
-    assert [(each.resource_type, each.resource_name) for each in answer.responses] == [each[:2] for each in resources]
-    return list(answer.responses)
+    response = client.exchange(INCREMENTAL, version, {"resources": entries, "validate_only": False, **named})
+    assert [(each.resource_type, each.resource_name) for each in response.responses] == [each[:2] for each in resources]
+    return list(response.responses)
 
 
 def replace(
     client: Client, *resources: tuple[int, str, dict[str, str | None]], version: int = 2, **named: Any
 ) -> list[Any]:
     """The same with AlterConfigs."""
-    asked = [
+    entries = [
         {
             "resource_type": kind,
             "resource_name": name,
@@ -46,8 +46,8 @@ def replace(
         }
         for kind, name, configs in resources
     ]
-    answer = client.ask(ALTER, version, {"resources": asked, "validate_only": False, **named})
-    return list(answer.responses)
+    response = client.exchange(ALTER, version, {"resources": entries, "validate_only": False, **named})
+    return list(response.responses)
 
 
 class Case(NamedTuple):

@@ -49,8 +49,8 @@ def request_commit(client: Client, group: str, topic: Topic, offset: int) -> Non
 
 
 def answered_commit(client: Client) -> ErrorCode:
-    answer = client.answer(OFFSET_COMMIT, COMMIT_VERSION)
-    error: ErrorCode = answer.topics[0].partitions[0].error_code
+    response = client.response(OFFSET_COMMIT, COMMIT_VERSION)
+    error: ErrorCode = response.topics[0].partitions[0].error_code
     return error
 
 

@@ -42,8 +42,8 @@ class Member:
         versions = versions_of(api_key)
         return min(max(self.version, versions[0]), versions[-1])
 
-    def ask(self, api_key: int, **body: Any) -> Any:
-        return self.client.ask(api_key, self.nearest(api_key), {"group_id": self.group} | body)
+    def exchange(self, api_key: int, **body: Any) -> Any:
+        return self.client.exchange(api_key, self.nearest(api_key), {"group_id": self.group} | body)
 
     def _me(self) -> dict[str, Any]:
         return {"member_id": self.id, "generation_id": self.generation, "group_instance_id": self.instance}
@@ -66,33 +66,33 @@ class Member:
         self.client.request(JOIN_GROUP, self.nearest(JOIN_GROUP), body)
 
     def joined(self) -> Any:
-        answer = self.client.answer(JOIN_GROUP, self.nearest(JOIN_GROUP))
-        self.id, self.generation = answer.member_id, answer.generation_id
-        return answer
+        response = self.client.response(JOIN_GROUP, self.nearest(JOIN_GROUP))
+        self.id, self.generation = response.member_id, response.generation_id
+        return response
 
     def join(self, **changes: Any) -> Any:
         """Join, twice if the coordinator requires a member id (KIP-394)."""
         self.request_join(**changes)
-        answer = self.joined()
-        if answer.error_code is ErrorCode.member_id_required:
+        response = self.joined()
+        if response.error_code is ErrorCode.member_id_required:
             assert self.nearest(JOIN_GROUP) >= 4
             assert self.instance is None
             self.request_join(**changes)
-            answer = self.joined()
-        return answer
+            response = self.joined()
+        return response
 
     def sync(self, assignments: dict[str, bytes]) -> Any:
         items = [{"member_id": member, "assignment": data} for member, data in assignments.items()]
         protocol = {"protocol_type": self.protocol_type, "protocol_name": "range"}
-        return self.ask(SYNC_GROUP, **self._me(), **protocol, assignments=items)
+        return self.exchange(SYNC_GROUP, **self._me(), **protocol, assignments=items)
 
     def heartbeat(self) -> ErrorCode:
-        error: ErrorCode = self.ask(HEARTBEAT, **self._me()).error_code
+        error: ErrorCode = self.exchange(HEARTBEAT, **self._me()).error_code
         return error
 
     def leave(self) -> Any:
         me = {"member_id": self.id, "group_instance_id": self.instance, "reason": "done"}
-        return self.ask(LEAVE_GROUP, member_id=self.id, members=[me])
+        return self.exchange(LEAVE_GROUP, member_id=self.id, members=[me])
 
     def commit(self, *offsets: tuple[Topic, int, int], metadata: str = "here") -> list[tuple[Any, int, ErrorCode]]:
         """(name or id, partition, error) of each offset."""
@@ -107,7 +107,7 @@ class Member:
             }
             for topic, partition, offset in offsets
         ]
-        answer = self.ask(
+        response = self.exchange(
             OFFSET_COMMIT,
             **me,
             generation_id_or_member_epoch=me["generation_id"],
@@ -116,22 +116,22 @@ class Member:
         )
         return [
             (field(topic, "name", None) or topic.topic_id, item.partition_index, item.error_code)
-            for topic in answer.topics
+            for topic in response.topics
             for item in topic.partitions
         ]
 
     def committed(self, topics: list[Topic] | None, partition: int = 0) -> list[tuple[Any, int, str | None, ErrorCode]]:
         """(name or id, offset, metadata, error) of one partition of each topic; of all committed ones for None."""
-        asked = (
+        requested = (
             None
             if topics is None
             else [
                 {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [partition]} for topic in topics
             ]
         )
-        group = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": asked}
-        answer = self.ask(OFFSET_FETCH, topics=asked, groups=[group], require_stable=False)
-        found = answer.groups[0] if self.nearest(OFFSET_FETCH) >= 8 else answer
+        group = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": requested}
+        response = self.exchange(OFFSET_FETCH, topics=requested, groups=[group], require_stable=False)
+        found = response.groups[0] if self.nearest(OFFSET_FETCH) >= 8 else response
         return [
             (field(topic, "name", None) or topic.topic_id, item.committed_offset, item.metadata, item.error_code)
             for topic in found.topics
@@ -142,10 +142,10 @@ class Member:
 def find(client: Client, version: int, *keys: str, key_type: int = 0) -> list[Any]:
     """(key, node, error), also for the versions that look up a single key."""
     if version >= 4:
-        answer = client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "coordinator_keys": keys})
-        return [(item.key, item.node_id, item.error_code) for item in answer.coordinators]
-    answers = [client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "key": key}) for key in keys]
-    return [(key, item.node_id, item.error_code) for key, item in zip(keys, answers, strict=True)]
+        response = client.exchange(FIND_COORDINATOR, version, {"key_type": key_type, "coordinator_keys": keys})
+        return [(item.key, item.node_id, item.error_code) for item in response.coordinators]
+    responses = [client.exchange(FIND_COORDINATOR, version, {"key_type": key_type, "key": key}) for key in keys]
+    return [(key, item.node_id, item.error_code) for key, item in zip(keys, responses, strict=True)]
 
 
 def groups_in_two_partitions(full: Serving, fresh: Fresh) -> tuple[str, str]:
@@ -158,8 +158,8 @@ def groups_in_two_partitions(full: Serving, fresh: Fresh) -> tuple[str, str]:
 
 
 def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, ErrorCode]]:
-    answer = client.ask(DELETE_GROUPS, version, {"groups_names": groups})
-    return [(item.group_id, item.error_code) for item in answer.results]
+    response = client.exchange(DELETE_GROUPS, version, {"groups_names": groups})
+    return [(item.group_id, item.error_code) for item in response.results]
 
 
 @contextmanager

@@ -33,39 +33,39 @@ class LocalFaults:
         self.control = FaultControl(self.registry, _Cluster(self, gateway))
 
     async def book(self) -> Book:
-        book: Book = await self._ask("book")
+        book: Book = await self._exchange("book")
         return book
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
-        done: dict[str, Any] = await self._ask("inject", fault, by)
+        done: dict[str, Any] = await self._exchange("inject", fault, by)
         return done
 
     async def held(self, *arguments: Any) -> None:
-        await self._ask("held", *arguments)
+        await self._exchange("held", *arguments)
 
     async def faults(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self._ask("faults")
+        found: list[dict[str, Any]] = await self._exchange("faults")
         return found
 
     async def clear(self, fault_id: str | None) -> list[str]:
-        ended: list[str] = await self._ask("clear", fault_id)
+        ended: list[str] = await self._exchange("clear", fault_id)
         return ended
 
     async def draw(self, fault_id: str) -> int:
-        number: int = await self._ask("draw", fault_id)
+        number: int = await self._exchange("draw", fault_id)
         return number
 
     async def report(self, counts: dict[str, int]) -> None:
-        await self._ask("report", counts)
+        await self._exchange("report", counts)
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
         assert node_id == NODE
         return await asyncio.to_thread(work, *arguments)
 
-    async def _ask(self, what: str, *arguments: Any) -> Any:
+    async def _exchange(self, what: str, *arguments: Any) -> Any:
         if self._controller.away:
             raise ControllerUnavailable("away")
-        return unpacked(await self.control.ask(what, *arguments))
+        return unpacked(await self.control.handle(what, *arguments))
 
 
 class _Cluster:
@@ -87,7 +87,7 @@ class _Cluster:
     def gateways(self) -> list[str]:
         return [f"gateway-{self._gateway.id}"]
 
-    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+    async def publish(self, book: Book, paused: set[str]) -> list[str]:
         assert self._gateway.faults is not None
         self._gateway.faults.take(book)
         return []

@@ -178,31 +178,29 @@ class Client:
     def __init__(self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((host, port), timeout=20)
         self._client_id = client_id
-        self._asked = [0]
+        self._correlation_ids = [0]
         self._answered = 0
 
-    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    def exchange(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         self.request(api_key, version, body)
-        return self.answer(api_key, version)
+        return self.response(api_key, version)
 
     def request(self, api_key: int, version: int, body: dict[str, Any]) -> None:
         """Send a request; its response is read later."""
-        frame = codec.encode_request(api_key, version, self._asked[-1] + 1, self._client_id, body)
-        self._asked.append(self._asked[-1] + 1)
+        frame = codec.encode_request(api_key, version, self._correlation_ids[-1] + 1, self._client_id, body)
+        self._correlation_ids.append(self._correlation_ids[-1] + 1)
         self.send(frame)
 
     def unanswered(self) -> None:
         """Expect no response to the last request."""
-        self._asked.pop()
+        self._correlation_ids.pop()
 
-    def answer(self, api_key: int, version: int) -> Any:
+    def response(self, api_key: int, version: int) -> Any:
         """The next response; it must be the one to the oldest request."""
         correlation_id, entity = codec.decode_response(api_key, version, self.receive())
         self._answered += 1
-        assert correlation_id == self._asked[self._answered]
+        assert correlation_id == self._correlation_ids[self._answered]
         return entity
-
-    exchange, response = ask, answer
 
     def send(self, frame: bytes) -> None:
         self.send_raw(len(frame).to_bytes(4, "big") + frame)
@@ -275,8 +273,8 @@ class Serving:
         """Open another connection."""
         return Client(self.port, client_id)
 
-    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        return self.client.ask(api_key, version, body)
+    def exchange(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        return self.client.exchange(api_key, version, body)
 
     def create(self, name: str, partitions: int = 1, *, internal: bool = False, **config: str) -> Topic:
         """Create a topic; the gateway knows it when this returns."""
@@ -317,8 +315,8 @@ class Serving:
             async with ClientSession() as session, session.get(url, headers=headers) as response:
                 return response.status, await response.text()
 
-        answer: tuple[int, str] = self.run(get())
-        return answer
+        response: tuple[int, str] = self.run(get())
+        return response
 
     def stop_http(self) -> None:
         if self._http is not None:

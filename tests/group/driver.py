@@ -170,8 +170,8 @@ class Driver:
         self.now_ms = 1_000_000
         self.log: list[Record] = []
         self.unwritten: list[Outcome] = []
-        self.answers: dict[Token, Response] = {}
-        self.asked: dict[Token, Request] = {}
+        self.responses: dict[Token, Response] = {}
+        self.requests: dict[Token, Request] = {}
         self.events: list[Event] = []
         self.updates: list[RegistrationUpdate] = []
         self._ids = itertools.count(1)
@@ -187,39 +187,39 @@ class Driver:
 
     def send(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
         token = Token(next(self._tokens))
-        self.asked[token] = request
+        self.requests[token] = request
         self._take(self.core.step(request, Context(client_id=client, host=host, **where), token, self.now_ms))
         return token
 
-    def ask(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Any:
+    def exchange(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Any:
         """The response, which must be there at once."""
         token = self.send(request, client=client, host=host, **where)
-        assert token in self.answers, f"parked: {request}"
-        return self.answers[token]
+        assert token in self.responses, f"parked: {request}"
+        return self.responses[token]
 
     def park(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
         """The token of a request that must not get a response at once."""
         token = self.send(request, client=client, host=host, **where)
-        assert token not in self.answers, f"answered: {self.answers[token]}"
+        assert token not in self.responses, f"answered: {self.responses[token]}"
         return token
 
     def error(self, request: Request, **kwargs: Any) -> ErrorCode:
-        return error_of(self.ask(request, **kwargs))
+        return error_of(self.exchange(request, **kwargs))
 
-    def answer(self, token: Token) -> Any:
-        assert token in self.answers, f"still parked: {self.asked[token]}"
-        return self.answers[token]
+    def response(self, token: Token) -> Any:
+        assert token in self.responses, f"still parked: {self.requests[token]}"
+        return self.responses[token]
 
-    def answers_to(self, tokens: list[Token]) -> list[Any]:
+    def responses_to(self, tokens: list[Token]) -> list[Any]:
         """Let time pass, from timer to timer, until all of them have a response."""
         while self.waiting() & set(tokens):
             due = self.core.next_deadline_ms()
             assert due is not None, "nothing will ever answer them"
             self.advance(due - self.now_ms)
-        return [self.answer(token) for token in tokens]
+        return [self.response(token) for token in tokens]
 
     def waiting(self) -> set[Token]:
-        return self.asked.keys() - self.answers.keys()
+        return self.requests.keys() - self.responses.keys()
 
     def at(self, ms: int) -> None:
         """Go to that time since the start, firing every timer when it is due."""
@@ -252,7 +252,7 @@ class Driver:
         """The actor ends, with everything that is not in the log; another one loads the log."""
         self.unwritten.clear()
         for token in self.waiting():
-            del self.asked[token]
+            del self.requests[token]
         self.core = self._new_core()
         for offset, record in enumerate(self.log):
             self.core.replay(offset, record, self.now_ms)
@@ -268,14 +268,14 @@ class Driver:
         return self.core.groups[GroupId(group)]
 
     def offset(self, topic: str, partition: int, group: str = G) -> int:
-        fetched: FetchedOffset = self.ask(fetch((topic, partition), group=group)).groups[0].topics[0].partitions[0]
+        fetched: FetchedOffset = self.exchange(fetch((topic, partition), group=group)).groups[0].topics[0].partitions[0]
         return fetched.offset
 
     def _take(self, outcome: Outcome) -> None:
         for token, response in outcome.replies:
-            assert token in self.asked, f"nobody asked {token}"
-            assert token not in self.answers, f"{token} is answered twice"
-            self.answers[token] = response
+            assert token in self.requests, f"no request has {token}"
+            assert token not in self.responses, f"{token} is answered twice"
+            self.responses[token] = response
         self.events += outcome.events
         self.updates += outcome.updates
         assert bool(outcome.records) == (outcome.write is not None)
@@ -291,11 +291,11 @@ class Driver:
 
     # Whole conversations.
 
-    def new_member(self, client: str | None = "c", **asks: Any) -> Token:
+    def new_member(self, client: str | None = "c", **options: Any) -> Token:
         """A dynamic member's two JoinGroups; the token of the second, which is parked."""
-        given: JoinGroupResponse = self.ask(join(**asks), client=client)
+        given: JoinGroupResponse = self.exchange(join(**options), client=client)
         assert given.error is ErrorCode.member_id_required
-        return self.park(join(given.member_id, **asks), client=client)
+        return self.park(join(given.member_id, **options), client=client)
 
     def sync_all(self, joins: list[JoinGroupResponse], give: Callable[[str], bytes] | None = None) -> list[bytes]:
         """All members sync, the leader last; returns the assignments."""
@@ -312,21 +312,21 @@ class Driver:
         tokens.append(
             self.send(sync(leader.member_id, leader.generation_id, shares, protocol=name, protocol_type=kind))
         )
-        answers: list[SyncGroupResponse] = [self.answer(token) for token in tokens]
-        assert {answer.error for answer in answers} == {ErrorCode.none}
-        return [answer.assignment for answer in answers]
+        responses: list[SyncGroupResponse] = [self.response(token) for token in tokens]
+        assert {response.error for response in responses} == {ErrorCode.none}
+        return [response.assignment for response in responses]
 
-    def stable(self, members: int = 1, **asks: Any) -> list[str]:
+    def stable(self, members: int = 1, **options: Any) -> list[str]:
         """A Stable group of that many dynamic members, generation 1; their ids, the leader first."""
-        tokens = [self.new_member(**asks) for _ in range(members)]
-        joins = self.answers_to(tokens)
+        tokens = [self.new_member(**options) for _ in range(members)]
+        joins = self.responses_to(tokens)
         self.sync_all(joins)
         return [j.member_id for j in joins]
 
-    def stable_static(self, *instances: str, version: int = 9, **asks: Any) -> list[str]:
+    def stable_static(self, *instances: str, version: int = 9, **options: Any) -> list[str]:
         """A Stable group of static members, generation 1; their ids, the leader first."""
-        tokens = [self.park(join(instance=i, version=version, **asks)) for i in instances]
-        joins = self.answers_to(tokens)
+        tokens = [self.park(join(instance=i, version=version, **options)) for i in instances]
+        joins = self.responses_to(tokens)
         self.sync_all(joins, lambda member_id: assignment(("t", len(member_id))))
         return [j.member_id for j in joins]
 

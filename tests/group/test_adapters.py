@@ -114,9 +114,9 @@ def test_a_request_goes_through_the_core(driver: Driver, api_key: int, version: 
     request = _decode(api_key, version)
     assert request.api_version == version
     token = driver.send(request)
-    if token not in driver.answers:
+    if token not in driver.responses:
         driver.advance(3000)
-    body = adapters.encode(version, driver.answer(token))
+    body = adapters.encode(version, driver.response(token))
     _round_trip(api_key, version, body)
 
 
@@ -207,7 +207,7 @@ def test_offset_commit(version: int) -> None:
 def test_topics_by_id_are_echoed_and_unknown_ones_refused(driver: Driver) -> None:
     for names, error in ((NAMES, E.none), ({}, E.unknown_topic_id)):
         for api_key in (adapters.OFFSET_COMMIT, adapters.OFFSET_FETCH):
-            response = driver.ask(adapters.decode(api_key, 10, _entity(api_key, 10), names))
+            response = driver.exchange(adapters.decode(api_key, 10, _entity(api_key, 10), names))
             entity = _round_trip(api_key, 10, adapters.encode(10, response))
             topics = entity.topics if api_key == adapters.OFFSET_COMMIT else entity.groups[0].topics
             assert topics[0].topic_id == TOPIC_ID

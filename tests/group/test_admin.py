@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.apis.admin import ALL_OPERATIONS
-from muster.actors.group.messages import OPERATIONS_NOT_ASKED, DescribedGroup, DescribeGroups, ListGroups
+from muster.actors.group.messages import OPERATIONS_OMITTED, DescribedGroup, DescribeGroups, ListGroups
 from muster.actors.group.types import GroupId
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, assignment, commit, join
 
@@ -27,13 +27,13 @@ def test_60_list_groups_filters(
     driver: Driver, states: tuple[str, ...], types: tuple[str, ...], listed: set[str]
 ) -> None:
     driver.stable()
-    driver.ask(commit({("t", 0): 1}, group="simple"))
-    answer = driver.ask(ListGroups(api_version=5, states_filter=states, types_filter=types))
-    assert {group.group_id for group in answer.groups} == listed
+    driver.exchange(commit({("t", 0): 1}, group="simple"))
+    response = driver.exchange(ListGroups(api_version=5, states_filter=states, types_filter=types))
+    assert {group.group_id for group in response.groups} == listed
 
 
 def _describe(driver: Driver, group: str = "g", *, version: int = 5, operations: bool = False) -> DescribedGroup:
-    (described,) = driver.ask(
+    (described,) = driver.exchange(
         DescribeGroups(api_version=version, groups=(GroupId(group),), include_authorized_operations=operations)
     ).groups
     assert isinstance(described, DescribedGroup)
@@ -57,11 +57,11 @@ def test_describe_a_moving_group(driver: Driver) -> None:
     assert (described.state, described.protocol_data) == ("PreparingRebalance", "")
     assert [member.metadata for member in described.members] == [b"", b""]
     assert described.members[0].assignment == assignment(("t", 0))
-    assert described.authorized_operations == OPERATIONS_NOT_ASKED
+    assert described.authorized_operations == OPERATIONS_OMITTED
 
 
 def test_describe_simple_and_unknown_groups(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 1}))
+    driver.exchange(commit({("t", 0): 1}))
     described = _describe(driver)
     assert (described.state, described.protocol_type, described.members) == ("Empty", "", ())
     unknown = _describe(driver, "nowhere")

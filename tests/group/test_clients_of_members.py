@@ -22,10 +22,10 @@ def _positions(driver: Driver) -> list[Position]:
 
 
 def test_the_principal_is_that_of_the_members_connection(driver: Driver) -> None:
-    given = driver.ask(join(), principal="User:ann")
+    given = driver.exchange(join(), principal="User:ann")
     token = driver.park(join(given.member_id), principal="User:ann")
     driver.advance(3000)
-    assert driver.answer(token).generation_id == 1
+    assert driver.response(token).generation_id == 1
     assert _only(driver).principal == "User:ann"
 
 
@@ -38,13 +38,13 @@ def test_after_loading_the_principal_is_unknown_until_the_next_request_and_then_
     assert _only(driver).principal is None
     said = len(driver.updates)
     requests = {
-        "heartbeat": lambda: driver.ask(beat(a, 1), principal="User:ann"),
-        "sync": lambda: driver.ask(sync(a, 1), principal="User:ann"),
-        "commit": lambda: driver.ask(commit({("t", 0): 5}, member_id=a, generation=1), principal="User:ann"),
+        "heartbeat": lambda: driver.exchange(beat(a, 1), principal="User:ann"),
+        "sync": lambda: driver.exchange(sync(a, 1), principal="User:ann"),
+        "commit": lambda: driver.exchange(commit({("t", 0): 5}, member_id=a, generation=1), principal="User:ann"),
         "join": lambda: driver.send(join(a), principal="User:ann"),
     }
     requests[request_of]()
-    driver.ask(beat(a, 1), principal="User:ann")
+    driver.exchange(beat(a, 1), principal="User:ann")
     (update,) = driver.updates[said:]
     assert update == _only(driver)
     assert (update.principal, update.partitions, update.epoch) == ("User:ann", {("t", 0)}, 2)
@@ -53,27 +53,27 @@ def test_after_loading_the_principal_is_unknown_until_the_next_request_and_then_
 def test_a_refused_request_says_nothing_of_the_member(driver: Driver) -> None:
     (a,) = driver.stable()
     driver.restart()
-    driver.ask(beat(a, 99), principal="User:mallory")
+    driver.exchange(beat(a, 99), principal="User:mallory")
     assert _only(driver).principal is None
 
 
 def test_a_null_client_id_is_null_again_after_loading(driver: Driver) -> None:
-    given = driver.ask(join(), client=None)
+    given = driver.exchange(join(), client=None)
     token = driver.park(join(given.member_id), client=None)
     driver.advance(3000)
-    a = driver.answer(token).member_id
-    driver.ask(sync(a, 1, {a: assignment(("t", 0))}), client=None)
+    a = driver.response(token).member_id
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0))}), client=None)
     assert _only(driver).client_id is None
     driver.restart()
     assert _only(driver).client_id == "", "the record has no null"
-    driver.ask(beat(a, 1), client=None)
+    driver.exchange(beat(a, 1), client=None)
     assert _only(driver).client_id is None
 
 
 def test_the_next_process_of_a_static_member_is_registered_where_it_is(driver: Driver) -> None:
     driver.stable_static("I")
     assert _only(driver).host == HOST
-    driver.ask(join(instance="I"), host="10.0.0.99", client="new", principal="User:ann")
+    driver.exchange(join(instance="I"), host="10.0.0.99", client="new", principal="User:ann")
     registration = _only(driver)
     assert (registration.host, registration.client_id, registration.principal) == ("10.0.0.99", "new", "User:ann")
 
@@ -81,17 +81,17 @@ def test_the_next_process_of_a_static_member_is_registered_where_it_is(driver: D
 def test_simple_consumers_of_different_principals_and_ids_are_different(driver: Driver) -> None:
     for client in (None, "", "x"):
         for principal in ("User:ANONYMOUS", "User:ann"):
-            driver.ask(commit({("t", 1): 5}), client=client, principal=principal)
+            driver.exchange(commit({("t", 1): 5}), client=client, principal=principal)
     known = {(r.client_id, r.principal) for r in driver.core.registrations()}
     assert known == {(client, who) for client in (None, "", "x") for who in ("User:ANONYMOUS", "User:ann")}
 
 
 def test_an_offset_fetch_on_the_members_connection_says_where_it_begins(driver: Driver) -> None:
     a, b = driver.stable(2)
-    driver.ask(beat(a, 1), connection="1-5")
-    driver.ask(beat(b, 1), connection="1-6")
-    driver.ask(commit({("t", 0): 5, ("t", 1): 7}, member_id=a, generation=1), connection="1-5")
-    driver.ask(fetch(("t", 0), ("t", 1), ("t", 2)), connection="1-6")
+    driver.exchange(beat(a, 1), connection="1-5")
+    driver.exchange(beat(b, 1), connection="1-6")
+    driver.exchange(commit({("t", 0): 5, ("t", 1): 7}, member_id=a, generation=1), connection="1-5")
+    driver.exchange(fetch(("t", 0), ("t", 1), ("t", 2)), connection="1-6")
     (position,) = _positions(driver)
     assert position.member_id == b
     assert position.positions == (("t", 0, 5), ("t", 1, 7)), "what has no offset is not said"
@@ -101,43 +101,43 @@ def test_an_offset_fetch_on_the_members_connection_says_where_it_begins(driver: 
 
 def test_an_offset_fetch_elsewhere_is_of_the_one_of_that_client_that_owns_the_partitions(driver: Driver) -> None:
     tokens = [driver.new_member() for _ in range(2)]
-    joins = driver.answers_to(tokens)
+    joins = driver.responses_to(tokens)
     shares = {j.member_id: assignment(("t", index)) for index, j in enumerate(joins)}
     driver.sync_all(joins, shares.__getitem__)
-    driver.ask(commit({("t", 0): 5, ("t", 1): 7}, member_id=joins[0].member_id, generation=1))
-    driver.ask(fetch(("t", 1)), connection="1-9")
+    driver.exchange(commit({("t", 0): 5, ("t", 1): 7}, member_id=joins[0].member_id, generation=1))
+    driver.exchange(fetch(("t", 1)), connection="1-9")
     assert [(p.member_id, p.positions) for p in _positions(driver)] == [(joins[1].member_id, (("t", 1, 7),))]
-    driver.ask(fetch(("t", 0), ("t", 1)), connection="1-9")
-    driver.ask(fetch(("t", 1)), connection="1-9", client="another")
-    driver.ask(fetch(("t", 1)), connection="1-9", principal="User:ann")
-    driver.ask(fetch(("t", 1)), connection="1-9", host="10.0.0.99")
-    assert len(_positions(driver)) == 1, "two owners, or another client: nobody knows who asked"
+    driver.exchange(fetch(("t", 0), ("t", 1)), connection="1-9")
+    driver.exchange(fetch(("t", 1)), connection="1-9", client="another")
+    driver.exchange(fetch(("t", 1)), connection="1-9", principal="User:ann")
+    driver.exchange(fetch(("t", 1)), connection="1-9", host="10.0.0.99")
+    assert len(_positions(driver)) == 1, "two owners, or another client: which member fetches is unknown"
 
 
-def test_who_asks_for_everything_is_a_tool(driver: Driver) -> None:
+def test_a_client_that_fetches_everything_is_a_tool(driver: Driver) -> None:
     (a,) = driver.stable()
-    driver.ask(commit({("t", 0): 5}, member_id=a, generation=1))
-    driver.ask(fetch(everything=True))
+    driver.exchange(commit({("t", 0): 5}, member_id=a, generation=1))
+    driver.exchange(fetch(everything=True))
     assert _positions(driver) == []
 
 
-def test_the_connection_of_a_member_that_left_tells_nothing(driver: Driver) -> None:
+def test_the_connection_of_a_member_that_left_is_no_evidence(driver: Driver) -> None:
     a, b = driver.stable(2)
-    driver.ask(beat(a, 1), connection="1-5")
+    driver.exchange(beat(a, 1), connection="1-5")
     driver.advance(9_000)
-    driver.ask(beat(b, 1), connection="1-6")
-    driver.ask(commit({("t", 5): 5}, member_id=b, generation=1))
+    driver.exchange(beat(b, 1), connection="1-6")
+    driver.exchange(commit({("t", 5): 5}, member_id=b, generation=1))
     driver.advance(9_000)
     assert set(driver.group().members) == {b}
-    driver.ask(fetch(("t", 5)), connection="1-5")
+    driver.exchange(fetch(("t", 5)), connection="1-5")
     assert _positions(driver) == []
 
 
-def test_a_simple_consumer_is_told_apart_by_its_address(driver: Driver) -> None:
-    driver.ask(commit({("t", 1): 5}), client="x")
-    driver.ask(fetch(("t", 1)), client="x")
+def test_a_simple_consumer_is_known_by_its_address(driver: Driver) -> None:
+    driver.exchange(commit({("t", 1): 5}), client="x")
+    driver.exchange(fetch(("t", 1)), client="x")
     (position,) = _positions(driver)
     assert (position.group, position.member_id, position.positions) == (G, f"{HOST}/x", (("t", 1, 5),))
     assert _only(driver).kind is Kind.SIMPLE
-    driver.ask(fetch(("t", 0)), client="x")
+    driver.exchange(fetch(("t", 0)), client="x")
     assert len(_positions(driver)) == 1, "without committed offsets there is nothing to say"

@@ -20,11 +20,11 @@ E = ErrorCode
 
 def test_1_first_join_gets_an_id_and_creates_an_empty_group(make: Make) -> None:
     driver = make(auto=False)
-    answer = driver.ask(join(), client="billing")
-    assert (answer.error, answer.member_id, answer.generation_id) == (E.member_id_required, "billing-id1", -1)
-    assert driver.ask(ListGroups(api_version=5)).groups == ()
+    response = driver.exchange(join(), client="billing")
+    assert (response.error, response.member_id, response.generation_id) == (E.member_id_required, "billing-id1", -1)
+    assert driver.exchange(ListGroups(api_version=5)).groups == ()
     driver.write_all()
-    (listed,) = driver.ask(ListGroups(api_version=5)).groups
+    (listed,) = driver.exchange(ListGroups(api_version=5)).groups
     assert (listed.group_id, listed.protocol_type, listed.state) == ("g", "", "Empty")
     (record,) = driver.log
     key = decode_key(record.key)
@@ -39,7 +39,7 @@ def test_group_whose_record_fails_vanishes_and_hangs_nobody(make: Make) -> None:
     driver = make(auto=False)
     parked = driver.park(join(version=3))
     driver.fail(E.not_enough_replicas)
-    assert driver.answer(parked).error is E.coordinator_not_available
+    assert driver.response(parked).error is E.coordinator_not_available
     assert driver.core.groups == {}
     assert driver.core.next_deadline_ms() == 1_000_000 + 600_000
 
@@ -49,26 +49,26 @@ def test_2_old_versions_join_without_a_second_request(driver: Driver) -> None:
     driver.at(2999)
     assert token in driver.waiting()
     driver.at(3000)
-    assert driver.answer(token).generation_id == 1
+    assert driver.response(token).generation_id == 1
 
 
 def test_3_a_handed_out_id_is_no_member(driver: Driver) -> None:
-    pending = driver.ask(join()).member_id
+    pending = driver.exchange(join()).member_id
     assert driver.error(beat(pending, 0)) is E.unknown_member_id
 
 
 def test_4_a_handed_out_id_is_good_for_one_session(driver: Driver) -> None:
-    first = driver.ask(join(session_ms=6000)).member_id
+    first = driver.exchange(join(session_ms=6000)).member_id
     driver.advance(5999)
     driver.park(join(first, session_ms=6000))
-    late = driver.ask(join(session_ms=6000)).member_id
+    late = driver.exchange(join(session_ms=6000)).member_id
     driver.advance(6001)
     assert driver.error(join(late, session_ms=6000)) is E.unknown_member_id
 
 
 def test_5_protocols_are_checked_again_with_the_id(driver: Driver) -> None:
-    pending = driver.ask(join()).member_id
-    refused = driver.ask(join(pending, protocols=()))
+    pending = driver.exchange(join()).member_id
+    refused = driver.exchange(join(pending, protocols=()))
     assert (refused.error, refused.member_id) == (E.inconsistent_group_protocol, pending)
     driver.park(join(pending))
 
@@ -92,7 +92,7 @@ def test_7_session_bounds_are_legal(driver: Driver, session_ms: int, error: Erro
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("bad", "error"),
     [
         (join(group=""), E.invalid_group_id),
         (join(protocol_type=""), E.inconsistent_group_protocol),
@@ -101,22 +101,22 @@ def test_7_session_bounds_are_legal(driver: Driver, session_ms: int, error: Erro
         (join("m", instance="i"), E.unknown_member_id),
     ],
 )
-def test_bad_arguments(driver: Driver, asked: object, error: ErrorCode) -> None:
-    assert driver.error(asked) is error  # type: ignore[arg-type]
+def test_bad_arguments(driver: Driver, bad: object, error: ErrorCode) -> None:
+    assert driver.error(bad) is error  # type: ignore[arg-type]
 
 
 def test_a_handed_out_id_is_never_static(driver: Driver) -> None:
-    pending = driver.ask(join()).member_id
+    pending = driver.exchange(join()).member_id
     assert driver.error(join(pending, instance="i")) is E.unknown_server_error
 
 
 def test_a_second_join_takes_the_place_of_the_parked_one(driver: Driver) -> None:
     first = driver.new_member()
-    member = driver.asked[first].member_id  # type: ignore[union-attr]
+    member = driver.requests[first].member_id  # type: ignore[union-attr]
     second = driver.park(join(member))
-    assert driver.answer(first).error is E.rebalance_in_progress
+    assert driver.response(first).error is E.rebalance_in_progress
     driver.advance(3000)
-    assert driver.answer(second).generation_id == 1
+    assert driver.response(second).generation_id == 1
 
 
 # group.max.size
@@ -124,12 +124,12 @@ def test_a_second_join_takes_the_place_of_the_parked_one(driver: Driver) -> None
 
 def test_10_the_eleventh_of_ten_is_refused(make: Make) -> None:
     driver = make(group_max_size=10)
-    ids = [driver.ask(join()).member_id for _ in range(11)]
+    ids = [driver.exchange(join()).member_id for _ in range(11)]
     tokens = [driver.park(join(member)) for member in ids[:10]]
-    refused = driver.ask(join(ids[10]))
+    refused = driver.exchange(join(ids[10]))
     assert (refused.error, refused.member_id) == (E.group_max_size_reached, NO_MEMBER)
     driver.advance(6000)
-    assert {driver.answer(token).generation_id for token in tokens} == {1}
+    assert {driver.response(token).generation_id for token in tokens} == {1}
 
 
 def test_11_a_member_of_a_full_group_may_rejoin(make: Make) -> None:
@@ -137,8 +137,8 @@ def test_11_a_member_of_a_full_group_may_rejoin(make: Make) -> None:
     leader, follower = driver.stable(2)
     assert driver.error(join()) is E.group_max_size_reached
     first = driver.park(join(leader))
-    assert driver.ask(join(follower)).generation_id == 2
-    assert driver.answer(first).generation_id == 2
+    assert driver.exchange(join(follower)).generation_id == 2
+    assert driver.response(first).generation_id == 2
 
 
 def test_12_a_group_loaded_above_the_limit_shrinks(make: Make) -> None:
@@ -150,10 +150,10 @@ def test_12_a_group_loaded_above_the_limit_shrinks(make: Make) -> None:
     small.restart()
     assert small.group().state is GroupState.PREPARING_REBALANCE
     token = small.park(join(first))
-    refused = small.ask(join(second))
+    refused = small.exchange(join(second))
     assert (refused.error, refused.member_id) == (E.group_max_size_reached, NO_MEMBER)
-    assert small.answer(token).generation_id == 2, "the refusal ends the join phase"
-    assert [member.member_id for member in small.answer(token).members] == [first]
+    assert small.response(token).generation_id == 2, "the refusal ends the join phase"
+    assert [member.member_id for member in small.response(token).members] == [first]
 
 
 def test_full_group_still_takes_a_static_replacement(make: Make) -> None:
@@ -188,45 +188,45 @@ def test_13_14_initial_delay(
         driver.at(completes_at - 1)
         assert driver.waiting() == set(tokens)
     driver.at(completes_at)
-    answers = [driver.answer(token) for token in tokens]
-    assert {answer.generation_id for answer in answers} == {1}
-    assert len(answers[0].members) == len(joins_at)
+    responses = [driver.response(token) for token in tokens]
+    assert {response.generation_id for response in responses} == {1}
+    assert len(responses[0].members) == len(joins_at)
 
 
 def test_initial_delay_applies_whenever_a_group_leaves_empty(driver: Driver) -> None:
     (member,) = driver.stable()
-    driver.ask(leave(member))
+    driver.exchange(leave(member))
     assert driver.group().state is GroupState.EMPTY
     token = driver.new_member()
     driver.advance(2999)
     assert token in driver.waiting()
     driver.advance(1)
-    assert driver.answer(token).generation_id == 3
+    assert driver.response(token).generation_id == 3
 
 
 @pytest.mark.parametrize(("how", "completes_at"), [("leaves", 10_000), ("expires", 6_000), ("stays", 3_000)])
 def test_15_a_handed_out_id_and_the_initial_delay(make: Make, how: str, completes_at: int) -> None:
     driver = make(group_initial_rebalance_delay_ms=3_000 if how == "stays" else 10_000)
     token = driver.new_member()
-    pending = driver.ask(join(session_ms=6000)).member_id
+    pending = driver.exchange(join(session_ms=6000)).member_id
     if how == "leaves":
         driver.at(2000)
         assert driver.error(leave(pending)) is E.none
     driver.at(completes_at - 1)
     assert token in driver.waiting()
     driver.at(completes_at)
-    assert driver.answer(token).generation_id == 1
+    assert driver.response(token).generation_id == 1
     if how == "stays":
         driver.park(join(pending))
 
 
 def test_a_handed_out_id_blocks_early_completion_until_it_joins(driver: Driver) -> None:
     leader, follower = driver.stable(2)
-    pending = driver.ask(join()).member_id
+    pending = driver.exchange(join()).member_id
     first = driver.park(join(leader))
     second = driver.park(join(follower))
     third = driver.send(join(pending))
-    assert {driver.answer(token).generation_id for token in (first, second, third)} == {2}
+    assert {driver.response(token).generation_id for token in (first, second, third)} == {2}
 
 
 def test_16_a_new_member_waits_five_minutes_at_most(driver: Driver) -> None:
@@ -235,8 +235,8 @@ def test_16_a_new_member_waits_five_minutes_at_most(driver: Driver) -> None:
     for _ in range(60):
         driver.advance(5000)
         driver.send(beat(member, 1))
-    answer = driver.answer(token)
-    assert (answer.error, answer.member_id) == (E.unknown_member_id, NO_MEMBER)
+    response = driver.response(token)
+    assert (response.error, response.member_id) == (E.unknown_member_id, NO_MEMBER)
     assert [*driver.group().members] == [member]
 
 
@@ -246,13 +246,13 @@ def test_16_a_new_member_waits_five_minutes_at_most(driver: Driver) -> None:
 def test_27_rejoin_of_a_stable_group(driver: Driver) -> None:
     both = (RANGE, ROUNDROBIN)
     leader, follower = driver.stable(2, protocols=both)
-    answer = driver.ask(join(follower, protocols=both))
-    assert (answer.error, answer.generation_id, answer.members, answer.leader) == (E.none, 1, (), leader)
+    response = driver.exchange(join(follower, protocols=both))
+    assert (response.error, response.generation_id, response.members, response.leader) == (E.none, 1, (), leader)
     first = driver.park(join(follower, protocols=both[::-1]))
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     second = driver.send(join(leader, protocols=both))
-    assert {driver.answer(token).generation_id for token in (first, second)} == {2}
-    driver.sync_all([driver.answer(first), driver.answer(second)])
+    assert {driver.response(token).generation_id for token in (first, second)} == {2}
+    driver.sync_all([driver.response(first), driver.response(second)])
     driver.park(join(leader, protocols=both))
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     causes = [event.cause for event in driver.events if isinstance(event, RebalanceStarted)]
@@ -262,10 +262,10 @@ def test_27_rejoin_of_a_stable_group(driver: Driver) -> None:
 def test_28_leader_rejoins_while_its_assignment_is_awaited(driver: Driver) -> None:
     tokens = [driver.new_member() for _ in range(2)]
     driver.advance(6000)
-    leader, follower = (driver.answer(token) for token in tokens)
-    again = driver.ask(join(leader.member_id))
+    leader, follower = (driver.response(token) for token in tokens)
+    again = driver.exchange(join(leader.member_id))
     assert (again.generation_id, again.members) == (1, leader.members)
-    assert driver.ask(join(follower.member_id)).members == ()
+    assert driver.exchange(join(follower.member_id)).members == ()
 
 
 def test_29_no_common_protocol(driver: Driver) -> None:
@@ -276,7 +276,7 @@ def test_29_no_common_protocol(driver: Driver) -> None:
 
 def test_31_an_empty_group_may_change_its_type(driver: Driver) -> None:
     (member,) = driver.stable()
-    driver.ask(leave(member))
+    driver.exchange(leave(member))
     driver.stable(protocol_type="connect", protocols=(("default", b""),))
     assert driver.group().protocol_type == "connect"
 
@@ -284,8 +284,8 @@ def test_31_an_empty_group_may_change_its_type(driver: Driver) -> None:
 def test_a_group_that_its_members_left_during_the_initial_delay_keeps_its_type_until_it_is_empty(make: Make) -> None:
     driver = make()
     first = driver.new_member()
-    driver.ask(leave(*driver.group().members))
-    assert driver.answer(first).error is E.unknown_member_id
+    driver.exchange(leave(*driver.group().members))
+    assert driver.response(first).error is E.unknown_member_id
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     connect = join(protocol_type="connect", protocols=(("default", b""),))
     assert driver.error(connect) is E.inconsistent_group_protocol
@@ -347,7 +347,7 @@ def test_buckets_of_a_java_hash_map(name: str, bucket: int) -> None:
 def test_leader_learns_everybody_with_the_selected_metadata(driver: Driver) -> None:
     tokens = [driver.new_member(protocols=(RANGE, ROUNDROBIN)) for _ in range(2)]
     driver.advance(6000)
-    leader, follower = (driver.answer(token) for token in tokens)
+    leader, follower = (driver.response(token) for token in tokens)
     assert [member.metadata for member in leader.members] == [RANGE[1]] * 2
     assert {member.member_id for member in leader.members} == {leader.member_id, follower.member_id}
     assert (follower.members, follower.leader, follower.skip_assignment) == ((), leader.member_id, False)
@@ -355,7 +355,7 @@ def test_leader_learns_everybody_with_the_selected_metadata(driver: Driver) -> N
 
 
 def test_a_simple_group_becomes_a_consumer_group(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 5}))
+    driver.exchange(commit({("t", 0): 5}))
     driver.stable()
     assert driver.offset("t", 0) == 5
     assert driver.error(sync("nobody", 1)) is E.unknown_member_id

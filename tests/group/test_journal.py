@@ -76,10 +76,12 @@ def driver() -> Journaled:
 
 def pair(driver: Journaled, *, rebalance_ms: int = 60_000, session_ms: int = 10_000) -> tuple[str, str]:
     """A Stable eager group; the time is 3000 ms: the leader has t-0 and t-1, the other t-2. No entry is left."""
-    asks: dict[str, Any] = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
-    a, b = (answer.member_id for answer in driver.answers_to([driver.new_member(c, **asks) for c in ("ca", "cb")]))
+    options: dict[str, Any] = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
+    a, b = (
+        response.member_id for response in driver.responses_to([driver.new_member(c, **options) for c in ("ca", "cb")])
+    )
     driver.park(sync(b, 1))
-    driver.ask(sync(a, 1, share(a, b)))
+    driver.exchange(sync(a, 1, share(a, b)))
     driver.entries.clear()
     driver.origin_ms = driver.now_ms - 3000
     return a, b
@@ -102,9 +104,9 @@ def test_the_first_rebalance(driver: Journaled) -> None:
     driver.at(500)
     token = driver.new_member("billing-1")
     driver.at(3500)
-    a = driver.answer(token).member_id
+    a = driver.response(token).member_id
     driver.at(3540)
-    driver.ask(sync(a, 1, {a: assignment(("t", 0))}))
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0))}))
     (entry,) = driver.entries
     assert (entry.group, entry.offsets_partition, entry.epoch, entry.number) == (G, 7, EPOCH, 1)
     assert (entry.began_ms, entry.joined_ms, entry.stable_ms, entry.ended_ms) == tuple(
@@ -136,16 +138,16 @@ def test_eager_every_partition_stands_still_until_its_new_owner_has_it(driver: J
     driver.at(5200)
     driver.park(join(a))
     driver.at(6000)
-    driver.ask(join(b))
-    c = driver.answer(c_token).member_id
+    driver.exchange(join(b))
+    c = driver.response(c_token).member_id
     driver.at(6010)
     driver.park(sync(c, 2))
     driver.at(6100)
-    driver.ask(sync(a, 2, {a: assignment(("t", 0)), b: assignment(("t", 1)), c: assignment(("t", 2))}))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 0)), b: assignment(("t", 1)), c: assignment(("t", 2))}))
     assert driver.entries == [], "b was not sent its assignment yet"
     assert driver.journal.running(G, driver.now_ms).ending is Ending.RUNNING  # type: ignore[union-attr]
     driver.at(6150)
-    driver.ask(sync(b, 2))
+    driver.exchange(sync(b, 2))
     (entry,) = driver.entries
     assert (entry.ending, entry.cause) == (Ending.STABLE, Cause.MEMBER_JOINED)
     assert entry.triggered_by is not None
@@ -165,28 +167,28 @@ def test_eager_every_partition_stands_still_until_its_new_owner_has_it(driver: J
 
 def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver: Journaled) -> None:
     """a owns t-0, t-1, t-2. b joins. Generation 2, Stable at 5300, takes t-2 from a; 3, at 5900, gives it to b."""
-    a = driver.answers_to([driver.new_member("ca", protocols=cooperative())])[0].member_id
+    a = driver.responses_to([driver.new_member("ca", protocols=cooperative())])[0].member_id
     whole = assignment(("t", 0), ("t", 1), ("t", 2))
     less = assignment(("t", 0), ("t", 1))
-    driver.ask(sync(a, 1, {a: whole}, protocol="cooperative-sticky"))
+    driver.exchange(sync(a, 1, {a: whole}, protocol="cooperative-sticky"))
     assert driver.last.rebalance_protocol is RebalanceProtocol.COOPERATIVE
     driver.at(5000)
     b_token = driver.new_member("cb", protocols=cooperative())
     assert driver.journal.running(G, driver.now_ms + 9).consumption_pauses.count == 0  # type: ignore[union-attr]
     driver.at(5200)
-    driver.ask(join(a, protocols=cooperative(("t", 0), ("t", 1), ("t", 2))))
-    b = driver.answer(b_token).member_id
+    driver.exchange(join(a, protocols=cooperative(("t", 0), ("t", 1), ("t", 2))))
+    b = driver.response(b_token).member_id
     driver.park(sync(b, 2, protocol="cooperative-sticky"))
     driver.at(5300)
-    driver.ask(sync(a, 2, {a: less, b: assignment()}, protocol="cooperative-sticky"))
+    driver.exchange(sync(a, 2, {a: less, b: assignment()}, protocol="cooperative-sticky"))
     assert pauses(driver.last) == {}
     driver.at(5400)
     driver.park(join(a, protocols=cooperative(("t", 0), ("t", 1))))
     driver.at(5700)
-    driver.ask(join(b, protocols=cooperative()))
+    driver.exchange(join(b, protocols=cooperative()))
     driver.park(sync(b, 3, protocol="cooperative-sticky"))
     driver.at(5900)
-    driver.ask(sync(a, 3, {a: less, b: assignment(("t", 2))}, protocol="cooperative-sticky"))
+    driver.exchange(sync(a, 3, {a: less, b: assignment(("t", 2))}, protocol="cooperative-sticky"))
     third = driver.last
     assert (third.generation, third.cause) == (3, Cause.PROTOCOLS_CHANGED)
     assert pauses(third) == {2: 600}
@@ -195,28 +197,28 @@ def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver
 
 
 def test_cooperative_what_nobody_wants_any_more_is_not_counted(driver: Journaled) -> None:
-    a = driver.answers_to([driver.new_member(protocols=cooperative())])[0].member_id
+    a = driver.responses_to([driver.new_member(protocols=cooperative())])[0].member_id
     name = "cooperative-sticky"
-    driver.ask(sync(a, 1, {a: assignment(("t", 0), ("u", 0))}, protocol=name))
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0), ("u", 0))}, protocol=name))
     for at_ms, generation, owned in ((5000, 2, (("t", 0), ("u", 0))), (7000, 3, (("t", 0),))):
         driver.at(at_ms)
-        driver.ask(join(a, protocols=cooperative(*owned)))
-        driver.ask(sync(a, generation, {a: assignment(("t", 0))}, protocol=name))
+        driver.exchange(join(a, protocols=cooperative(*owned)))
+        driver.exchange(sync(a, generation, {a: assignment(("t", 0))}, protocol=name))
         assert pauses(driver.last) == {}
 
 
 def test_cooperative_partitions_of_a_member_that_left_stand_still_from_the_beginning(driver: Journaled) -> None:
-    a, b = (r.member_id for r in driver.answers_to([driver.new_member(protocols=cooperative()) for _ in "ab"]))
+    a, b = (r.member_id for r in driver.responses_to([driver.new_member(protocols=cooperative()) for _ in "ab"]))
     name = "cooperative-sticky"
     driver.park(sync(b, 1, protocol=name))
-    driver.ask(sync(a, 1, {a: assignment(("t", 0)), b: assignment(("t", 1))}, protocol=name))
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0)), b: assignment(("t", 1))}, protocol=name))
     driver.at(4000)
-    driver.ask(leave(b))
+    driver.exchange(leave(b))
     assert pauses(driver.journal.running(G, driver.origin_ms + 4100)) == {1: 100}  # type: ignore[arg-type]
     driver.at(4250)
-    driver.ask(join(a, protocols=cooperative(("t", 0))))
+    driver.exchange(join(a, protocols=cooperative(("t", 0))))
     driver.at(4300)
-    driver.ask(sync(a, 2, {a: assignment(("t", 0), ("t", 1))}, protocol=name))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 0), ("t", 1))}, protocol=name))
     assert pauses(driver.last) == {1: 300}
 
 
@@ -225,10 +227,10 @@ def test_a_member_left_and_said_why(driver: Journaled) -> None:
     driver.at(4000)
     request = leave(b)
     (member,) = request.members
-    driver.ask(replace(request, members=(replace(member, reason="the consumer is being closed"),)))
+    driver.exchange(replace(request, members=(replace(member, reason="the consumer is being closed"),)))
     driver.at(4500)
-    driver.ask(join(a))
-    driver.ask(sync(a, 2, {a: assignment(("t", 0), ("t", 1), ("t", 2))}))
+    driver.exchange(join(a))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 0), ("t", 1), ("t", 2))}))
     entry = driver.last
     assert (entry.cause, entry.reason) == (Cause.MEMBER_LEFT, "the consumer is being closed")
     assert entry.triggered_by is not None
@@ -244,10 +246,10 @@ def test_a_member_left_and_said_why(driver: Journaled) -> None:
 def test_a_session_expired(driver: Journaled) -> None:
     a, b = pair(driver)
     driver.at(9000)
-    driver.ask(beat(a, 1))
+    driver.exchange(beat(a, 1))
     driver.at(13_000)
-    driver.ask(join(a))
-    driver.ask(sync(a, 2, {a: assignment(("t", 2))}))
+    driver.exchange(join(a))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 2))}))
     entry = driver.last
     assert (entry.cause, entry.began_ms) == (Cause.SESSION_EXPIRED, driver.origin_ms + 13_000)
     assert entry.triggered_by is not None
@@ -263,9 +265,9 @@ def test_who_does_not_rejoin_is_awaited_and_expelled(driver: Journaled) -> None:
     driver.park(replace(join(a, rebalance_ms=20_000), reason="topics changed"))
     for at_ms in range(5000, 24_000, 1000):
         driver.at(at_ms)
-        driver.ask(beat(b, 1))
+        driver.exchange(beat(b, 1))
     driver.at(24_000)
-    driver.ask(sync(a, 2, {a: assignment(("t", 0), ("t", 1), ("t", 2))}))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 0), ("t", 1), ("t", 2))}))
     entry = driver.last
     assert (entry.cause, entry.reason) == (Cause.LEADER_REJOINED, "topics changed")
     assert waits(entry.join_waits.members) == [(b, None, 20_000), (a, 0, 0)]
@@ -280,24 +282,24 @@ def test_other_protocols(driver: Journaled) -> None:
     driver.at(4000)
     more = (("range", subscription("t", "u")),)
     driver.park(join(b, protocols=more))
-    driver.ask(join(a))
+    driver.exchange(join(a))
     assert driver.journal.running(G, driver.now_ms).cause is Cause.PROTOCOLS_CHANGED  # type: ignore[union-attr]
 
 
 def test_static_member_replaced_in_the_join_phase_keeps_its_place(driver: Journaled) -> None:
     a, b = (
-        answer.member_id
-        for answer in driver.answers_to([driver.park(join(instance=i), client=i) for i in ("ia", "ib")])
+        response.member_id
+        for response in driver.responses_to([driver.park(join(instance=i), client=i) for i in ("ia", "ib")])
     )
     driver.park(sync(b, 1, instance="ib"))
-    driver.ask(sync(a, 1, share(a, b), instance="ia"))
+    driver.exchange(sync(a, 1, share(a, b), instance="ia"))
     driver.at(5000)
     driver.park(join(a, instance="ia"))
     driver.at(5300)
-    answer = driver.ask(join(instance="ib"))
-    new_b = answer.member_id
+    response = driver.exchange(join(instance="ib"))
+    new_b = response.member_id
     driver.park(sync(new_b, 2, instance="ib"))
-    driver.ask(sync(a, 2, share(a, new_b), instance="ia"))
+    driver.exchange(sync(a, 2, share(a, new_b), instance="ia"))
     entry = driver.last
     assert new_b != b
     assert waits(entry.join_waits.members) == [(new_b, 300, 300), (a, 0, 0)]
@@ -308,8 +310,8 @@ def test_static_member_replaced_in_the_join_phase_keeps_its_place(driver: Journa
 def test_static_member_replaced_with_other_protocols(driver: Journaled) -> None:
     a = driver.stable_static("ia")[0]
     driver.at(5000)
-    new_a = driver.ask(join(instance="ia", protocols=(ROUNDROBIN, RANGE))).member_id
-    driver.ask(sync(new_a, 2, {}, instance="ia", protocol="roundrobin"))
+    new_a = driver.exchange(join(instance="ia", protocols=(ROUNDROBIN, RANGE))).member_id
+    driver.exchange(sync(new_a, 2, {}, instance="ia", protocol="roundrobin"))
     entry = driver.last
     assert (entry.cause, entry.protocol) == (Cause.STATIC_MEMBER_REPLACED, "roundrobin")
     assert entry.triggered_by is not None
@@ -320,10 +322,10 @@ def test_static_member_replaced_with_other_protocols(driver: Journaled) -> None:
 
 def test_members_that_never_sync_restart_the_rebalance(driver: Journaled) -> None:
     """The leader a syncs at 4000, b never: at 3000 + 60 s it is expelled, since Stable does not wait for it."""
-    a, b = (r.member_id for r in driver.answers_to([driver.new_member(c, session_ms=100_000) for c in ("ca", "cb")]))
+    a, b = (r.member_id for r in driver.responses_to([driver.new_member(c, session_ms=100_000) for c in ("ca", "cb")]))
     driver.origin_ms = driver.now_ms - 3000
     driver.at(4000)
-    driver.ask(sync(a, 1, share(a, b)))
+    driver.exchange(sync(a, 1, share(a, b)))
     driver.at(63_000)
     first = driver.last
     assert (first.ending, first.generation) == (Ending.STABLE, 1)
@@ -343,7 +345,7 @@ def test_a_rebalance_that_begins_again_before_it_is_stable(driver: Journaled) ->
     driver.at(4000)
     driver.park(join(a))
     driver.at(4100)
-    driver.ask(join(b))
+    driver.exchange(join(b))
     driver.at(4500)
     c_token = driver.new_member("cc")
     restarted = driver.last
@@ -353,11 +355,11 @@ def test_a_rebalance_that_begins_again_before_it_is_stable(driver: Journaled) ->
     assert pauses(restarted) == {0: 500, 1: 500, 2: 500}
     driver.at(4700)
     driver.park(join(a))
-    driver.ask(join(b))
-    c = driver.answer(c_token).member_id
+    driver.exchange(join(b))
+    c = driver.response(c_token).member_id
     driver.park(sync(b, 3))
     driver.park(sync(c, 3))
-    driver.ask(sync(a, 3, share(a, b)))
+    driver.exchange(sync(a, 3, share(a, b)))
     entry = driver.last
     assert (entry.number, entry.from_state, entry.previous_generation, entry.generation) == (
         restarted.number + 1,
@@ -373,7 +375,7 @@ def test_an_assignment_that_could_not_be_written() -> None:
     token = driver.new_member()
     driver.write_all()
     driver.at(3000)
-    a = driver.answer(token).member_id
+    a = driver.response(token).member_id
     driver.send(sync(a, 1, {a: assignment(("t", 0))}))
     driver.at(3200)
     driver.fail(ErrorCode.not_leader_or_follower)
@@ -385,15 +387,15 @@ def test_an_assignment_that_could_not_be_written() -> None:
 
 def test_a_group_that_becomes_empty(driver: Journaled) -> None:
     a, b = pair(driver)
-    driver.ask(leave(a, b))
+    driver.exchange(leave(a, b))
     (entry,) = driver.entries
     assert (entry.ending, entry.generation, entry.members_before, entry.members_after) == (Ending.EMPTY, 2, 2, 0)
     assert (entry.protocol, entry.leader, entry.stable_ms) == (None, None, None)
     assert [gone.who.member_id for gone in entry.gone] == [a, b]
     assert driver.journal.running(G, driver.now_ms) is None
     driver.at(10_000)
-    c = driver.answers_to([driver.new_member()])[0].member_id
-    driver.ask(sync(c, 3, {c: assignment(("t", 0))}))
+    c = driver.responses_to([driver.new_member()])[0].member_id
+    driver.exchange(sync(c, 3, {c: assignment(("t", 0))}))
     assert driver.last.consumption_pauses is not None
     assert driver.last.consumption_pauses.assigned == 0, "what an Empty group once had does not count"
 
@@ -416,9 +418,9 @@ def test_after_a_restart_the_log_says_what_was_assigned(driver: Journaled) -> No
     driver.restart()
     driver.park(join(a))
     driver.at(5400)
-    driver.ask(join(b))
+    driver.exchange(join(b))
     driver.park(sync(b, 2))
-    driver.ask(sync(a, 2, share(a, b)))
+    driver.exchange(sync(a, 2, share(a, b)))
     entry = driver.last
     assert (entry.epoch, entry.number, entry.members_before) == (EPOCH + 1, 1, 2)
     assert pauses(entry) == {0: 400, 1: 400, 2: 400}
@@ -431,8 +433,8 @@ def test_more_members_than_group_max_size_after_a_restart() -> None:
     driver.restart()
     driver.at(4000)
     driver.park(join(b))
-    driver.ask(join(a))
-    driver.ask(sync(b, 2, {b: assignment(("t", 0))}))
+    driver.exchange(join(a))
+    driver.exchange(sync(b, 2, {b: assignment(("t", 0))}))
     entry = driver.last
     assert (entry.cause, entry.triggered_by, entry.members_before) == (Cause.TOO_MANY_MEMBERS, None, 2)
     assert [(gone.who.member_id, gone.cause) for gone in entry.gone] == [(a, Removal.GROUP_FULL)]
@@ -441,13 +443,13 @@ def test_more_members_than_group_max_size_after_a_restart() -> None:
 def test_a_handed_out_id_holds_the_join_phase_up(driver: Journaled) -> None:
     a, b = pair(driver)
     driver.at(4000)
-    driver.ask(join(), client="hesitating")
+    driver.exchange(join(), client="hesitating")
     driver.park(join(a))
-    driver.ask(beat(b, 1))
+    driver.exchange(beat(b, 1))
     driver.at(4100)
     token = driver.send(join(b))
     driver.at(14_000)
-    driver.answer(token)
+    driver.response(token)
     running = driver.journal.running(G, driver.now_ms)
     assert running is not None
     ((pending),) = running.pending
@@ -463,21 +465,21 @@ def test_a_handed_out_id_holds_the_join_phase_up(driver: Journaled) -> None:
 def test_what_another_protocol_type_assigns_is_not_known(driver: Journaled) -> None:
     protocols = (("default", b"\0\0"),)
     token = driver.new_member(protocols=protocols, protocol_type="connect")
-    a = driver.answers_to([token])[0].member_id
-    driver.ask(sync(a, 1, {a: assignment(("t", 0))}, protocol_type="connect", protocol="default"))
+    a = driver.responses_to([token])[0].member_id
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0))}, protocol_type="connect", protocol="default"))
     assert (driver.last.consumption_pauses, driver.last.rebalance_protocol) == (None, None)
     assert driver.last.protocol_type == "connect"
 
 
 def test_lists_are_bounded(driver: Journaled) -> None:
     count = MAX_MEMBERS + 5
-    joins = driver.answers_to([driver.new_member() for _ in range(count)])
+    joins = driver.responses_to([driver.new_member() for _ in range(count)])
     driver.sync_all(joins, lambda member: assignment(*((member, index) for index in range(3))))
     first = driver.last
     assert (len(first.added), first.added_left_out, first.sync_waits.left_out) == (MAX_MEMBERS, 5, 5)
     driver.at(5000)
     tokens = [driver.send(join(each.member_id)) for each in joins]
-    driver.sync_all([driver.answer(token) for token in tokens])
+    driver.sync_all([driver.response(token) for token in tokens])
     entry = driver.last
     assert entry.consumption_pauses is not None
     assert entry.consumption_pauses.count == 3 * count
@@ -491,12 +493,12 @@ def test_lists_are_bounded(driver: Journaled) -> None:
 def test_entries_as_json(driver: Journaled) -> None:
     a, b = pair(driver)
     driver.at(4000)
-    driver.ask(join(), client="hesitating")
-    driver.ask(leave(b))
+    driver.exchange(join(), client="hesitating")
+    driver.exchange(leave(b))
     driver.at(4500)
     driver.send(join(a))
     driver.at(14_000)
-    driver.ask(sync(a, 2, {a: assignment(("t", 0))}))
+    driver.exchange(sync(a, 2, {a: assignment(("t", 0))}))
     for entry in driver.entries:
         assert RebalanceEntry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
     assert driver.last.pending

@@ -21,14 +21,14 @@ E = ErrorCode
 LOADING, ELSEWHERE = E.coordinator_load_in_progress, E.not_coordinator
 
 
-def test_8_a_bad_session_timeout_is_told_even_while_loading(make: Make) -> None:
+def test_8_a_bad_session_timeout_is_reported_even_while_loading(make: Make) -> None:
     driver = make(start=False)
     assert driver.error(join(session_ms=1)) is E.invalid_session_timeout
     assert driver.error(join(group="")) is E.invalid_group_id
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("sent", "error"),
     [
         (beat("m", 1), E.none),
         (sync("m", 1), LOADING),
@@ -40,22 +40,22 @@ def test_8_a_bad_session_timeout_is_told_even_while_loading(make: Make) -> None:
         (DeleteGroups(api_version=2, groups=(G,)), LOADING),
     ],
 )
-def test_9_while_loading(make: Make, asked: object, error: ErrorCode) -> None:
+def test_9_while_loading(make: Make, sent: object, error: ErrorCode) -> None:
     driver = make(start=False)
-    assert driver.error(asked) is error  # type: ignore[arg-type]
+    assert driver.error(sent) is error  # type: ignore[arg-type]
     driver.topics_deleted("t")
 
 
 def test_9_list_while_loading(make: Make) -> None:
-    answer = make(start=False).ask(ListGroups(api_version=5))
-    assert (answer.error, answer.groups) == (LOADING, ())
+    response = make(start=False).exchange(ListGroups(api_version=5))
+    assert (response.error, response.groups) == (LOADING, ())
 
 
 def test_57_a_group_is_stable_again_after_a_crash(driver: Driver) -> None:
     first, second = driver.stable(2)
-    driver.ask(commit({("t", 0): 7}, member_id=first, generation=1))
-    driver.ask(commit({("t", 0): 9}, member_id=first, generation=1))
-    before = [driver.ask(sync(member, 1)).assignment for member in (first, second)]
+    driver.exchange(commit({("t", 0): 7}, member_id=first, generation=1))
+    driver.exchange(commit({("t", 0): 9}, member_id=first, generation=1))
+    before = [driver.exchange(sync(member, 1)).assignment for member in (first, second)]
     driver.advance(9000)
     driver.restart()
     assert driver.events[-1] == PartitionLoaded(groups=1, offsets=1)
@@ -65,7 +65,7 @@ def test_57_a_group_is_stable_again_after_a_crash(driver: Driver) -> None:
     assert driver.offset("t", 0) == 9
     driver.advance(9999)
     assert [driver.error(beat(member, 1)) for member in (first, second)] == [E.none] * 2, "a whole session"
-    assert [driver.ask(sync(member, 1)).assignment for member in (first, second)] == before
+    assert [driver.exchange(sync(member, 1)).assignment for member in (first, second)] == before
     driver.advance(10_000)
     assert driver.group().state is GroupState.EMPTY
 
@@ -73,12 +73,12 @@ def test_57_a_group_is_stable_again_after_a_crash(driver: Driver) -> None:
 def test_57_a_rebalance_does_not_survive_a_crash(driver: Driver) -> None:
     (a,) = driver.stable()
     token = driver.new_member()
-    driver.ask(join(a))
-    assert driver.answer(token).generation_id == 2
+    driver.exchange(join(a))
+    assert driver.response(token).generation_id == 2
     driver.restart()
     assert driver.group().generation == 1
     assert driver.error(sync(a, 2)) is E.illegal_generation
-    assert driver.error(sync(driver.answer(token).member_id, 2)) is E.unknown_member_id
+    assert driver.error(sync(driver.response(token).member_id, 2)) is E.unknown_member_id
 
 
 def _old_group(version: int, *, with_member: bool = True) -> Record:
@@ -121,7 +121,7 @@ def test_a_tombstone_removes_the_group_and_the_last_value_wins(make: Make) -> No
     assert driver.group().state is GroupState.EMPTY
 
 
-def test_other_record_types_are_skipped_and_told(make: Make) -> None:
+def test_other_record_types_are_skipped_and_reported(make: Make) -> None:
     driver = make(start=False)
     driver.log = [
         Record(Writer().int16(3).string("k").bytes(), b"\0\0\0"),
@@ -146,12 +146,12 @@ def test_a_record_that_cannot_be_read_fails_the_loading(make: Make) -> None:
             core.replay(0, bad, 0)
 
 
-def test_58_resigning_answers_parked_joins(driver: Driver) -> None:
+def test_58_resigning_ends_parked_joins(driver: Driver) -> None:
     (a,) = driver.stable()
     token = driver.new_member()
     driver.resign()
-    answer = driver.answer(token)
-    assert (answer.error, answer.member_id) == (ELSEWHERE, driver.asked[token].member_id)  # type: ignore[union-attr]
+    response = driver.response(token)
+    assert (response.error, response.member_id) == (ELSEWHERE, driver.requests[token].member_id)  # type: ignore[union-attr]
     assert driver.error(beat(a, 1)) is ELSEWHERE
     assert driver.error(join()) is ELSEWHERE
     assert driver.error(ListGroups(api_version=5)) is ELSEWHERE
@@ -161,21 +161,21 @@ def test_58_resigning_answers_parked_joins(driver: Driver) -> None:
     driver.resign()
 
 
-def test_58_resigning_answers_parked_syncs_and_held_answers(make: Make) -> None:
+def test_58_resigning_ends_parked_syncs_and_held_responses(make: Make) -> None:
     driver = make()
     tokens = [driver.new_member() for _ in range(2)]
-    leader, follower = (answer.member_id for answer in driver.answers_to(tokens))
+    leader, follower = (response.member_id for response in driver.responses_to(tokens))
     driver.auto = False
     waiting = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1))]
     waiting += [driver.park(commit({("t", 0): 1}, group="other")), driver.park(beat(leader, 1))]
     updates = len(driver.updates)
     driver.resign()
-    assert {error_of(driver.answer(token)) for token in waiting} == {ELSEWHERE}
+    assert {error_of(driver.response(token)) for token in waiting} == {ELSEWHERE}
     assert len(driver.updates) == updates, "no withdrawal: the members are still there"
     driver.write_all()
 
 
-def test_nothing_hangs_when_a_resigned_partition_is_told_of_a_failure(make: Make) -> None:
+def test_nothing_hangs_when_a_write_fails_after_the_partition_resigned(make: Make) -> None:
     driver = make(auto=False)
     driver.park(join(version=3))
     driver.resign()

@@ -32,9 +32,9 @@ def test_42_members_commit_before_and_not_while_the_assignment_is_awaited(driver
     (a,) = driver.stable()
     token = driver.new_member()
     assert driver.error(commit({("t", 0): 1}, member_id=a, generation=1)) is E.none
-    rejoined = driver.ask(join(a))
+    rejoined = driver.exchange(join(a))
     assert rejoined.generation_id == 2
-    assert driver.answer(token).generation_id == 2
+    assert driver.response(token).generation_id == 2
     assert driver.error(commit({("t", 0): 2}, member_id=a, generation=2)) is E.rebalance_in_progress
     assert driver.error(commit({("t", 0): 2}, member_id=a, generation=1)) is E.illegal_generation
 
@@ -55,8 +55,8 @@ def test_44_commit_to_an_unknown_group(driver: Driver) -> None:
 
 
 def test_45_metadata_is_measured_in_utf16_units(driver: Driver) -> None:
-    fits = driver.ask(commit({("t", 0): 1}, metadata="\U0001f600" * 2048))
-    too_long = driver.ask(commit({("t", 1): 1}, metadata="\U0001f600" * 2048 + "x"))
+    fits = driver.exchange(commit({("t", 0): 1}, metadata="\U0001f600" * 2048))
+    too_long = driver.exchange(commit({("t", 1): 1}, metadata="\U0001f600" * 2048 + "x"))
     assert (error_of(fits), error_of(too_long)) == (E.none, E.offset_metadata_too_large)
     stored = _stored(driver, "t", 0)
     assert stored is not None
@@ -65,7 +65,7 @@ def test_45_metadata_is_measured_in_utf16_units(driver: Driver) -> None:
 
 
 def test_a_refused_partition_creates_no_group(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 1}, metadata="x" * 5000))
+    driver.exchange(commit({("t", 0): 1}, metadata="x" * 5000))
     assert driver.core.groups == {}
 
 
@@ -83,8 +83,8 @@ def test_offsets_may_go_back_and_below_zero(driver: Driver) -> None:
     assert [event.partitions for event in _commits(driver)] == steps
 
 
-def test_who_committed_is_told(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 5}, member_id="not asked for"), client=None)
+def test_a_commit_is_reported_with_its_client(driver: Driver) -> None:
+    driver.exchange(commit({("t", 0): 5}, member_id="not asked for"), client=None)
     [member_id] = driver.stable()
     assert driver.error(commit({("t", 0): 7}, member_id=member_id, generation=1)) is E.none
     outside, member = _commits(driver)
@@ -101,7 +101,7 @@ def test_a_failed_commit_leaves_no_group(make: Make) -> None:
     driver = make(auto=False)
     token = driver.park(commit({("t", 0): 1}))
     driver.fail(E.request_timed_out)
-    assert error_of(driver.answer(token)) is E.coordinator_not_available
+    assert error_of(driver.response(token)) is E.coordinator_not_available
     assert driver.core.groups == {}
     assert not any(isinstance(event, OffsetsCommitted) for event in driver.events)
 
@@ -110,24 +110,24 @@ def test_a_failed_commit_leaves_no_group(make: Make) -> None:
 
 
 def test_53_fetch_from_an_unknown_group(driver: Driver) -> None:
-    (group,) = driver.ask(fetch(("t", 0))).groups
+    (group,) = driver.exchange(fetch(("t", 0))).groups
     (partition,) = group.topics[0].partitions
     assert (group.error, partition.error) == (E.none, E.none)
     assert (partition.offset, partition.leader_epoch, partition.metadata) == (-1, -1, "")
-    (group,) = driver.ask(fetch(everything=True)).groups
+    (group,) = driver.exchange(fetch(everything=True)).groups
     assert (group.error, group.topics) == (E.none, ())
 
 
 def test_fetch_everything(driver: Driver) -> None:
-    driver.ask(commit({("u", 1): 4, ("t", 0): 1, ("u", 0): 3}))
-    (group,) = driver.ask(fetch(everything=True)).groups
+    driver.exchange(commit({("u", 1): 4, ("t", 0): 1, ("u", 0): 3}))
+    (group,) = driver.exchange(fetch(everything=True)).groups
     found = {(topic.name, p.index): p.offset for topic in group.topics for p in topic.partitions}
     assert found == {("t", 0): 1, ("u", 0): 3, ("u", 1): 4}
 
 
 def test_a_plain_fetch_sees_what_is_durable_and_a_stable_one_waits(make: Make) -> None:
     driver = make()
-    driver.ask(commit({("t", 0): 1, ("t", 1): 1}))
+    driver.exchange(commit({("t", 0): 1, ("t", 1): 1}))
     driver.auto = False
     driver.park(commit({("t", 0): 2}))
     driver.park(commit({("t", 0): 3}))
@@ -136,7 +136,7 @@ def test_a_plain_fetch_sees_what_is_durable_and_a_stable_one_waits(make: Make) -
     assert [driver.offset("t", 0), driver.offset("t", 1), driver.offset("u", 0)] == [1, 1, -1]
     waits = driver.park(fetch(("t", 0), stable=True))
     driver.write_all()
-    assert driver.answer(waits).groups[0].topics[0].partitions[0].offset == 3
+    assert driver.response(waits).groups[0].topics[0].partitions[0].offset == 3
     assert [driver.offset("t", 0), driver.offset("t", 1), driver.offset("u", 0)] == [3, -1, 9]
 
 
@@ -146,15 +146,15 @@ def test_a_stable_fetch_fails_in_its_own_way(make: Make, error: ErrorCode) -> No
     driver.park(commit({("t", 0): 2}))
     waits = driver.park(fetch(("t", 0), stable=True))
     driver.fail(error)
-    assert error_of(driver.answer(waits)) is E.not_coordinator
+    assert error_of(driver.response(waits)) is E.not_coordinator
 
 
 def test_several_groups_in_one_fetch(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 1}, group="a"))
-    driver.ask(commit({("t", 0): 2}, group="b"))
+    driver.exchange(commit({("t", 0): 1}, group="a"))
+    driver.exchange(commit({("t", 0): 2}, group="b"))
     wanted = tuple(OffsetFetchGroup(group_id=GroupId(group), topics=None) for group in ("b", "nowhere", "a"))
-    answer = driver.ask(OffsetFetch(api_version=9, groups=wanted))
-    found = [(g.group_id, [p.offset for t in g.topics for p in t.partitions]) for g in answer.groups]
+    response = driver.exchange(OffsetFetch(api_version=9, groups=wanted))
+    found = [(g.group_id, [p.offset for t in g.topics for p in t.partitions]) for g in response.groups]
     assert found == [("b", [2]), ("nowhere", []), ("a", [1])]
 
 
@@ -163,10 +163,10 @@ def test_several_groups_in_one_fetch(driver: Driver) -> None:
 
 def test_54_a_subscribed_topic_keeps_its_offsets(driver: Driver) -> None:
     (a,) = driver.stable()
-    driver.ask(commit({("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1))
-    answer = driver.ask(_delete(("t", 0), ("u", 0), ("u", 5)))
-    assert answer.error is E.none
-    assert [topic.partitions[0].error for topic in answer.topics] == [E.group_subscribed_to_topic, E.none, E.none]
+    driver.exchange(commit({("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1))
+    response = driver.exchange(_delete(("t", 0), ("u", 0), ("u", 5)))
+    assert response.error is E.none
+    assert [topic.partitions[0].error for topic in response.topics] == [E.group_subscribed_to_topic, E.none, E.none]
     assert (driver.offset("t", 0), driver.offset("u", 0)) == (1, -1)
     assert driver.events[-1] == OffsetsDeleted(group=G, partitions=(RemovedOffset("u", 0, 1),))
 
@@ -175,20 +175,20 @@ def test_offset_delete_of_groups_that_do_not_allow_it(driver: Driver) -> None:
     assert driver.error(_delete(("t", 0))) is E.group_id_not_found
     (member,) = driver.stable(protocol_type="connect", protocols=(("default", b""),))
     assert driver.error(_delete(("t", 0))) is E.non_empty_group
-    driver.ask(leave(member))
+    driver.exchange(leave(member))
     assert driver.error(_delete(("t", 0))) is E.none
 
 
 def test_unreadable_subscriptions_count_as_subscribed(driver: Driver) -> None:
     driver.stable(protocols=(("range", b"?"),))
-    answer = driver.ask(_delete(("u", 0)))
-    assert answer.topics[0].partitions[0].error is E.group_subscribed_to_topic
+    response = driver.exchange(_delete(("u", 0)))
+    assert response.topics[0].partitions[0].error is E.group_subscribed_to_topic
 
 
 def test_56_deleted_topics_lose_their_offsets_everywhere(driver: Driver) -> None:
     (a,) = driver.stable()
-    driver.ask(commit({("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1))
-    driver.ask(commit({("t", 3): 1}, group="other"))
+    driver.exchange(commit({("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1))
+    driver.exchange(commit({("t", 3): 1}, group="other"))
     driver.topics_deleted("t")
     assert [driver.offset("t", 0), driver.offset("u", 0), driver.offset("t", 3, group="other")] == [-1, 1, -1]
     assert set(driver.core.groups) == {"g", "other"}
@@ -198,11 +198,11 @@ def test_56_deleted_topics_lose_their_offsets_everywhere(driver: Driver) -> None
 
 
 def test_55_delete_groups(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 1}, group="empty"))
+    driver.exchange(commit({("t", 0): 1}, group="empty"))
     driver.stable()
     names = tuple(GroupId(name) for name in ("empty", "g", "missing", "empty"))
-    answer = driver.ask(DeleteGroups(api_version=2, groups=names))
-    assert [(group.group_id, group.error) for group in answer.groups] == [
+    response = driver.exchange(DeleteGroups(api_version=2, groups=names))
+    assert [(group.group_id, group.error) for group in response.groups] == [
         ("empty", E.none),
         ("g", E.non_empty_group),
         ("missing", E.group_id_not_found),
@@ -216,11 +216,11 @@ def test_55_delete_groups(driver: Driver) -> None:
 
 def test_a_deletion_that_fails_keeps_the_group(make: Make) -> None:
     driver = make()
-    driver.ask(commit({("t", 0): 1}))
+    driver.exchange(commit({("t", 0): 1}))
     driver.auto = False
     token = driver.park(DeleteGroups(api_version=2, groups=(G,)))
     driver.fail(E.not_enough_replicas)
-    assert driver.answer(token).groups[0].error is E.coordinator_not_available
+    assert driver.response(token).groups[0].error is E.coordinator_not_available
     assert driver.offset("t", 0) == 1
     assert G in driver.core.groups
 
@@ -236,9 +236,9 @@ def _short_retention(make: Make) -> Driver:
 def test_46_an_empty_group_keeps_its_offsets_for_the_retention(make: Make) -> None:
     driver = _short_retention(make)
     (a,) = driver.stable()
-    driver.ask(commit({("t", 0): 1}, member_id=a, generation=1))
+    driver.exchange(commit({("t", 0): 1}, member_id=a, generation=1))
     driver.advance(5000)
-    driver.ask(leave(a))
+    driver.exchange(leave(a))
     driver.advance(59_999)
     assert driver.offset("t", 0) == 1
     driver.advance(1001)
@@ -253,7 +253,7 @@ def test_46_an_empty_group_keeps_its_offsets_for_the_retention(make: Make) -> No
 def test_47_a_stable_group_loses_only_what_it_does_not_subscribe_to(make: Make) -> None:
     driver = _short_retention(make)
     (a,) = driver.stable(session_ms=600_000, protocols=(("range", subscription("t1")),))
-    driver.ask(commit({("t1", 0): 1, ("t2", 0): 1}, member_id=a, generation=1))
+    driver.exchange(commit({("t1", 0): 1, ("t2", 0): 1}, member_id=a, generation=1))
     driver.advance(61_000)
     assert (driver.offset("t1", 0), driver.offset("t2", 0)) == (1, -1)
     assert driver.group().state is GroupState.STABLE
@@ -263,7 +263,7 @@ def test_47_a_stable_group_loses_only_what_it_does_not_subscribe_to(make: Make) 
 def test_no_offset_of_a_rebalancing_or_unreadable_group_expires(make: Make, subscribed: bytes) -> None:
     driver = _short_retention(make)
     (a,) = driver.stable(session_ms=600_000, rebalance_ms=600_000, protocols=(("range", subscribed),))
-    driver.ask(commit({("u", 0): 1}, member_id=a, generation=1))
+    driver.exchange(commit({("u", 0): 1}, member_id=a, generation=1))
     if subscribed != b"?":
         driver.new_member(session_ms=600_000, rebalance_ms=600_000)
     driver.advance(120_000)
@@ -272,7 +272,7 @@ def test_no_offset_of_a_rebalancing_or_unreadable_group_expires(make: Make, subs
 
 def test_48_an_explicit_retention_rules(make: Make) -> None:
     driver = make(offsets_retention_check_interval_ms=1)
-    driver.ask(commit({("t", 0): 1}, version=2, retention_ms=10))
+    driver.exchange(commit({("t", 0): 1}, version=2, retention_ms=10))
     driver.advance(9)
     assert driver.offset("t", 0) == 1
     driver.advance(1)
@@ -282,9 +282,9 @@ def test_48_an_explicit_retention_rules(make: Make) -> None:
 
 def test_49_a_simple_group_goes_with_its_last_offset(make: Make) -> None:
     driver = _short_retention(make)
-    driver.ask(commit({("t", 0): 1}))
+    driver.exchange(commit({("t", 0): 1}))
     driver.advance(30_000)
-    driver.ask(commit({("t", 1): 1}))
+    driver.exchange(commit({("t", 1): 1}))
     driver.advance(31_000)
     assert (driver.offset("t", 0), driver.offset("t", 1)) == (-1, 1)
     assert driver.group().is_simple
@@ -294,7 +294,7 @@ def test_49_a_simple_group_goes_with_its_last_offset(make: Make) -> None:
 
 def test_an_empty_group_without_offsets_goes_at_the_next_walk(make: Make) -> None:
     driver = make()
-    pending = driver.ask(join(session_ms=1_800_000)).member_id
+    pending = driver.exchange(join(session_ms=1_800_000)).member_id
     driver.advance(599_999)
     assert G in driver.core.groups
     driver.advance(1)
@@ -309,6 +309,6 @@ def test_the_first_walk_comes_one_interval_after_loading(make: Make) -> None:
 
 
 def test_offset_of_an_old_version_expires_by_its_own_timestamp(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 1}, version=4, retention_ms=5))
+    driver.exchange(commit({("t", 0): 1}, version=4, retention_ms=5))
     stored = driver.core.hard_state.get(OffsetKey(G, "t", 0))
     assert stored == CommittedOffset(offset=1, commit_timestamp_ms=driver.now_ms, expire_timestamp_ms=driver.now_ms + 5)

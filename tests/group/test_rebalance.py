@@ -18,10 +18,10 @@ Make = Callable[..., Driver]
 E = ErrorCode
 
 
-def _completing(driver: Driver, members: int = 2, **asks: object) -> list[str]:
+def _completing(driver: Driver, members: int = 2, **options: object) -> list[str]:
     """A group in CompletingRebalance, generation 1; ids, the leader first."""
-    tokens = [driver.new_member(**asks) for _ in range(members)]
-    return [answer.member_id for answer in driver.answers_to(tokens)]
+    tokens = [driver.new_member(**options) for _ in range(members)]
+    return [response.member_id for response in driver.responses_to(tokens)]
 
 
 def test_states_move_only_as_the_table_says() -> None:
@@ -36,7 +36,7 @@ def test_states_move_only_as_the_table_says() -> None:
                     group.move(after, 5)
 
 
-def test_17_a_heartbeat_tells_of_the_rebalance_and_keeps_alive(driver: Driver) -> None:
+def test_17_a_heartbeat_reports_the_rebalance_and_keeps_the_session(driver: Driver) -> None:
     (a,) = driver.stable()
     token = driver.new_member()
     for _ in range(4):
@@ -54,8 +54,8 @@ def test_18_who_does_not_rejoin_in_time_is_removed(driver: Driver) -> None:
         driver.send(beat(a, 1))
     assert token in driver.waiting()
     driver.advance(1000)
-    answer = driver.answer(token)
-    assert (answer.generation_id, [m.member_id for m in answer.members]) == (2, [answer.member_id])
+    response = driver.response(token)
+    assert (response.generation_id, [m.member_id for m in response.members]) == (2, [response.member_id])
     assert driver.error(beat(a, 1)) is E.unknown_member_id
     (expired,) = [event for event in driver.events if isinstance(event, MemberExpired)]
     assert (expired.member_id, expired.client_id, expired.cause) == (a, "c", Removal.REBALANCE_TIMEOUT)
@@ -65,7 +65,7 @@ def test_19_a_static_member_that_does_not_rejoin_stays(driver: Driver) -> None:
     (a,) = driver.stable_static("i", session_ms=120_000)
     token = driver.new_member(session_ms=120_000)
     driver.advance(60_000)
-    b = driver.answer(token)
+    b = driver.response(token)
     assert (b.generation_id, b.leader) == (2, b.member_id)
     assert {m.member_id for m in b.members} == {a, b.member_id}
     driver.sync_all([b])
@@ -78,7 +78,7 @@ def test_19_a_static_member_that_does_not_rejoin_stays(driver: Driver) -> None:
 
 def test_20_only_static_members_none_of_which_joins(driver: Driver) -> None:
     first, _ = driver.stable_static("i", "j", session_ms=150_000)
-    driver.ask(leave(("", "j")))
+    driver.exchange(leave(("", "j")))
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     driver.advance(130_000)
     assert driver.group().state is GroupState.PREPARING_REBALANCE
@@ -89,7 +89,7 @@ def test_20_only_static_members_none_of_which_joins(driver: Driver) -> None:
 
 def test_static_members_without_a_rebalance_timeout_do_not_spin(driver: Driver) -> None:
     driver.stable_static("i", "j", rebalance_ms=1, session_ms=10_000)
-    driver.ask(leave(("", "j")))
+    driver.exchange(leave(("", "j")))
     ticks = 0
     while driver.group().state is GroupState.PREPARING_REBALANCE:
         driver.advance((driver.core.next_deadline_ms() or 0) - driver.now_ms)
@@ -105,7 +105,7 @@ def test_21_the_leader_never_syncs(driver: Driver) -> None:
         driver.send(beat(leader, 1))
     assert driver.waiting() == set(tokens)
     driver.advance(1000)
-    assert [driver.answer(token).error for token in tokens] == [E.rebalance_in_progress] * 2
+    assert [driver.response(token).error for token in tokens] == [E.rebalance_in_progress] * 2
     assert set(driver.group().members) == {follower, third}
     assert driver.group().state is GroupState.PREPARING_REBALANCE
 
@@ -121,7 +121,7 @@ def test_22_nobody_syncs(driver: Driver) -> None:
 
 def test_23_a_follower_that_never_syncs_is_evicted_from_a_stable_group(driver: Driver) -> None:
     leader, follower = _completing(driver)
-    driver.ask(sync(leader, 1))
+    driver.exchange(sync(leader, 1))
     assert driver.group().state is GroupState.STABLE
     for _ in range(60):
         driver.advance(1000)
@@ -135,9 +135,9 @@ def test_24_members_that_the_leader_leaves_out_get_nothing(driver: Driver) -> No
     leader, follower = _completing(driver)
     token = driver.park(sync(follower, 1))
     mine = assignment(("t", 0))
-    answer = driver.ask(sync(leader, 1, {leader: mine, "stranger": b"x"}))
-    assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (mine, "consumer", "range")
-    assert driver.answer(token).assignment == b""
+    response = driver.exchange(sync(leader, 1, {leader: mine, "stranger": b"x"}))
+    assert (response.assignment, response.protocol_type, response.protocol_name) == (mine, "consumer", "range")
+    assert driver.response(token).assignment == b""
     assert driver.group().state is GroupState.STABLE
 
 
@@ -147,7 +147,7 @@ def test_25_assignment_that_cannot_be_written(make: Make) -> None:
     driver.write_all()
     tokens = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1, {follower: b"f"}))]
     driver.fail(E.not_enough_replicas)
-    assert [driver.answer(token).error for token in tokens] == [E.coordinator_not_available] * 2
+    assert [driver.response(token).error for token in tokens] == [E.coordinator_not_available] * 2
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     assert [m.assignment for m in driver.group().members.values()] == [b"", b""]
     assert driver.replayed() == driver.core.hard_state, "the write was taken back"
@@ -159,7 +159,7 @@ def test_26_a_member_joins_while_the_assignment_is_written(make: Make) -> None:
     driver.write_all()
     tokens = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1))]
     driver.send(join(version=3))
-    assert [driver.answer(token).error for token in tokens] == [E.rebalance_in_progress] * 2
+    assert [driver.response(token).error for token in tokens] == [E.rebalance_in_progress] * 2
     driver.write_all()
     assert driver.group().state is GroupState.PREPARING_REBALANCE
 
@@ -170,16 +170,16 @@ def test_leader_syncs_twice_before_its_assignment_is_written(make: Make) -> None
     driver.write_all()
     first = driver.park(sync(leader, 1, {leader: b"1"}))
     second = driver.park(sync(leader, 1, {leader: b"2"}))
-    assert driver.answer(first).error is E.rebalance_in_progress
+    assert driver.response(first).error is E.rebalance_in_progress
     driver.write_all()
-    assert driver.answer(second).error is E.none
+    assert driver.response(second).error is E.none
     driver.auto = True
     driver.restart()
-    assert driver.ask(sync(leader, 1)).assignment == b"2"
+    assert driver.exchange(sync(leader, 1)).assignment == b"2"
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("refused", "error"),
     [
         (sync("m", 1, protocol=None, group="nowhere"), E.inconsistent_group_protocol),
         (sync("m", 1, protocol_type=None), E.inconsistent_group_protocol),
@@ -192,27 +192,27 @@ def test_leader_syncs_twice_before_its_assignment_is_written(make: Make) -> None
         (sync("LEADER", 1, instance="i"), E.unknown_member_id),
     ],
 )
-def test_32_33_refused_syncs(driver: Driver, asked: object, error: ErrorCode) -> None:
+def test_32_33_refused_syncs(driver: Driver, refused: object, error: ErrorCode) -> None:
     (leader,) = driver.stable()
-    if asked.member_id == "LEADER":  # type: ignore[attr-defined]
-        asked = sync(
+    if refused.member_id == "LEADER":  # type: ignore[attr-defined]
+        refused = sync(
             leader,
-            asked.generation_id,  # type: ignore[attr-defined]
-            protocol=asked.protocol_name,  # type: ignore[attr-defined]
-            protocol_type=asked.protocol_type,  # type: ignore[attr-defined]
-            instance=asked.group_instance_id,  # type: ignore[attr-defined]
+            refused.generation_id,  # type: ignore[attr-defined]
+            protocol=refused.protocol_name,  # type: ignore[attr-defined]
+            protocol_type=refused.protocol_type,  # type: ignore[attr-defined]
+            instance=refused.group_instance_id,  # type: ignore[attr-defined]
         )
-    answer = driver.ask(asked)  # type: ignore[arg-type]
-    assert (answer.error, answer.assignment, answer.protocol_name) == (error, b"", None)
+    response = driver.exchange(refused)  # type: ignore[arg-type]
+    assert (response.error, response.assignment, response.protocol_name) == (error, b"", None)
 
 
-def test_what_each_request_answers_in_each_state(driver: Driver) -> None:
+def test_responses_by_state(driver: Driver) -> None:
     first = driver.new_member()
     driver.advance(3000)
-    a = driver.answer(first).member_id
+    a = driver.response(first).member_id
     assert driver.error(beat(a, 1)) is E.none, "CompletingRebalance"
     assert driver.error(commit({("t", 0): 1}, member_id=a, generation=1)) is E.rebalance_in_progress
-    driver.ask(sync(a, 1))
+    driver.exchange(sync(a, 1))
     assert driver.error(beat(a, 1)) is E.none, "Stable"
     assert driver.error(beat(a, 0)) is E.illegal_generation
     assert driver.error(beat("x", 1)) is E.unknown_member_id
@@ -223,7 +223,7 @@ def test_what_each_request_answers_in_each_state(driver: Driver) -> None:
     assert driver.error(commit({("t", 0): 2}, member_id=a, generation=1)) is E.none
     assert driver.error(leave(a)) is E.none
     others = [*driver.group().members]
-    driver.ask(leave(*others))
+    driver.exchange(leave(*others))
     assert driver.group().state is GroupState.EMPTY
     assert driver.error(beat(a, driver.group().generation)) is E.unknown_member_id
     assert driver.error(sync(a, driver.group().generation)) is E.unknown_member_id
@@ -251,8 +251,8 @@ def test_a_parked_request_keeps_alive_beyond_the_session(driver: Driver) -> None
         driver.advance(9000)
         driver.send(beat(leader, 1))
     assert token in driver.waiting()
-    driver.ask(sync(leader, 1, {follower: b"f"}))
-    assert driver.answer(token).assignment == b"f"
+    driver.exchange(sync(leader, 1, {follower: b"f"}))
+    assert driver.response(token).assignment == b"f"
     driver.advance(9000)
     driver.send(beat(leader, 1))
     assert follower in driver.group().members
@@ -278,7 +278,7 @@ def test_session_expiry_ends_a_join_phase_that_waited_only_for_it(driver: Driver
     a, b = driver.stable(2)
     token = driver.park(join(a))
     driver.advance(10_000)
-    assert driver.answer(token).generation_id == 2
+    assert driver.response(token).generation_id == 2
     assert b not in driver.group().members
 
 
@@ -286,7 +286,7 @@ def test_commits_keep_alive(driver: Driver) -> None:
     (a,) = driver.stable()
     for _ in range(3):
         driver.advance(9000)
-        driver.ask(commit({("t", 0): 1}, member_id=a, generation=1))
+        driver.exchange(commit({("t", 0): 1}, member_id=a, generation=1))
     assert [*driver.group().members] == [a]
 
 
@@ -298,22 +298,24 @@ def test_40_a_batch_of_leaves_starts_one_rebalance(driver: Driver) -> None:
     driver.park(join(instance="I"))
     driver.park(join(instance="stay"))
     driver.advance(6000)
-    a = driver.answer(first).member_id
-    driver.sync_all([driver.answers[t] for t in driver.asked if getattr(driver.answers[t], "generation_id", -1) == 1])
+    a = driver.response(first).member_id
+    driver.sync_all(
+        [driver.responses[t] for t in driver.requests if getattr(driver.responses[t], "generation_id", -1) == 1]
+    )
     started = len(driver.events)
-    answer = driver.ask(leave(a, ("", "I"), ("", "J"), ("x", None), ("S", "I")))
-    assert answer.error is E.none
-    assert [member.error for member in answer.members] == [
+    response = driver.exchange(leave(a, ("", "I"), ("", "J"), ("x", None), ("S", "I")))
+    assert response.error is E.none
+    assert [member.error for member in response.members] == [
         E.none,
         E.none,
         E.unknown_member_id,
         E.unknown_member_id,
         E.unknown_member_id,
     ]
-    assert [member.member_id for member in answer.members] == [a, "", "", "x", "S"]
+    assert [member.member_id for member in response.members] == [a, "", "", "x", "S"]
     names = [type(event).__name__ for event in driver.events[started:]]
     assert names == ["MemberLeft", "MemberLeft", "RebalanceStarted"]
-    driver.ask(leave(("", "stay")))
+    driver.exchange(leave(("", "stay")))
     assert (driver.group().state, driver.group().generation) == (GroupState.EMPTY, 2)
 
 
@@ -323,13 +325,13 @@ def test_fenced_instance_cannot_leave(driver: Driver) -> None:
 
 
 def test_41_leaving_an_unknown_group(driver: Driver) -> None:
-    answer = driver.ask(leave("A", "B", version=3))
-    assert (answer.error, [member.error for member in answer.members]) == (E.none, [E.unknown_member_id] * 2)
+    response = driver.exchange(leave("A", "B", version=3))
+    assert (response.error, [member.error for member in response.members]) == (E.none, [E.unknown_member_id] * 2)
 
 
 def test_a_handed_out_id_leaves_without_a_rebalance(driver: Driver) -> None:
     driver.stable()
-    pending = driver.ask(join()).member_id
+    pending = driver.exchange(join()).member_id
     assert driver.error(leave(pending)) is E.none
     assert driver.group().state is GroupState.STABLE
     assert driver.error(join(pending)) is E.unknown_member_id
@@ -338,27 +340,27 @@ def test_a_handed_out_id_leaves_without_a_rebalance(driver: Driver) -> None:
 def test_requests_of_a_member_that_is_removed_are_answered(driver: Driver) -> None:
     leader, follower = _completing(driver)
     parked_sync = driver.park(sync(follower, 1))
-    driver.ask(leave(follower))
-    assert driver.answer(parked_sync).error is E.unknown_member_id
+    driver.exchange(leave(follower))
+    assert driver.response(parked_sync).error is E.unknown_member_id
     parked_join = driver.park(join(version=3))
     member = next(m for m in driver.group().members if m != leader)
-    driver.ask(leave(member))
-    answer = driver.answer(parked_join)
-    assert (answer.error, answer.member_id) == (E.unknown_member_id, NO_MEMBER)
+    driver.exchange(leave(member))
+    response = driver.response(parked_join)
+    assert (response.error, response.member_id) == (E.unknown_member_id, NO_MEMBER)
     assert [event.member_id for event in driver.events if isinstance(event, MemberLeft)] == [follower, member]
 
 
 def test_a_leaving_leader_hands_on_its_role(driver: Driver) -> None:
     a, b = driver.stable(2)
-    driver.ask(leave(a))
-    answer = driver.ask(join(b))
-    assert (answer.leader, answer.generation_id) == (b, 2)
+    driver.exchange(leave(a))
+    response = driver.exchange(join(b))
+    assert (response.leader, response.generation_id) == (b, 2)
 
 
-# Answers wait for the log
+# Responses wait for the log
 
 
-def test_answers_without_records_wait_for_earlier_records(make: Make) -> None:
+def test_responses_without_records_wait_for_earlier_records(make: Make) -> None:
     driver = make()
     (a,) = driver.stable()
     driver.auto = False
@@ -366,7 +368,7 @@ def test_answers_without_records_wait_for_earlier_records(make: Make) -> None:
     beaten = driver.park(beat(a, 1))
     assert driver.error(beat("x", 1)) is E.unknown_member_id, "refusals do not wait"
     driver.write_all()
-    assert {error_of(driver.answer(token)) for token in (committed, beaten)} == {E.none}
+    assert {error_of(driver.response(token)) for token in (committed, beaten)} == {E.none}
     assert driver.error(beat(a, 1)) is E.none
 
 
@@ -377,7 +379,7 @@ def test_a_failed_write_fails_what_was_decided_after_it(make: Make) -> None:
     tokens = [driver.park(commit({("t", 0): n}, member_id=a, generation=1)) for n in (1, 2)]
     tokens.append(driver.park(beat(a, 1)))
     driver.fail(E.not_leader_or_follower)
-    assert {error_of(driver.answer(token)) for token in tokens} == {E.not_coordinator}
+    assert {error_of(driver.response(token)) for token in tokens} == {E.not_coordinator}
     assert driver.offset("t", 0) == -1
 
 
@@ -388,10 +390,10 @@ def test_what_a_failed_append_means_to_a_client(log: int, client: int) -> None:
     assert translate(ErrorCode(log)) == client
 
 
-def test_events_tell_how_long_it_took(driver: Driver) -> None:
+def test_events_have_a_duration(driver: Driver) -> None:
     (a,) = _completing(driver, 1)
     driver.advance(40)
-    driver.ask(sync(a, 1))
+    driver.exchange(sync(a, 1))
     (completed,) = [event for event in driver.events if isinstance(event, GenerationCompleted)]
     (stored,) = [event for event in driver.events if isinstance(event, AssignmentStored)]
     assert (completed.generation, completed.members, completed.duration_ms) == (1, 1, 3000)
@@ -416,7 +418,7 @@ def test_an_assignment_of_an_earlier_generation_is_not_given_out(make: Make) -> 
     driver.park(sync(leader, 1, {leader: b"old"}))
     driver.send(leave(follower))
     token = driver.send(join(leader))
-    assert driver.answer(token).generation_id == 2
+    assert driver.response(token).generation_id == 2
     driver.write_all()
     assert driver.group().state is GroupState.COMPLETING_REBALANCE
     assert driver.group().members[leader].assignment == b""  # type: ignore[index]

@@ -30,7 +30,7 @@ def test_a_member_is_registered_when_its_generation_completes(driver: Driver) ->
     token = driver.new_member(client="billing-1")
     assert driver.updates == []
     driver.advance(3000)
-    member = driver.answer(token).member_id
+    member = driver.response(token).member_id
     expected = Registration(
         group="g",
         member_id=member,
@@ -45,7 +45,7 @@ def test_a_member_is_registered_when_its_generation_completes(driver: Driver) ->
         principal="User:ANONYMOUS",
     )
     assert driver.updates == [expected]
-    driver.ask(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}), client="billing-1")
+    driver.exchange(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}), client="billing-1")
     assert _registered(driver) == {member: frozenset({("t", 0), ("t", 1)})}
     assert driver.updates[-1].sequence == 2
 
@@ -53,11 +53,11 @@ def test_a_member_is_registered_when_its_generation_completes(driver: Driver) ->
 def test_partitions_stay_known_during_a_rebalance(driver: Driver) -> None:
     (a,) = driver.stable()
     token = driver.new_member()
-    driver.ask(join(a))
-    b = driver.answer(token).member_id
+    driver.exchange(join(a))
+    b = driver.response(token).member_id
     assert _registered(driver) == {a: {("t", 0)}, b: None}
     driver.park(sync(b, 2))
-    driver.ask(sync(a, 2, {b: assignment(("t", 0))}))
+    driver.exchange(sync(a, 2, {b: assignment(("t", 0))}))
     assert _registered(driver) == {a: frozenset(), b: {("t", 0)}}
     assert {r.generation for r in driver.core.registrations()} == {2}
 
@@ -70,8 +70,8 @@ def test_an_assignment_of_another_type_is_not_read(driver: Driver) -> None:
 def test_only_its_own_word_says_that_a_member_left(driver: Driver) -> None:
     """An expelled client (by the end of its session or by an admin) continues to fetch until it knows."""
     own, expelled, expired = driver.stable(3)
-    driver.ask(leave(own))
-    driver.ask(leave(expelled), host="10.9.9.9", client="adminclient-1")
+    driver.exchange(leave(own))
+    driver.exchange(leave(expelled), host="10.9.9.9", client="adminclient-1")
     driver.advance(60_000)
     withdrawn = {s.member_id: s.left for s in driver.updates if isinstance(s, Withdrawal)}
     assert withdrawn == {own: True, expelled: False, expired: False}
@@ -79,7 +79,7 @@ def test_only_its_own_word_says_that_a_member_left(driver: Driver) -> None:
 
 def test_members_that_go_are_withdrawn(driver: Driver) -> None:
     a, b = driver.stable(2)
-    driver.ask(leave(a))
+    driver.exchange(leave(a))
     assert set(_registered(driver)) == {b}
     driver.advance(60_000)
     assert _registered(driver) == {}
@@ -96,7 +96,7 @@ def test_a_static_replacement_is_a_withdrawal_and_a_registration(make: Make) -> 
     token = driver.park(join(instance="I"))
     assert set(_registered(driver)) == {old}, "the log does not have it yet"
     driver.write_all()
-    assert _registered(driver) == {driver.answer(token).member_id: partitions}
+    assert _registered(driver) == {driver.response(token).member_id: partitions}
 
 
 def test_registrations_come_back_from_the_log(driver: Driver) -> None:
@@ -118,7 +118,7 @@ def test_who_leaves_before_its_replacement_is_written_is_not_registered_under_th
     driver = make(auto=False)
     token = driver.park(join(instance="I"))
     driver.write_all()
-    (joined,) = driver.answers_to([token])
+    (joined,) = driver.responses_to([token])
     driver.send(sync(joined.member_id, 1, {joined.member_id: assignment(("t", 0))}))
     driver.write_all()
     assert set(_registered(driver)) == {joined.member_id}
@@ -131,12 +131,12 @@ def test_who_leaves_before_its_replacement_is_written_is_not_registered_under_th
     assert _registered(driver) == {}
 
 
-def test_simple_consumers_are_known_by_what_they_ask_and_age_out(make: Make) -> None:
+def test_simple_consumers_are_known_by_their_requests_and_expire(make: Make) -> None:
     driver = make(attribution_simple_ttl_ms=60_000)
-    driver.ask(fetch(("t", 0)), client="tool")
+    driver.exchange(fetch(("t", 0)), client="tool")
     driver.advance(30_000)
-    driver.ask(commit({("t", 1): 5}), client="tool")
-    driver.ask(commit({("t", 1): 6}), client="tool")
+    driver.exchange(commit({("t", 1): 5}), client="tool")
+    driver.exchange(commit({("t", 1): 6}), client="tool")
     me = f"{HOST}/tool"
     assert _registered(driver) == {me: {("t", 0), ("t", 1)}}
     assert len(driver.updates) == 2, "nothing new, nothing said"
@@ -148,16 +148,16 @@ def test_simple_consumers_are_known_by_what_they_ask_and_age_out(make: Make) -> 
 
 
 def test_tools_and_members_are_not_simple_consumers(driver: Driver) -> None:
-    driver.ask(fetch(everything=True), client="tool")
+    driver.exchange(fetch(everything=True), client="tool")
     (a,) = driver.stable()
-    driver.ask(fetch(("t", 0)), client="tool")
-    driver.ask(commit({("t", 0): 1}, member_id=a, generation=1))
-    driver.ask(beat(a, 1))
+    driver.exchange(fetch(("t", 0)), client="tool")
+    driver.exchange(commit({("t", 0): 1}, member_id=a, generation=1))
+    driver.exchange(beat(a, 1))
     assert set(_registered(driver)) == {a}
 
 
 def test_deleting_the_group_withdraws_its_simple_consumers(driver: Driver) -> None:
-    driver.ask(commit({("t", 1): 5}), client=None)
+    driver.exchange(commit({("t", 1): 5}), client=None)
     assert set(_registered(driver)) == {HOST}
-    driver.ask(DeleteGroups(api_version=2, groups=(G,)))
+    driver.exchange(DeleteGroups(api_version=2, groups=(G,)))
     assert _registered(driver) == {}

@@ -70,21 +70,21 @@ def _join_all(driver: Driver, members: list[str], operations: Operations) -> dic
 
 
 def _new_members(driver: Driver, count: int) -> list[str]:
-    return [driver.ask(join()).member_id for _ in range(count)]
+    return [driver.exchange(join()).member_id for _ in range(count)]
 
 
 def _rebalance(driver: Driver, members: list[str], operations: Operations) -> int:
     """Let all of them join and sync; returns the generation."""
     joins = _join_all(driver, members, operations)
-    answers = dict(zip(joins, driver.answers_to([*joins.values()]), strict=True))
-    leader = next(iter(answers.values())).leader
-    generation: int = answers[leader].generation_id
-    assert len(answers[leader].members) == len(members)
+    responses = dict(zip(joins, driver.responses_to([*joins.values()]), strict=True))
+    leader = next(iter(responses.values())).leader
+    generation: int = responses[leader].generation_id
+    assert len(responses[leader].members) == len(members)
     given = {member: b"assignment of " + member.encode() for member in members}
     with operations.counted():
         syncs = {member: driver.send(sync(member, generation)) for member in members if member != leader}
         driver.send(sync(leader, generation, given))
-    assert {member: driver.answer(token).assignment for member, token in syncs.items()} == {
+    assert {member: driver.response(token).assignment for member, token in syncs.items()} == {
         member: given[member] for member in syncs
     }
     assert driver.core.groups[G].state is GroupState.STABLE
@@ -122,10 +122,10 @@ def _beat_among(groups: int) -> float:
     names = [f"g{number}" for number in range(groups)]
     members = {}
     for name in names:
-        member = driver.ask(join(group=name)).member_id
+        member = driver.exchange(join(group=name)).member_id
         token = driver.send(join(member, group=name))
-        generation = driver.answers_to([token])[0].generation_id
-        driver.ask(sync(member, generation, {member: b"all"}, group=name))
+        generation = driver.responses_to([token])[0].generation_id
+        driver.exchange(sync(member, generation, {member: b"all"}, group=name))
         members[name] = member
     operations = Operations()
     with operations.counted():

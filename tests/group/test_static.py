@@ -17,16 +17,16 @@ E = ErrorCode
 
 def test_34_a_replacement_disturbs_nobody(driver: Driver) -> None:
     old, other = driver.stable_static("I", "J")
-    before = driver.ask(sync(old, 1)).assignment
-    answer = driver.ask(join(instance="I"), client="renamed")
-    new = answer.member_id
-    assert (answer.error, answer.generation_id, answer.leader, answer.skip_assignment) == (E.none, 1, new, True)
-    assert {member.member_id for member in answer.members} == {new, other}
+    before = driver.exchange(sync(old, 1)).assignment
+    response = driver.exchange(join(instance="I"), client="renamed")
+    new = response.member_id
+    assert (response.error, response.generation_id, response.leader, response.skip_assignment) == (E.none, 1, new, True)
+    assert {member.member_id for member in response.members} == {new, other}
     assert new.startswith("I-")
     assert new != old
     assert driver.error(beat(old, 1, instance="I")) is E.fenced_instance_id
     assert driver.error(beat(old, 1)) is E.unknown_member_id
-    assert driver.ask(sync(new, 1, instance="I")).assignment == before
+    assert driver.exchange(sync(new, 1, instance="I")).assignment == before
     assert driver.group().members[new].client_id == "c", "Kafka keeps the client id of the first process"
     assert driver.group().state is GroupState.STABLE
     driver.restart()
@@ -35,20 +35,20 @@ def test_34_a_replacement_disturbs_nobody(driver: Driver) -> None:
 
 def test_34_a_follower_is_given_no_list(driver: Driver) -> None:
     leader, _ = driver.stable_static("I", "J")
-    answer = driver.ask(join(instance="J"))
-    assert (answer.leader, answer.members, answer.skip_assignment) == (leader, (), False)
+    response = driver.exchange(join(instance="J"))
+    assert (response.leader, response.members, response.skip_assignment) == (leader, (), False)
 
 
 def test_35_before_v9_the_old_leader_is_named(driver: Driver) -> None:
     (old,) = driver.stable_static("I")
-    answer = driver.ask(join(instance="I", version=8))
-    assert (answer.error, answer.leader, answer.members, answer.skip_assignment) == (E.none, old, (), False)
+    response = driver.exchange(join(instance="I", version=8))
+    assert (response.error, response.leader, response.members, response.skip_assignment) == (E.none, old, (), False)
 
 
 def test_36_a_replacement_that_changes_the_protocol_rebalances(driver: Driver) -> None:
     driver.stable_static("I", protocols=(RANGE, ROUNDROBIN))
-    answer = driver.ask(join(instance="I", protocols=(ROUNDROBIN, RANGE)))
-    assert (answer.generation_id, answer.protocol_name) == (2, "roundrobin")
+    response = driver.exchange(join(instance="I", protocols=(ROUNDROBIN, RANGE)))
+    assert (response.generation_id, response.protocol_name) == (2, "roundrobin")
 
 
 def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
@@ -57,9 +57,9 @@ def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
     driver.auto = False
     token = driver.park(join(instance="I", session_ms=20_000))
     driver.fail(E.not_enough_replicas)
-    answer = driver.answer(token)
-    assert (answer.error, answer.member_id) == (E.coordinator_not_available, NO_MEMBER)
-    assert (answer.generation_id, answer.protocol_name) == (1, "range")
+    response = driver.response(token)
+    assert (response.error, response.member_id) == (E.coordinator_not_available, NO_MEMBER)
+    assert (response.generation_id, response.protocol_name) == (1, "range")
     driver.auto = True
     assert driver.error(beat(old, 1, instance="I")) is E.none
     assert driver.group().members[old].session_timeout_ms == 10_000
@@ -71,14 +71,14 @@ def test_38_a_replaced_member_is_fenced_where_it_waits(driver: Driver) -> None:
     parked = driver.park(join(instance="I"))
     old = next(iter(driver.group().members))
     again = driver.park(join(instance="I"))
-    answer = driver.answer(parked)
-    assert (answer.error, answer.member_id) == (E.fenced_instance_id, old)
+    response = driver.response(parked)
+    assert (response.error, response.member_id) == (E.fenced_instance_id, old)
     driver.park(join(instance="J"))
-    joined = driver.answers_to([again])[0]
+    joined = driver.responses_to([again])[0]
     follower = next(m for m in driver.group().members if m != joined.leader)
     waiting = driver.park(sync(follower, 1))
     driver.park(join(instance="J"))
-    assert driver.answer(waiting).error is E.fenced_instance_id
+    assert driver.response(waiting).error is E.fenced_instance_id
     assert driver.group().state is GroupState.PREPARING_REBALANCE
 
 
@@ -98,16 +98,16 @@ def test_a_replacement_whose_write_is_overtaken(make: Make, then: str) -> None:
     driver.auto = False
     token = driver.park(join(instance="I"))
     if then == "rebalance":
-        driver.ask(join(other, instance="J", protocols=(RANGE, ROUNDROBIN)))
-        assert driver.answer(token).generation_id == 2, "the rebalance takes it along"
+        driver.exchange(join(other, instance="J", protocols=(RANGE, ROUNDROBIN)))
+        assert driver.response(token).generation_id == 2, "the rebalance takes it along"
     elif then == "leave":
         driver.send(leave(("", "I")))
-        assert driver.answer(token).error is E.unknown_member_id
+        assert driver.response(token).error is E.unknown_member_id
     else:
         driver.restart()
         assert old in driver.group().members
     driver.write_all()
-    assert driver.waiting() <= {t for t in driver.asked if t > token}
+    assert driver.waiting() <= {t for t in driver.requests if t > token}
 
 
 def test_two_replacements_before_the_first_is_written(make: Make) -> None:
@@ -116,10 +116,10 @@ def test_two_replacements_before_the_first_is_written(make: Make) -> None:
     driver.auto = False
     first = driver.park(join(instance="I"))
     second = driver.park(join(instance="I"))
-    assert driver.answer(first).error is E.fenced_instance_id
+    assert driver.response(first).error is E.fenced_instance_id
     driver.write_all()
-    assert driver.answer(second).error is E.none
-    assert driver.answer(second).member_id in driver.group().members
+    assert driver.response(second).error is E.none
+    assert driver.response(second).member_id in driver.group().members
 
 
 def test_a_session_that_ended_while_the_replacement_was_written_begins_again(make: Make) -> None:
@@ -129,7 +129,7 @@ def test_a_session_that_ended_while_the_replacement_was_written_begins_again(mak
     token = driver.park(join(instance="I"))
     driver.advance(10_001)
     driver.write_all()
-    new = driver.answer(token).member_id
+    new = driver.response(token).member_id
     driver.advance(9_999)
     assert [*driver.group().members] == [new]
     driver.advance(1)
@@ -142,10 +142,10 @@ def test_static_members_never_get_member_id_required(driver: Driver) -> None:
 
 def test_a_replacement_owes_the_sync_that_the_old_process_owed(driver: Driver) -> None:
     tokens = [driver.park(join(instance=instance)) for instance in ("I", "J")]
-    leader, follower = (answer.member_id for answer in driver.answers_to(tokens))
-    driver.ask(sync(leader, 1))
+    leader, follower = (response.member_id for response in driver.responses_to(tokens))
+    driver.exchange(sync(leader, 1))
     assert driver.group().state is GroupState.STABLE
-    new = driver.ask(join(instance="J")).member_id
+    new = driver.exchange(join(instance="J")).member_id
     assert new != follower
     for _ in range(60):
         driver.advance(1000)

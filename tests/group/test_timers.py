@@ -90,7 +90,7 @@ def test_members_that_come_and_go_leave_nothing_behind() -> None:
     driver = Driver(GroupConfig(group_initial_rebalance_delay_ms=0))
     timers = driver.core._shard.timers
     for _ in range(500):
-        driver.ask(leave(*driver.stable()))
+        driver.exchange(leave(*driver.stable()))
         driver.advance(1)
     assert len(timers._armed) < 10
     assert len(timers._heap) < 200

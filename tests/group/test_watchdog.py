@@ -19,12 +19,12 @@ def moved_on(driver: Driver) -> list[RebalanceMovedOn]:
 def keep_alive(driver: Driver, member: str, seconds: int) -> None:
     for _ in range(seconds):
         driver.advance(1000)
-        driver.ask(beat(member, 1))
+        driver.exchange(beat(member, 1))
 
 
-def pair(driver: Driver, **asks: int) -> list[str]:
+def pair(driver: Driver, **options: int) -> list[str]:
     """A Stable group, the leader first."""
-    return driver.stable(2, **asks)
+    return driver.stable(2, **options)
 
 
 def test_a_join_phase_that_lasts_names_the_member_once(driver: Driver) -> None:
@@ -40,10 +40,10 @@ def test_a_join_phase_that_lasts_names_the_member_once(driver: Driver) -> None:
     assert event.deadline_ms == began_ms + 300_000
     assert described(event, began_ms + 30_000) == (
         f"group g: PreparingRebalance for 30.0 s (generation 1), waits for JoinGroup of member {b} "
-        f"(client.id c, host {HOST}); goes on without them in 270.0 s"
+        f"(client.id c, host {HOST}); continues without them in 270.0 s"
     )
     assert moved_on(driver) == []
-    driver.ask(join(b, rebalance_ms=300_000))
+    driver.exchange(join(b, rebalance_ms=300_000))
     (over,) = moved_on(driver)
     assert (over.state, over.duration_ms) == (GroupState.PREPARING_REBALANCE, 229_000)
 
@@ -58,7 +58,7 @@ def test_half_the_rebalance_timeout_if_that_is_shorter(driver: Driver) -> None:
 
 
 def test_an_assignment_that_does_not_come_names_the_leader_first(driver: Driver) -> None:
-    joins = driver.answers_to([driver.new_member(session_ms=100_000) for _ in range(3)])
+    joins = driver.responses_to([driver.new_member(session_ms=100_000) for _ in range(3)])
     a, b, c = (each.member_id for each in joins)
     driver.park(sync(b, 1))
     driver.advance(30_000)
@@ -66,13 +66,13 @@ def test_an_assignment_that_does_not_come_names_the_leader_first(driver: Driver)
     assert (event.state, event.leader) == (GroupState.COMPLETING_REBALANCE, a)
     assert [who.member_id for who in event.members] == [a, c]
     assert f"waits for SyncGroup of leader {a} (client.id c, host {HOST}), member {c} " in described(event, 0)
-    driver.ask(sync(a, 1, {a: assignment(("t", 0))}))
+    driver.exchange(sync(a, 1, {a: assignment(("t", 0))}))
     assert [over.state for over in moved_on(driver)] == [GroupState.COMPLETING_REBALANCE]
 
 
 def test_a_handed_out_id_is_named(driver: Driver) -> None:
     (a,) = driver.stable()
-    driver.ask(join(session_ms=100_000, rebalance_ms=20_000), client="hesitating")
+    driver.exchange(join(session_ms=100_000, rebalance_ms=20_000), client="hesitating")
     driver.park(join(a, rebalance_ms=20_000))
     driver.advance(10_000)
     (event,) = stuck(driver)
@@ -95,17 +95,17 @@ def test_the_initial_delay_is_no_wait_for_anybody(make) -> None:  # type: ignore
     (wait,) = driver.core.waiting()
     assert (wait.initial_delay, wait.members, wait.pending) == (True, (), ())
     driver.advance(1000)
-    assert driver.answer(token).generation_id == 1
+    assert driver.response(token).generation_id == 1
 
 
 def test_each_phase_is_reported_for_itself_and_a_short_one_not_at_all(driver: Driver) -> None:
     a, b = pair(driver, session_ms=200_000)
     driver.park(join(a, session_ms=200_000))
     driver.advance(30_000)
-    driver.ask(join(b, session_ms=200_000))
+    driver.exchange(join(b, session_ms=200_000))
     driver.advance(30_000)
     driver.park(sync(b, 2))
-    driver.ask(sync(a, 2, {}))
+    driver.exchange(sync(a, 2, {}))
     assert [event.state for event in stuck(driver)] == [
         GroupState.PREPARING_REBALANCE,
         GroupState.COMPLETING_REBALANCE,
@@ -116,7 +116,7 @@ def test_each_phase_is_reported_for_itself_and_a_short_one_not_at_all(driver: Dr
 
 
 def test_who_waits_now(driver: Driver) -> None:
-    driver.ask(commit({("t", 0): 5}, group="simple"))
+    driver.exchange(commit({("t", 0): 5}, group="simple"))
     a, b = pair(driver, rebalance_ms=60_000)
     assert driver.core.waiting() == ()
     driver.park(join(a))

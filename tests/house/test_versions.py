@@ -32,12 +32,12 @@ def needed(python: str) -> Iterator[Requirement]:
             yield requirement
 
 
-def test_every_python_is_classified_tested_and_told() -> None:
+def test_every_python_is_classified_tested_and_documented() -> None:
     prefix = "Programming Language :: Python :: 3."
     assert [f"3.{text.removeprefix(prefix)}" for text in PROJECT["classifiers"] if text.startswith(prefix)] == PYTHONS
     assert of_tox("plugin", among=False) == PYTHONS
-    told = f"Python {', '.join(PYTHONS[:-1])} or {PYTHONS[-1]}"
-    assert told in (ROOT / "README.md").read_text()
+    sentence = f"Python {', '.join(PYTHONS[:-1])} or {PYTHONS[-1]}"
+    assert sentence in (ROOT / "README.md").read_text()
     assert PYPROJECT["tool"]["mypy"]["python_version"] == PYTHONS[0]
 
 

@@ -55,7 +55,7 @@ class Log:
         base = (await log.append(client_batch(count, **options))).base_offset
         self.appended_ms.update(dict.fromkeys(range(base, base + count), self.clock.now_ms))
 
-    def told(self, log: PartitionLog) -> dict[int, int | None]:
+    def times(self, log: PartitionLog) -> dict[int, int | None]:
         return {offset: log.append_time_ms(offset) for offset in range(log.log_end_offset)}
 
 
@@ -73,7 +73,7 @@ def test_every_record_of_a_batch_has_the_time_of_its_append_not_of_its_producer(
         log = kept.open()
         for count in (3, 1, 5):
             await kept.append(log, count, first_ms=5, step_ms=7)
-        assert kept.told(log) == kept.appended_ms
+        assert kept.times(log) == kept.appended_ms
         assert len(set(kept.appended_ms.values())) == 3
         assert [log.append_time_ms(offset) for offset in (-1, 9, 10**9)] == [None] * 3
         await log.close()
@@ -89,15 +89,15 @@ def test_over_segments_and_activations(kept: Log) -> None:
             log = kept.open()
             for count in (2, 1, 4, 1, 3, 2, 2):
                 await kept.append(log, count)
-            assert kept.told(log) == kept.appended_ms
+            assert kept.times(log) == kept.appended_ms
             await log.close()
         assert len(segment_files(kept.directory)) > 6
-        assert kept.told(kept.open()) == kept.appended_ms
+        assert kept.times(kept.open()) == kept.appended_ms
 
     run(main())
 
 
-def test_batches_that_tell_by_themselves_need_no_file(kept: Log) -> None:
+def test_batches_with_their_append_time_need_no_file(kept: Log) -> None:
     async def main() -> None:
         log = kept.open(APPENDED)
         await kept.append(log, 3)
@@ -106,7 +106,7 @@ def test_batches_that_tell_by_themselves_need_no_file(kept: Log) -> None:
         await kept.append(log, 2)
         log.config = APPENDED
         await kept.append(log, 1)
-        assert kept.told(log) == kept.appended_ms
+        assert kept.times(log) == kept.appended_ms
         await log.append_records([(b"k", b"v")], NOW_MS)  # the coordinator's own; its age is never queried
         assert log.append_time_ms(6) is None
         await log.close()
@@ -121,7 +121,7 @@ def test_a_repeated_batch_keeps_the_time_of_the_first(kept: Log) -> None:
         await kept.append(log, 2, producer=(9, 0, 0))
         assert (await log.append(client_batch(2, producer=(9, 0, 0)))).duplicate
         await kept.append(log, 2, producer=(9, 0, 2))
-        assert kept.told(log) == kept.appended_ms
+        assert kept.times(log) == kept.appended_ms
         await log.close()
 
     run(main())
@@ -147,14 +147,14 @@ def test_what_is_lost_of_the_file_is_unknown_and_nothing_else_changes(kept: Log)
         assert len(whole) == 8 * ENTRY.size
         for left in cut(whole):
             file.write_bytes(left)
-            told = kept.told(log)
-            assert all(time in (None, kept.appended_ms[offset]) for offset, time in told.items()), left
+            times = kept.times(log)
+            assert all(time in (None, kept.appended_ms[offset]) for offset, time in times.items()), left
             if len(left) < len(whole):
-                known = {offset for offset, time in told.items() if time is not None}
+                known = {offset for offset, time in times.items() if time is not None}
                 held = {base for base, _ in ENTRY.iter_unpack(left[: len(left) // ENTRY.size * ENTRY.size])}
                 assert held <= known, "what is there at the beginning is found"
         file.unlink()
-        assert set(kept.told(log).values()) == {None}
+        assert set(kept.times(log).values()) == {None}
         await log.close()
 
     run(main())
@@ -176,7 +176,7 @@ def test_offsets_that_come_again_after_a_lost_batch_have_their_own_time(kept: Lo
         assert (log.log_end_offset, log.append_time_ms(2)) == (2, None)
         await kept.append(log, 3)
         assert kept.appended_ms[2] > lost_ms
-        assert kept.told(log) == kept.appended_ms
+        assert kept.times(log) == kept.appended_ms
         await log.close()
 
     run(main())
@@ -192,11 +192,11 @@ def test_what_a_fenced_writer_notes_is_not_believed(kept: Log) -> None:
         await old.close()
         with sidecars(kept.directory)[0].open("ab") as file:
             file.write(ENTRY.pack(2, NOW_MS))
-        assert kept.told(new) == kept.appended_ms
+        assert kept.times(new) == kept.appended_ms
         await kept.append(new, 3)
-        assert kept.told(new) == kept.appended_ms
+        assert kept.times(new) == kept.appended_ms
         await new.close()
-        assert kept.told(kept.open()) == kept.appended_ms
+        assert kept.times(kept.open()) == kept.appended_ms
 
     run(main())
 
@@ -296,9 +296,9 @@ def test_an_append_that_failed_leaves_no_time_behind(kept: Log, monkeypatch: pyt
         disk.fails = False
         await kept.append(log, 1)
         await kept.append(log, 1)
-        assert kept.told(log) == kept.appended_ms
+        assert kept.times(log) == kept.appended_ms
         await log.close()
-        assert kept.told(kept.open()) == kept.appended_ms
+        assert kept.times(kept.open()) == kept.appended_ms
 
     run(main())
 

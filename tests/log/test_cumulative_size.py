@@ -53,7 +53,7 @@ def test_outside_of_the_log_its_ends_count(tmp_path: Path) -> None:
     run(main())
 
 
-def test_what_is_told_of_a_partition_is_of_one_moment(tmp_path: Path) -> None:
+def test_the_report_of_a_partition_is_of_one_moment(tmp_path: Path) -> None:
     async def main() -> None:
         log = await filled(tmp_path / "t-0")
         await log.delete_records(4)
@@ -65,7 +65,7 @@ def test_what_is_told_of_a_partition_is_of_one_moment(tmp_path: Path) -> None:
     run(main())
 
 
-def test_who_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_a_partition_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     async def main() -> None:
         log = await filled(tmp_path / "t-0", batches=1)
 

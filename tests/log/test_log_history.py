@@ -37,14 +37,14 @@ class Written(Cluster):
         await self.history.close()
 
 
-def told(storage: Path) -> list[dict[str, Any]]:
+def recorded(storage: Path) -> list[dict[str, Any]]:
     """Rows by time; those of one round by topic and partition."""
     return sorted(table_rows(storage, "end_offsets"), key=lambda row: (row["ts"], row["topic"], row["partition"]))
 
 
 def ends(storage: Path) -> list[tuple[Any, ...]]:
     columns = ("topic", "partition", "epoch", "log_start_offset", "log_end_offset", "last_append")
-    return [tuple(row[name] for name in columns) for row in told(storage)]
+    return [tuple(row[name] for name in columns) for row in recorded(storage)]
 
 
 def test_a_row_for_each_partition_that_moved_and_none_for_others(tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_a_row_for_each_partition_that_moved_and_none_for_others(tmp_path: Path)
         ("flights", 1, 1, 0, 5, NOW_MS + 10_001),
         ("flights", 0, 1, 2, 3, NOW_MS),
     ]
-    rows = told(tmp_path)
+    rows = recorded(tmp_path)
     assert [row["ts"] - NOW_MS for row in rows] == [0, 0, 10_010, 20_010]
     sizes = [len(client_batch(count)) for count in (3, 1, 2, 2)]
     assert [row["size_bytes"] for row in rows] == [sizes[0], sizes[1], sum(sizes[1:]), sizes[0]]
     assert {row["log"] for row in rows} == {0}
 
 
-def test_a_new_process_tells_each_partition_once_with_its_last_append(tmp_path: Path) -> None:
+def test_a_new_process_records_each_partition_once_with_its_last_append(tmp_path: Path) -> None:
     async def main() -> None:
         clock = Clock()
         first = Written(tmp_path, clock)
@@ -94,7 +94,7 @@ def test_a_new_process_tells_each_partition_once_with_its_last_append(tmp_path: 
         await second.close()
 
     run(main())
-    assert [row["ts"] - NOW_MS for row in told(tmp_path)] == [0, 0, 60_000, 60_000, 60_000]
+    assert [row["ts"] - NOW_MS for row in recorded(tmp_path)] == [0, 0, 60_000, 60_000, 60_000]
     assert ends(tmp_path)[2:] == [
         ("flights", 0, 2, 0, 3, NOW_MS),
         ("flights", 2, 1, 0, 0, None),
@@ -138,7 +138,7 @@ def test_a_round_looks_at_no_partition_that_did_not_move(tmp_path: Path) -> None
     assert [row[:2] for row in ends(tmp_path)] == [("flights", 0), ("flights", 1), ("flights", 1)]
 
 
-def test_a_topic_that_is_gone_is_not_told_of(tmp_path: Path) -> None:
+def test_a_deleted_topic_is_not_recorded(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Written(tmp_path, Clock())
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)), (OTHER.topic_id, 0, client_batch(2)))
@@ -160,8 +160,8 @@ def test_without_a_folder_for_the_table_all_is_served_and_said_once(
         cluster.history._writer._flushing._flush_s = 0.01
         cluster.history.start()
         for _ in range(20):
-            [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
-            assert answer.error_code == 0
+            [response] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
+            assert response.error_code == 0
             await cluster.history.round()
         while not said():
             await cluster.fetch((FLIGHTS.topic_id, 0, 20), max_wait_ms=50)

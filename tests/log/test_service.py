@@ -30,8 +30,8 @@ class Cluster:
     def __init__(self, storage: Path, view: ClusterView | None = None, index: int = 0, **options: Any) -> None:
         self.view = view or view_of(FLIGHTS, OTHER)
         self.epochs: Counter[tuple[str, int]] = Counter()
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.may_respond = asyncio.Event()
+        self.may_respond.set()
         self.service = LogService(
             storage=storage,
             config=LogConfig(),
@@ -42,7 +42,7 @@ class Cluster:
         )
 
     async def next_epoch(self, topic: str, partition: int) -> int:
-        await self.may_answer.wait()
+        await self.may_respond.wait()
         self.epochs[topic, partition] += 1
         return self.epochs[topic, partition]
 
@@ -92,12 +92,12 @@ class Cluster:
         return [topic.partitions[0] for topic in entity.responses]
 
     async def list_offset(self, name: str, partition: int, timestamp: int, leader_epoch: int = -1) -> Any:
-        asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
+        query = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
         body = {
             "replica_id": -1,
             "isolation_level": 0,
             "timeout": 1000,
-            "topics": [{"name": name, "partitions": [asked]}],
+            "topics": [{"name": name, "partitions": [query]}],
         }
         entity = response(2, 10, await self.service.list_offsets(request(2, 10, body)))
         return entity.topics[0].partitions[0]
@@ -132,8 +132,8 @@ def test_what_was_produced_is_fetched(tmp_path: Path) -> None:
 def test_log_append_time_is_the_topics(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
-        [answer] = await cluster.produce((OTHER.topic_id, 0, client_batch(2, first_ms=5)))
-        assert int(answer.log_append_time.timestamp() * 1000) == NOW_MS
+        [response] = await cluster.produce((OTHER.topic_id, 0, client_batch(2, first_ms=5)))
+        assert int(response.log_append_time.timestamp() * 1000) == NOW_MS
         found = await cluster.list_offset(OTHER.name, 0, NOW_MS)
         assert (found.offset, found.timestamp) == (0, NOW_MS)
         await cluster.service.close()
@@ -146,8 +146,8 @@ def test_errors_are_per_partition(tmp_path: Path) -> None:
         cluster = Cluster(tmp_path)
         good = client_batch()
         codes = [
-            answer.error_code
-            for answer in await cluster.produce(
+            response.error_code
+            for response in await cluster.produce(
                 (FLIGHTS.topic_id, 0, good),
                 (uuid4(), 0, good),
                 (FLIGHTS.topic_id, 3, good),
@@ -162,15 +162,15 @@ def test_errors_are_per_partition(tmp_path: Path) -> None:
             ErrorCode.corrupt_message,
             ErrorCode.invalid_record,
         ]
-        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, good), acks=2)
-        assert answer.error_code == ErrorCode.invalid_required_acks
+        [response] = await cluster.produce((FLIGHTS.topic_id, 0, good), acks=2)
+        assert response.error_code == ErrorCode.invalid_required_acks
         fetched = await cluster.fetch((uuid4(), 0, 0), (FLIGHTS.topic_id, 0, 99), max_wait_ms=60_000, min_bytes=1000)
         assert [part.error_code for part in fetched] == [ErrorCode.unknown_topic_id, ErrorCode.offset_out_of_range]
         listed = await cluster.list_offset("nowhere", 0, -1)
         assert listed.error_code == ErrorCode.unknown_topic_or_partition
         await cluster.service.close()
-        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, good))
-        assert answer.error_code == ErrorCode.not_leader_or_follower
+        [response] = await cluster.produce((FLIGHTS.topic_id, 0, good))
+        assert response.error_code == ErrorCode.not_leader_or_follower
 
     run(main())
 
@@ -189,12 +189,12 @@ def test_only_the_owner_serves(tmp_path: Path) -> None:
 def test_concurrent_first_uses_share_one_open_and_keep_their_order(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
-        cluster.may_answer.clear()
+        cluster.may_respond.clear()
         early = [
             asyncio.create_task(cluster.produce((FLIGHTS.topic_id, 1, client_batch(count)))) for count in range(1, 6)
         ]
         await asyncio.sleep(0)
-        cluster.may_answer.set()
+        cluster.may_respond.set()
         late = []
         while not early[0].done():  # keep calling while the log becomes open
             late.append(asyncio.create_task(cluster.produce((FLIGHTS.topic_id, 1, client_batch(10)))))
@@ -222,8 +222,8 @@ def test_an_open_that_fails_is_tried_again_a_little_later(
             assert failed.error_code == ErrorCode.kafka_storage_error
         assert cluster.epochs.total() == (1 if retry_after_s else 3)
         (tmp_path / "logs").unlink()
-        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
-        assert answer.error_code == (ErrorCode.kafka_storage_error if retry_after_s else ErrorCode.none)
+        [response] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+        assert response.error_code == (ErrorCode.kafka_storage_error if retry_after_s else ErrorCode.none)
         await cluster.service.close()
 
     run(main())
@@ -356,20 +356,20 @@ def test_list_offsets(tmp_path: Path, timestamp: int, found: tuple[int, int, int
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(5, step_ms=10)))
-        answer = await cluster.list_offset("flights", 0, timestamp)
-        assert (answer.error_code, answer.offset, answer.timestamp) == found
+        response = await cluster.list_offset("flights", 0, timestamp)
+        assert (response.error_code, response.offset, response.timestamp) == found
         await cluster.service.close()
 
     run(main())
 
 
-def test_acks_0_answers_before_the_disk(tmp_path: Path) -> None:
+def test_acks_0_does_not_wait_for_the_disk(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.fetch((FLIGHTS.topic_id, 0, 0))
         log = await cluster.service._log_by_id(FLIGHTS.topic_id, 0)
-        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()), acks=0)
-        assert (answer.base_offset, log.high_watermark) == (0, 0)
+        [response] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()), acks=0)
+        assert (response.base_offset, log.high_watermark) == (0, 0)
         await cluster.service.close()
         assert log.high_watermark == 1
 
@@ -405,8 +405,8 @@ def test_a_topics_configuration_is_followed(tmp_path: Path) -> None:
         limited = Topic(name="flights", topic_id=FLIGHTS.topic_id, partitions=3, config={"max.message.bytes": "100"})
         cluster.view = view_of(limited, version=2)
         await cluster.service.view_changed(cluster.view)
-        answers = await cluster.produce((FLIGHTS.topic_id, 0, batch), (FLIGHTS.topic_id, 1, batch))
-        assert [answer.error_code for answer in answers] == [ErrorCode.message_too_large] * 2
+        responses = await cluster.produce((FLIGHTS.topic_id, 0, batch), (FLIGHTS.topic_id, 1, batch))
+        assert [response.error_code for response in responses] == [ErrorCode.message_too_large] * 2
         await cluster.service.close()
 
     run(main())
@@ -427,8 +427,8 @@ def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
         late.append(asyncio.ensure_future(cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))))
         await asyncio.sleep(0)
         await cluster.service.view_changed(cluster.view)
-        answers = [answer for [answer] in await asyncio.gather(*late)]
-        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, at) for at in range(4)]
+        responses = [response for [response] in await asyncio.gather(*late)]
+        assert [(response.error_code, response.base_offset) for response in responses] == [(0, at) for at in range(4)]
         [part] = await reader
         assert part.error_code == 0
         assert (await ends).error_code == 0
@@ -498,7 +498,7 @@ def test_what_cannot_be_obeyed_of_a_topic_leaves_the_rest_of_it(tmp_path: Path) 
     run(main())
 
 
-def test_what_was_counted_is_told_when_the_actor_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_counted_is_logged_when_the_actor_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
 
@@ -512,5 +512,5 @@ def test_what_was_counted_is_told_when_the_actor_stops(tmp_path: Path, caplog: p
         await cluster.service.close()
 
     run(main())
-    told = [line for line in caplog.messages if "flights-0 cannot be opened" in line]
-    assert [line.startswith("and 2 more from flights-0") for line in told] == [False, True]
+    logged = [line for line in caplog.messages if "flights-0 cannot be opened" in line]
+    assert [line.startswith("and 2 more from flights-0") for line in logged] == [False, True]

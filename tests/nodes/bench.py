@@ -79,7 +79,7 @@ class RayNodes:
             )
         try:
             self.head = self.add()
-            self.address = self._ask("address")
+            self.address = self._exchange("address")
         except BaseException:
             self.__exit__()
             raise
@@ -93,19 +93,19 @@ class RayNodes:
 
     def add(self) -> RayNode:
         """Start another node."""
-        node = RayNode(**self._ask("add"))
+        node = RayNode(**self._exchange("add"))
         self.nodes[node.node_id] = node
         return node
 
     def view(self) -> ClusterView:
         """The view that Muster's controller publishes now; its endpoints contain the cluster's secret."""
-        found: ClusterView = pickle.loads(base64.b64decode(self._ask("view")))
+        found: ClusterView = pickle.loads(base64.b64decode(self._exchange("view")))
         return found
 
     def kill(self, node: RayNode) -> None:
         """SIGKILL the raylet and its workers: the node is lost."""
         del self.nodes[node.node_id]
-        self._ask("kill", node.node_id)
+        self._exchange("kill", node.node_id)
 
     @contextlib.contextmanager
     def paused(self, node: RayNode) -> Iterator[None]:
@@ -117,7 +117,7 @@ class RayNodes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.raylet, signal.SIGCONT)
 
-    def _ask(self, *command: str) -> Any:
+    def _exchange(self, *command: str) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")

@@ -44,7 +44,7 @@ class LoneHost:
 
     def __enter__(self) -> LoneHost:
         if (refused := _refused()) is not None:
-            pytest.fail(f"this machine lets nobody make namespaces: {refused}")
+            pytest.fail(f"this machine does not allow namespaces: {refused}")
         for made in (self.home / ".ray", self.srv):
             made.mkdir(parents=True)
         token = self.home / ".ray/auth_token"
@@ -77,7 +77,7 @@ class LoneHost:
 
     def run(self, command: str, timeout_s: float = 240) -> tuple[int, str]:
         """Exit code and output of a shell command; -9 if it takes too long."""
-        code, output = self._ask(command, timeout_s)
+        code, output = self._exchange(command, timeout_s)
         return code, output
 
     def done(self, command: str) -> str:
@@ -95,10 +95,10 @@ class LoneHost:
             if not state.startswith("Z") and __name__ not in args and _PS not in args
         }
 
-    def _ask(self, *question: Any) -> Any:
+    def _exchange(self, *query: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.write(json.dumps(query) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, f"the host has ended with exit code {self._process.wait(_STOP_S)}"

@@ -22,13 +22,15 @@ async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
     """Commit an offset of partition 0 of ``t`` for a group without members. ChannelLost."""
     items = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
-    answer = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
-    return ErrorCode(answer.topics[0].partitions[0].error_code)
+    response = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
+    return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
 async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) -> ErrorCode:
     """Produce a batch of one record. ChannelLost."""
     part = {"index": partition, "records": client_batch(value=value)}
     topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
-    answer = await _call(channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics})
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+    response = await _call(
+        channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics}
+    )
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)

@@ -73,13 +73,13 @@ def _raylet(node: Any) -> psutil.Process:
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    responses = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Ray's output must not mix with responses
     host = Host()
     try:
         for line in sys.stdin:
             command, *arguments = json.loads(line)
-            print(json.dumps(getattr(host, command)(*arguments)), file=answers, flush=True)
+            print(json.dumps(getattr(host, command)(*arguments)), file=responses, flush=True)
     finally:
         host.stop()
 

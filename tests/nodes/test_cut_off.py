@@ -23,27 +23,27 @@ from tests.nodes.work import drain, work
 
 async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[ErrorCode | str]:
     """Responses of the actors that were on that node to writes, sent without a gateway."""
-    told: list[ErrorCode | str] = []
+    results: list[ErrorCode | str] = []
     offsets_partitions = view.topics[OFFSETS_TOPIC].partitions
 
-    async def ask(endpoint: Endpoint, write: Callable[[Channel], Awaitable[ErrorCode]]) -> None:
+    async def attempt(endpoint: Endpoint, write: Callable[[Channel], Awaitable[ErrorCode]]) -> None:
         try:
             channel = await connect(endpoint, node_id, on_updates=None, on_lost=lambda: None)
-            told.append(await write(channel))
+            results.append(await write(channel))
             channel.close()
         except (OSError, TimeoutError):  # it has noticed and ended
-            told.append("lost")
+            results.append("lost")
 
     for index, endpoint in view.logs.items():
         if endpoint is not None and endpoint.node_id == node_id:
             for partition in range(topic.partitions):
                 if view.log_of(topic, partition) == index:
-                    await ask(endpoint, partial(produce, topic=topic, partition=partition, value=b"late"))
+                    await attempt(endpoint, partial(produce, topic=topic, partition=partition, value=b"late"))
     for partition, endpoint in view.offsets.items():
         if endpoint is not None and endpoint.node_id == node_id:
             group = next(f"late-{n}" for n in count() if partition_for(f"late-{n}", offsets_partitions) == partition)
-            await ask(endpoint, partial(commit, group=group, offset=1))
-    return told
+            await attempt(endpoint, partial(commit, group=group, offset=1))
+    return results
 
 
 def ended(pid: int) -> bool:
@@ -77,9 +77,9 @@ def test_actors_of_a_node_that_is_cut_off_can_write_nothing(on_nodes: Bench, fre
             elsewhere = lambda homes: cut_off.node_id not in homes.values()  # noqa: E731
             eventually(on_nodes.until_settled, elsewhere, "everything serves elsewhere", SETTLED_S)
             found = {folder: counted(folder) for folder in folders}
-            told = asyncio.run(written_by_old(view, cut_off.node_id, view.topics[clients.producer.topic]))
-            assert told
-            assert ErrorCode.none not in told
+            results = asyncio.run(written_by_old(view, cut_off.node_id, view.topics[clients.producer.topic]))
+            assert results
+            assert ErrorCode.none not in results
             clients.go_on()
             assert all(unchanged(data, counted(folder)) for folder, data in found.items())
             if controller := old_pids.get("controller"):

@@ -39,7 +39,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         stayed = {name: home for name, home in moved(before).items() if home != drained}
         assert {name: after[name]["node_id"] for name in stayed} == stayed
         leavers = {"controller", *(name for name, home in moved(before).items() if home == drained)}
-        told = eventually(
+        recorded = eventually(
             lambda: [
                 row
                 for row in table_rows(on_nodes.muster.storage, "lifecycle")
@@ -48,8 +48,8 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
             lambda rows: leavers <= {row["actor"] for row in rows if row["event"] == "moved"},
             "the table lifecycle has all moves",
         )
-        assert "lost" not in {row["event"] for row in told if row["seen_by"] == "controller"}
-        assert {row["node_id"] for row in told if row["event"] == "moved"} == {drained}
+        assert "lost" not in {row["event"] for row in recorded if row["seen_by"] == "controller"}
+        assert {row["node_id"] for row in recorded if row["event"] == "moved"} == {drained}
         clients.go_on()
         assert clients.stability() == stable
         create(on_nodes.muster, fresh("made-without"))

@@ -99,7 +99,7 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
 
     said = head.ray_up()
     assert "muster ready" in said
-    assert METRICS in said, "a Prometheus need not be told again"
+    assert METRICS in said, "a Prometheus need not be reconfigured"
     assert head.muster_up() != first
     assert sum(ZOOKEEPER in line for line in head.processes().values()) == 1
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
@@ -125,7 +125,7 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_killed_muster_up_is_told_of_ended_and_taken_over(head: Head) -> None:
+def test_a_killed_muster_up_is_reported_ended_and_taken_over(head: Head) -> None:
     """Its actors continue to serve, without its ZooKeeper."""
     head.ray_up()
     head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 0")

@@ -51,9 +51,9 @@ async def _produce(channel: Channel, topic: Topic, number: int) -> ErrorCode:
     return await produce(channel, topic, 0, b"g-%d" % number)
 
 
-Ask = Callable[[Channel, Topic, int], Awaitable[ErrorCode]]
+Write = Callable[[Channel, Topic, int], Awaitable[ErrorCode]]
 """Write a record for that number; return the error code of the response."""
-KINDS: dict[str, tuple[str, Ask]] = {"offsets": (OFFSETS_TOPIC, _commit), "log": ("flights", _produce)}
+KINDS: dict[str, tuple[str, Write]] = {"offsets": (OFFSETS_TOPIC, _commit), "log": ("flights", _produce)}
 
 
 class Copy:

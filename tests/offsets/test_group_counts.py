@@ -54,13 +54,13 @@ def test_a_rebalance_lasts_from_its_first_reason_to_the_assignment() -> None:
     assert row is not None
     assert (row.rebalancing_ms, row.rebalances_completed) == (150, 0)
     counted.at(400)
-    joined = driver.answer(first)
+    joined = driver.response(first)
     counted.at(900)
     second = driver.new_member()  # the rebalance restarts before its end
     third = driver.send(join(joined.member_id))
     counted.count()
     counted.at(1_000)
-    driver.sync_all([driver.answer(second), driver.answer(third)])
+    driver.sync_all([driver.response(second), driver.response(third)])
     row = counted.row()
     assert row is not None
     assert (row.rebalancing_ms, row.rebalances_completed, row.rebalances_ms) == (None, 1, 1_000)
@@ -72,7 +72,7 @@ def test_a_rebalance_lasts_from_its_first_reason_to_the_assignment() -> None:
 def test_a_rebalance_that_leaves_the_group_empty_runs_no_more() -> None:
     counted = Counted()
     (member,) = counted.driver.stable()
-    counted.driver.ask(leave(member))
+    counted.driver.exchange(leave(member))
     row = counted.row()
     assert row is not None
     assert (row.state, row.rebalancing_ms, row.rebalances_completed, row.leaves) == ("Empty", None, 1, 1)
@@ -81,14 +81,14 @@ def test_a_rebalance_that_leaves_the_group_empty_runs_no_more() -> None:
 
 def test_counts_go_when_the_group_expires() -> None:
     counted = Counted(offsets_retention_minutes=60, offsets_retention_check_interval_ms=HOUR_MS)
-    counted.driver.ask(commit({("t", 0): 1, ("t", 1): 2}))
+    counted.driver.exchange(commit({("t", 0): 1, ("t", 1): 2}))
     counted.driver.advance(HOUR_MS // 2)
     row = counted.row()
     assert row is not None
     assert (row.offset_commits, row.offset_expirations) == (2, 0)
     counted.driver.advance(2 * HOUR_MS)
     assert counted.row() is None
-    counted.driver.ask(commit({("t", 0): 1}))
+    counted.driver.exchange(commit({("t", 0): 1}))
     row = counted.row()
     assert row is not None
     assert (row.offset_commits, row.offset_expirations) == (1, 0)
@@ -111,7 +111,7 @@ def test_a_snapshot_is_made_in_turns_and_read_back_whole(groups: int) -> None:
     driver = Driver()
     names = [f"gü\n{number}" for number in range(groups)]
     for name in names:
-        driver.ask(commit({("t", 0): 1, ("t", 1): 1}, group=name))
+        driver.exchange(commit({("t", 0): 1, ("t", 1): 1}, group=name))
     metrics = PartitionMetrics(7, 3, driver.core)
     turns = itertools.count()
 
@@ -122,9 +122,9 @@ def test_a_snapshot_is_made_in_turns_and_read_back_whole(groups: int) -> None:
                 await asyncio.sleep(0)
 
         other = asyncio.create_task(others())
-        answer = envelope.read_answer(envelope.write_answer(await metrics.answer({"ask": "metrics"})))
+        response = envelope.read_response(envelope.write_response(await metrics.response({"ask": "metrics"})))
         other.cancel()
-        return Snapshot.from_answer(answer)
+        return Snapshot.from_response(response)
 
     snapshot = asyncio.run(main())
     assert (snapshot.partition, snapshot.epoch) == (7, 3)
@@ -134,27 +134,27 @@ def test_a_snapshot_is_made_in_turns_and_read_back_whole(groups: int) -> None:
     assert next(turns) >= groups // 250
 
 
-def test_a_group_that_the_log_does_not_have_yet_is_not_told_of() -> None:
+def test_a_group_that_is_not_in_the_log_yet_is_not_reported() -> None:
     driver = Driver(auto=False)
     driver.send(join(version=3))
     metrics = PartitionMetrics(7, 3, driver.core)
-    assert not list(Snapshot.from_answer(asyncio.run(metrics.answer({}))).rows())
+    assert not list(Snapshot.from_response(asyncio.run(metrics.response({}))).rows())
     driver.write_all()
-    (row,) = Snapshot.from_answer(asyncio.run(metrics.answer({}))).rows()
+    (row,) = Snapshot.from_response(asyncio.run(metrics.response({}))).rows()
     assert (row.group, row.members) == ("g", 1)
 
 
 def test_a_group_that_goes_while_the_snapshot_is_made_is_left_out() -> None:
     driver = Driver()
     for number in range(300):
-        driver.ask(commit({("t", 0): 1}, group=f"g{number}"))
+        driver.exchange(commit({("t", 0): 1}, group=f"g{number}"))
     metrics = PartitionMetrics(7, 3, driver.core)
 
     async def main() -> Snapshot:
-        answer = asyncio.create_task(metrics.answer({}))
+        response = asyncio.create_task(metrics.response({}))
         await asyncio.sleep(0)
         del driver.core.groups[GroupId("g299")]
-        return Snapshot.from_answer(await answer)
+        return Snapshot.from_response(await response)
 
     assert len(list(asyncio.run(main()).rows())) == 299
 
@@ -162,11 +162,11 @@ def test_a_group_that_goes_while_the_snapshot_is_made_is_left_out() -> None:
 def test_assigned_partitions_are_those_of_all_members() -> None:
     driver = Driver()
     tokens = [driver.new_member() for _ in range(2)]
-    joins = driver.answers_to(tokens)
+    joins = driver.responses_to(tokens)
     driver.sync_all(
         joins, lambda member: assignment(("t", 0), ("t", 1), ("t", 2)) if member == joins[0].leader else b""
     )
     assert driver.group().state is GroupState.STABLE
     metrics = PartitionMetrics(7, 3, driver.core)
-    (row,) = Snapshot.from_answer(asyncio.run(metrics.answer({}))).rows()
+    (row,) = Snapshot.from_response(asyncio.run(metrics.response({}))).rows()
     assert (row.members, row.assigned_partitions, row.generation) == (2, 3, 1)

@@ -61,7 +61,7 @@ class Shell:
         return await connect(endpoint, "n", on_updates=None, on_lost=lambda: None)
 
 
-async def ask(channel: Channel, api_key: int, version: int, **body: Any) -> Any:
+async def exchange(channel: Channel, api_key: int, version: int, **body: Any) -> Any:
     frame = codec.encode_request(api_key, version, 1, "client", body)
     return codec.decode_response(api_key, version, await channel.call(CONTEXT, frame))[1]
 
@@ -72,19 +72,23 @@ async def commit(channel: Channel, offset: int, *, group: str = GROUP, partition
         for index in range(partitions)
     ]
     topics = [{"name": "t", "partitions": items}]
-    response = await ask(channel, 8, 7, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    response = await exchange(
+        channel, 8, 7, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
+    )
     return {item.error_code for item in response.topics[0].partitions}
 
 
 async def committed(channel: Channel, group: str = GROUP) -> dict[int, int]:
-    response = await ask(channel, 9, 5, group_id=group, topics=None)
+    response = await exchange(channel, 9, 5, group_id=group, topics=None)
     return {item.partition_index: item.committed_offset for topic in response.topics for item in topic.partitions}
 
 
 async def join_with(channel: Channel, metadata: bytes) -> Any:
     joining = {"group_id": "big", "session_timeout": 10000, "rebalance_timeout": 10000, "protocol_type": "consumer"}
-    joined = await ask(channel, 11, 3, **joining, member_id="", protocols=[{"name": "range", "metadata": metadata}])
-    return await ask(
+    joined = await exchange(
+        channel, 11, 3, **joining, member_id="", protocols=[{"name": "range", "metadata": metadata}]
+    )
+    return await exchange(
         channel,
         14,
         2,
@@ -172,7 +176,7 @@ def test_a_write_that_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_led_to_a_refused_write_is_told_before_what_follows(tmp_path: Path) -> None:
+def test_events_that_led_to_a_refused_write_are_reported_before_those_that_follow(tmp_path: Path) -> None:
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1)
         events: list[Event] = []
@@ -198,8 +202,8 @@ def test_records_of_several_requests_linger_for_one_batch(tmp_path: Path) -> Non
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1, group_coordinator_append_linger_ms=200)
         channel = await shell.serve(tmp_path / "socket")
-        answers = await asyncio.gather(*(commit(channel, offset, partitions=2) for offset in range(5)))
-        assert answers == [{ErrorCode.none}] * 5
+        responses = await asyncio.gather(*(commit(channel, offset, partitions=2) for offset in range(5)))
+        assert responses == [{ErrorCode.none}] * 5
         assert batch_sizes(tmp_path / "log") == [10]
         assert await committed(channel) == {0: 4, 1: 4}
         await shell.partition.stop()
@@ -232,7 +236,7 @@ def test_many_tombstones_are_split(tmp_path: Path) -> None:
         for step in range(25):
             assert await commit(channel, step, group=f"g{step}" + "x" * 200, partitions=1200) == {ErrorCode.none}
         names = [f"g{step}" + "x" * 200 for step in range(25)]
-        deleted = await ask(channel, 42, 1, groups_names=names)
+        deleted = await exchange(channel, 42, 1, groups_names=names)
         assert {result.error_code for result in deleted.results} == {ErrorCode.none}
         assert not shell.ended.is_set()
         await shell.partition.stop()
@@ -257,7 +261,7 @@ class BrokenDisk(Disk):
         super().write(fd, content, position)
 
 
-def test_a_disk_that_fails_ends_the_actor_after_its_clients_were_told(tmp_path: Path) -> None:
+def test_a_disk_that_fails_ends_the_actor_after_its_clients_were_informed(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = BrokenDisk()
         shell = Shell(tmp_path / "log", 1, disk=disk)
@@ -274,14 +278,14 @@ def test_a_disk_that_fails_ends_the_actor_after_its_clients_were_told(tmp_path: 
     run(scenario)
 
 
-def test_when_lingering_records_cannot_be_written_every_request_is_told(tmp_path: Path) -> None:
+def test_when_lingering_records_cannot_be_written_every_request_gets_an_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = BrokenDisk()
         shell = Shell(tmp_path / "log", 1, disk=disk, group_coordinator_append_linger_ms=50)
         disk.broken = True
         channel = await shell.serve(tmp_path / "socket")
-        answers = await asyncio.gather(*(commit(channel, offset) for offset in range(3)))
-        assert answers == [{ErrorCode.not_coordinator}] * 3
+        responses = await asyncio.gather(*(commit(channel, offset) for offset in range(3)))
+        assert responses == [{ErrorCode.not_coordinator}] * 3
         await shell.ended.wait()
         await shell.server.stop()
 

@@ -48,7 +48,7 @@ def test_flushing_goes_on_whatever_went_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("added", [50, 100_000])
-def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added: int) -> None:
+def test_the_response_about_many_large_rebalances_is_bounded(tmp_path: Path, added: int) -> None:
     """An entry that is larger by itself is written all the same."""
     members = tuple(A for _ in range(added))
 
@@ -60,11 +60,11 @@ def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added
         for number in numbers:
             each = entry(number, epoch=0, added=members)
             store.add(each, encode(each))
-        answer = await history.history({"group": "billing", "limit": 10_000})
-        told = [each["number"] for each in answer["entries"]]
-        assert told == [*reversed(numbers)][: len(told)]
-        assert 1 <= len(told) < len(numbers)
-        assert len(json.dumps(answer)) <= 1.2 * MAX_BYTES or len(told) == 1
+        response = await history.history({"group": "billing", "limit": 10_000})
+        returned = [each["number"] for each in response["entries"]]
+        assert returned == [*reversed(numbers)][: len(returned)]
+        assert 1 <= len(returned) < len(numbers)
+        assert len(json.dumps(response)) <= 1.2 * MAX_BYTES or len(returned) == 1
         await shell.partition.stop()
         await history.close()
 

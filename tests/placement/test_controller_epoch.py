@@ -80,7 +80,7 @@ def test_what_its_successor_has_read_is_never_changed_behind_its_back(
     assert other.get(TOPICS)[1].version == len(read)
 
 
-def test_refusals_are_still_told_as_what_they_are(zk: ZooKeeperClient) -> None:
+def test_refusals_keep_their_own_errors(zk: ZooKeeperClient) -> None:
     registry = TopicRegistry(zk, take_controller_epoch(zk))
     registry.create("flights", 1)
     with pytest.raises(TopicExists):
@@ -100,7 +100,7 @@ def test_a_controller_hears_of_its_successor(zk: ZooKeeperClient, other: ZooKeep
     assert heard.wait(WAIT_S)
 
 
-def test_a_controller_that_asks_late_hears_at_once(zk: ZooKeeperClient, other: ZooKeeperClient) -> None:
+def test_a_controller_that_watches_late_hears_at_once(zk: ZooKeeperClient, other: ZooKeeperClient) -> None:
     heard = threading.Event()
     mine = take_controller_epoch(zk)
     take_controller_epoch(other)

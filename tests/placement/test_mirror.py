@@ -74,7 +74,7 @@ def test_nothing_is_known_while_zookeeper_is_away_and_everything_is_read_when_it
     server.stop()
     eventually(lambda: mirror.snapshot() is None, "the mirror knows that it knows nothing")
     with EmbeddedZooKeeper.start(tmp_path, server.port):
-        other.ask(other.set_async, f"{ROOT}/a", b"2", timeout_s=20)
+        other.call(other.set_async, f"{ROOT}/a", b"2", timeout_s=20)
         eventually(lambda: data(mirror) == {f"{ROOT}/a": b"2"}, "what changed meanwhile is seen")
         other.create(f"{ROOT}/b", b"3")
         eventually(lambda: len(data(mirror) or {}) == 2, "the watch is set again")
@@ -84,7 +84,7 @@ def test_nothing_is_known_while_zookeeper_is_away_and_everything_is_read_when_it
         watching.shut()
 
 
-def test_what_goes_is_not_asked_for_and_a_snapshot_is_made_once(zk: ZooKeeperClient, mirror: Mirror) -> None:
+def test_deleted_nodes_are_not_read_and_a_snapshot_is_made_once(zk: ZooKeeperClient, mirror: Mirror) -> None:
     zk.create(f"{ROOT}/a", b"1", makepath=True)
     zk.create(f"{ROOT}/b", b"2")
     eventually(lambda: data(mirror) == {f"{ROOT}/a": b"1", f"{ROOT}/b": b"2"}, "the nodes are seen")

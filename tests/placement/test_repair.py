@@ -221,7 +221,7 @@ def test_a_coordinator_without_members_that_is_not_active_wipes_nothing() -> Non
     assert store.nodes == before
 
 
-def test_a_plan_is_whole_however_far_it_was_told_and_whatever_came_between(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_whole_however_far_it_was_read_and_whatever_came_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that acts on it while it is made may fail in the middle; what it says of ZooKeeper is still true."""
     monkeypatch.setattr("muster.placement.mapping.repair._UNITS_TOGETHER", 1)
     everyone = [registration("billing", host=f"10.0.0.{number}") for number in range(4)]
@@ -236,9 +236,9 @@ def test_a_plan_is_whole_however_far_it_was_told_and_whatever_came_between(monke
         return partition_of(group)
 
     parts = Planning(by_partition(everyone, ALL), {}, suspects=NONE, partition_of=failing_once)
-    told = next(iter(parts))
-    assert told
-    assert set(told) < set(whole.creates)
+    begun = next(iter(parts))
+    assert begun
+    assert set(begun) < set(whole.creates)
     with pytest.raises(RuntimeError):
         parts.plan()
     assert parts.plan() == whole

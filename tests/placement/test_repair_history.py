@@ -48,8 +48,8 @@ class History:
         todo = plan(self.held, seen, suspects=self.suspects, partition_of=partition_of, memory=self.memory)
         assert todo == plan(self.held, seen, suspects=self.suspects, partition_of=partition_of)
         parts = Planning(self.held, seen, suspects=self.suspects, partition_of=partition_of, memory=self.memory)
-        told = [create for some in parts for create in some]
-        assert (sorted(told, key=lambda one: one.path), parts.plan()) == (list(todo.creates), todo)
+        read = [create for some in parts for create in some]
+        assert (sorted(read, key=lambda one: one.path), parts.plan()) == (list(todo.creates), todo)
         self.memory, self.suspects = todo.memory, todo.suspects
         return todo
 
@@ -130,19 +130,19 @@ def test_only_clients_with_news_are_looked_at(monkeypatch: pytest.MonkeyPatch) -
     again = plan(dict(held), seen, suspects=frozenset(), partition_of=partition_of, memory=memory)
     assert (again.empty, units) == (True, [])
 
-    told_anew = {each: tuple(replace(one) for one in some) for each, some in held.items()}
-    again = plan(told_anew, dict(seen), suspects=frozenset(), partition_of=partition_of, memory=again.memory)
+    copied = {each: tuple(replace(one) for one in some) for each, some in held.items()}
+    again = plan(copied, dict(seen), suspects=frozenset(), partition_of=partition_of, memory=again.memory)
     assert (again.empty, units) == (True, [])
 
     path = registration_path(registration("billing", host="10.0.0.3"))
     seen = seen | {path: Node(b"wrong", 1, 10_000)}
-    again = plan(told_anew, seen, suspects=frozenset(), partition_of=partition_of, memory=again.memory)
+    again = plan(copied, seen, suspects=frozenset(), partition_of=partition_of, memory=again.memory)
     assert [change.path for change in again.sets] == [path]
     assert units == ["10.0.0.3/rdkafka"]
 
     units.clear()
     lost = partition_of("dashboard")
-    untrusted = {each: some for each, some in told_anew.items() if each != lost}
+    untrusted = {each: some for each, some in copied.items() if each != lost}
     again = plan(untrusted, seen, suspects=frozenset(), partition_of=partition_of, memory=again.memory)
     assert {one.path for one in again.left_alone} >= {
         registration_path(one) for one in everyone if one.offsets_partition == lost

@@ -160,7 +160,7 @@ def test_topics_survive_a_restart_of_zookeeper(tmp_path: Path) -> None:
         assert next_epoch(client, "flights", 0, "log-0") == 0
         server.stop()
         with EmbeddedZooKeeper.start(tmp_path, server.port):
-            client.ask(client.exists_async, "/", timeout_s=60)
+            client.call(client.exists_async, "/", timeout_s=60)
             assert registry.load() == {"flights": flights}
             assert next_epoch(client, "flights", 0, "log-0") == 1
             assert registry.delete("flights") == flights

@@ -62,13 +62,13 @@ def test_the_logs_of_a_topic_are_dealt_out_from_any_first_one() -> None:
 
 
 def test_the_leader_is_the_first_of_as_many_replicas_as_there_can_be() -> None:
-    for factor, told in ((1, 1), (2, 2), (3, 3), (4, 3), (32_767, 3)):
+    for factor, expected in ((1, 1), (2, 2), (3, 3), (4, 3), (32_767, 3)):
         topic = dataclasses.replace(FLIGHTS, replication_factor=factor)
         for partition in range(topic.partitions):
             replicas, leader = VIEW.replicas_of(topic, partition), VIEW.leader_of(topic, partition)
             assert leader is not None
             assert replicas[0] == leader.id
-            assert len(replicas) == len(set(replicas)) == told
+            assert len(replicas) == len(set(replicas)) == expected
             assert set(replicas) <= {0, 1, 2}
     assert dataclasses.replace(VIEW, brokers=()).replicas_of(FLIGHTS, 0) == []
 

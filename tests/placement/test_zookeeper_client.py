@@ -21,15 +21,15 @@ def test_an_outage_is_two_lines_and_bounded_waiting(tmp_path: Path, caplog: pyte
     server.stop()
     started = time.monotonic()
     with pytest.raises(ZooKeeperUnreachable, match=f"ZooKeeper at {server.hosts} did not answer within 1.5 s"):
-        zk.ask(zk.get_async, "/a", timeout_s=1.5)
+        zk.call(zk.get_async, "/a", timeout_s=1.5)
     assert time.monotonic() - started < 3
     with EmbeddedZooKeeper.start(tmp_path, server.port):
-        assert zk.ask(zk.get_async, "/a", timeout_s=20)[0] == b"1"
+        assert zk.call(zk.get_async, "/a", timeout_s=20)[0] == b"1"
         zk.shut()
     ours = [record for record in caplog.records if record.name.startswith(("muster.placement", "kazoo"))]
     lines = [record.message for record in ours if record.levelno >= logging.INFO]
     assert len(lines) == 2
-    assert lines[0] == f"ZooKeeper at {server.hosts} is away, reconnecting"
+    assert lines[0] == f"ZooKeeper at {server.hosts} is unavailable, reconnecting"
     assert lines[1].startswith(f"ZooKeeper at {server.hosts} is back after ")
 
 
@@ -38,7 +38,7 @@ def test_a_closed_client_does_not_wait(zk_hosts: str) -> None:
     zk.shut()
     started = time.monotonic()
     with pytest.raises(ZooKeeperUnreachable, match="is closed"):
-        zk.ask(zk.get_async, "/a", timeout_s=30)
+        zk.call(zk.get_async, "/a", timeout_s=30)
     assert time.monotonic() - started < 5
 
 
@@ -48,7 +48,7 @@ def test_no_connect_string(hosts: str) -> None:
         client(hosts)
 
 
-def test_a_transaction_is_all_or_nothing_and_tells_what_failed(zk: ZooKeeperClient) -> None:
+def test_a_transaction_is_all_or_nothing_and_reports_what_failed(zk: ZooKeeperClient) -> None:
     zk.commit([("create", "/a", b"1"), ("create", "/a/b", b"2")])
     with pytest.raises(NodeExistsError):
         zk.commit([("create", "/c"), ("create", "/a")])

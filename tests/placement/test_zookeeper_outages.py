@@ -71,7 +71,7 @@ def test_a_process_with_many_clients_says_it_once(
             zk.shut()
     assert connectivity() == Connectivity(connected=True, outages=before.outages + 1)
     away, back = lines(caplog)
-    assert away == f"ZooKeeper at {server.hosts} is away, reconnecting"
+    assert away == f"ZooKeeper at {server.hosts} is unavailable, reconnecting"
     assert back.startswith(f"ZooKeeper at {server.hosts} is back after ")
 
 
@@ -85,25 +85,25 @@ def test_a_paused_server_is_an_outage_that_ends(
     try:
         eventually(lambda: process.status() == psutil.STATUS_STOPPED, "all of its threads have stopped")
         with pytest.raises(ZooKeeperUnreachable):
-            zk.ask(zk.get_async, "/a", timeout_s=0.5)
+            zk.call(zk.get_async, "/a", timeout_s=0.5)
         eventually(lambda: not connectivity().connected, "nothing is heard")
     finally:
         process.resume()
     eventually(lambda: connectivity().connected, "it is heard again")
-    assert zk.ask(zk.get_async, "/a")[0] == b"1"
+    assert zk.call(zk.get_async, "/a")[0] == b"1"
     zk.shut()
     assert len(lines(caplog)) == 2
 
 
-def test_an_expired_session_is_told_and_replaced(
+def test_an_expired_session_is_logged_and_replaced(
     server: EmbeddedZooKeeper, connected: Callable[[], ZooKeeperClient], caplog: pytest.LogCaptureFixture
 ) -> None:
     zk = connected()
     expire(zk, server.hosts)
-    assert zk.ask(zk.exists_async, "/zookeeper") is not None
+    assert zk.call(zk.exists_async, "/zookeeper") is not None
     zk.shut()
     away, back = lines(caplog)
-    assert away.endswith("is away, reconnecting")
+    assert away.endswith("is unavailable, reconnecting")
     assert back.endswith("s, with a new session")
 
 
@@ -134,10 +134,10 @@ def test_a_process_that_starts_during_an_outage_says_so(
         eventually(lambda: connectivity().connected, "the outage is over")
         node.close()
         zk.shut()
-    assert [line.rpartition(" is ")[2].split(" ")[0] for line in lines(caplog)] == ["away,", "back"]
+    assert [line.rpartition(" is ")[2].split(" ")[0] for line in lines(caplog)] == ["unavailable,", "back"]
 
 
-def test_who_is_told_by_an_error_gets_no_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_first_connection_is_an_error_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(ZooKeeperUnreachable):
@@ -152,9 +152,9 @@ def test_a_long_outage_makes_nobody_wait_for_long(
     zk = connected()
     server.stop()
     with pytest.raises(ZooKeeperUnreachable, match=r"within 0\.7 s"):
-        zk.ask(zk.get_async, "/a", timeout_s=0.7)
+        zk.call(zk.get_async, "/a", timeout_s=0.7)
     with pytest.raises(ZooKeeperUnreachable, match="within 1 s"):
-        zk.ask(zk.get_async, "/a", timeout_s=60)
+        zk.call(zk.get_async, "/a", timeout_s=60)
 
 
 def test_an_outage_of_a_client_that_was_closed_is_nobodys(

@@ -86,7 +86,7 @@ class TestCommand:
         beside = self.program(tmp_path / "venv" / "muster")
         assert muster_command() == (beside,)
 
-    def test_uvx_installs_what_it_is_told_and_nothing_else(self, tmp_path: Path) -> None:
+    def test_uvx_installs_what_is_configured_and_nothing_else(self, tmp_path: Path) -> None:
         uvx = self.program(tmp_path / "a" / "uvx")
         with pytest.raises(NoMusterCommand):
             muster_command()
@@ -170,7 +170,7 @@ class TestFaultClient:
                 thread.join()
 
     @staticmethod
-    def answers(connection: socket.socket) -> None:
+    def responses(connection: socket.socket) -> None:
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"faults": []}')
 
     @pytest.fixture
@@ -183,7 +183,7 @@ class TestFaultClient:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def is_passed_over(self, url: str) -> None:
-        with self.gateway(self.answers) as (living, _):
+        with self.gateway(self.responses) as (living, _):
             assert FaultClient(url, f"{living}/metrics", timeout_s=1).faults() == []
 
     @pytest.mark.parametrize(
@@ -213,14 +213,16 @@ class TestFaultClient:
             pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n<html>"), id="no-json"),
         ],
     )
-    def test_what_may_have_been_done_is_not_asked_of_another(self, serve: Callable[[socket.socket], None]) -> None:
+    def test_a_request_that_may_have_been_done_is_not_sent_to_another(
+        self, serve: Callable[[socket.socket], None]
+    ) -> None:
         with (
-            self.gateway(serve) as (first, asked),
-            self.gateway(self.answers) as (second, others),
+            self.gateway(serve) as (first, requests),
+            self.gateway(self.responses) as (second, others),
             pytest.raises(Unreachable, match=f"{first} does not respond"),
         ):
             FaultClient(first, second, timeout_s=1).kill("log-0")
-        assert asked[0].startswith(b"POST /v1/faults ")
+        assert requests[0].startswith(b"POST /v1/faults ")
         assert others == []
 
     def test_says_why_none_can_be_connected_to(self) -> None:

@@ -148,7 +148,7 @@ def test_a_session_that_ends_in_mid_repair_costs_nothing(zk: ZooKeeperClient, zk
             session = reconciler._zk.client_id[0]
             assert await asyncio.to_thread(end_sessions, zk_hosts.partition("/")[0], [session]) == 1
             assert not await same(zk, expected(held))
-            await eventually(lambda: same(zk, expected(held)), "it goes on with another session")
+            await eventually(lambda: same(zk, expected(held)), "it continues with another session")
 
     asyncio.run(scenario())
 
@@ -179,7 +179,7 @@ def folders(held: Held) -> set[str]:
 
 
 @pytest.mark.usefixtures("offsets_topic")
-def test_a_dry_run_tells_and_writes_nothing_until_somebody_asks_for_it(zk: ZooKeeperClient, zk_hosts: str) -> None:
+def test_a_dry_run_reports_and_writes_nothing_until_a_repair_is_requested(zk: ZooKeeperClient, zk_hosts: str) -> None:
     held = everything()
     ghost = registration("billing", "ghost", host="10.9.9.9")
     zk.create(registration_path(ghost), encode_registration(ghost), makepath=True)
@@ -248,15 +248,15 @@ def test_deleting_everything_wakes_the_reconciler(zk: ZooKeeperClient, zk_hosts:
 def test_without_zookeeper_nothing_can_be_said() -> None:
     async def scenario() -> None:
         reconciler = reconciler_of("127.0.0.1:1", {})
-        for asked in (reconciler.nodes, reconciler.compare, reconciler.repair):
-            with pytest.raises(MappingUnknown, match="ZooKeeper is away"):
-                await asked()
+        for call in (reconciler.nodes, reconciler.compare, reconciler.repair):
+            with pytest.raises(MappingUnknown, match="ZooKeeper is unavailable"):
+                await call()
         await asyncio.to_thread(reconciler.close)
 
     asyncio.run(scenario())
 
 
-def test_a_coordinator_is_asked_only_for_news() -> None:
+def test_a_coordinator_is_queried_only_for_news() -> None:
     first = (registration("billing", "a", sequence=1), registration("billing", "b", sequence=2))
     known = Known()
     held = known.take(0, news(first, None))

@@ -128,7 +128,7 @@ def test_everything_that_was_deleted_is_restored(zk: ZooKeeperClient, zk_hosts: 
 
 
 @pytest.mark.usefixtures("offsets_topic")
-def test_what_is_wrong_is_set_right_and_what_is_nobodys_goes(zk: ZooKeeperClient, zk_hosts: str) -> None:
+def test_wrong_nodes_are_corrected_and_stray_nodes_are_removed(zk: ZooKeeperClient, zk_hosts: str) -> None:
     async def scenario() -> dict[str, Any]:
         held = everything()
         async with running(zk_hosts, held) as reconciler:
@@ -205,7 +205,7 @@ def test_a_steady_state_reads_nothing(zk: ZooKeeperClient, zk_hosts: str) -> Non
     asyncio.run(scenario())
 
 
-def test_it_outlives_zookeeper_and_a_failing_answer(tmp_path: Path) -> None:
+def test_the_reconciler_outlives_zookeeper_and_a_failing_response(tmp_path: Path) -> None:
     async def scenario() -> None:
         held = everything()
         server = await asyncio.to_thread(EmbeddedZooKeeper.start, tmp_path)
@@ -216,14 +216,14 @@ def test_it_outlives_zookeeper_and_a_failing_answer(tmp_path: Path) -> None:
             await eventually(lambda: same(client, expected(held)), "the mapping is there")
             good = dict(held)
             held["not a partition"] = 7  # type: ignore[index,assignment]
-            await eventually(lambda: _trouble(reconciler, "TypeError"), "a bad answer is told")
+            await eventually(lambda: _trouble(reconciler, "TypeError"), "a bad response is reported")
             await asyncio.to_thread(server.stop)
             held.clear()
             held.update(good)
             held[partition_of("billing")] += (registration("billing", "m-3", host="10.0.0.9"),)
-            await eventually(lambda: _trouble(reconciler, "ZooKeeper is away"), "the outage is told")
+            await eventually(lambda: _trouble(reconciler, "ZooKeeper is unavailable"), "the outage is reported")
             server = await asyncio.to_thread(EmbeddedZooKeeper.start, tmp_path, server.port)
-            await eventually(lambda: same(client, expected(held)), "it goes on by itself")
+            await eventually(lambda: same(client, expected(held)), "it continues by itself")
             assert reconciler.status()["trouble"] is None
             client.shut()
         await asyncio.to_thread(server.stop)
@@ -232,7 +232,9 @@ def test_it_outlives_zookeeper_and_a_failing_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("offsets_topic")
-def test_what_differs_is_told_although_it_could_not_be_written(zk_hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_differs_is_reported_although_it_could_not_be_written(
+    zk_hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> dict[str, Any]:
         held = everything()
 

@@ -86,7 +86,7 @@ async def _without(zk: ZooKeeperClient, path: str) -> bool:
 
 
 @pytest.mark.usefixtures("offsets_topic")
-def test_a_dry_run_tells_each_plan_once(zk: ZooKeeperClient, zk_hosts: str, tmp_path: Path) -> None:
+def test_a_dry_run_records_each_plan_once(zk: ZooKeeperClient, zk_hosts: str, tmp_path: Path) -> None:
     held = everything()
 
     async def scenario() -> None:
@@ -105,7 +105,7 @@ def test_a_dry_run_tells_each_plan_once(zk: ZooKeeperClient, zk_hosts: str, tmp_
     assert sorted(row["path"] for row in rows) == sorted(expected(held))
 
 
-def test_what_zookeeper_refuses_is_told_once_and_what_another_was_faster_with_each_time() -> None:
+def test_what_zookeeper_refuses_is_recorded_once_and_what_another_was_faster_with_each_time() -> None:
     rows: list[Any] = []
     one = registration("billing", "m-1", host="10.0.0.1")
     create = Create(registration_path(one), encode_registration(one))

@@ -69,10 +69,10 @@ def test_offsets_that_went() -> None:
     window.removed(G, [RemovedOffset("t", 2, 7)], Kind.DELETED, 100)
     window.committed(committed(("t", 2, None, 1), member_id=None), 200)
     found = rows(window)
-    told = {
+    values = {
         key: [row[name] for name in ("kind", "offset", "lowest", "previous", "commits")] for key, row in found.items()
     }
-    assert told == {
+    assert values == {
         ("t", 0): ["expired", None, None, 9, 0],
         ("t", 1): ["deleted", None, 5, 3, 1],
         ("t", 2): ["commit", 1, 1, 7, 1],

@@ -24,17 +24,17 @@ def events_of(driver: Driver) -> list[dict[str, Any]]:
     return found
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def brief(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["event"], row["generation"], row["members"]) for row in found]
 
 
 def test_from_the_first_member_to_the_end_of_the_group() -> None:
     driver = Driver(CONFIG)
     (member,) = driver.stable()
-    driver.ask(leave(member))
-    driver.ask(DeleteGroups(api_version=2, groups=(G,)))
+    driver.exchange(leave(member))
+    driver.exchange(DeleteGroups(api_version=2, groups=(G,)))
     found = events_of(driver)
-    assert told(found) == [
+    assert brief(found) == [
         ("member_added", None, 1),
         ("generation", 1, 1),
         ("assignment", 1, 1),
@@ -55,20 +55,20 @@ def test_who_is_silent_is_removed_and_why() -> None:
     assert (removed["reason"], removed["members"], removed["generation"]) == ("session expired", 0, 1)
 
 
-def test_a_static_member_that_comes_back_has_another_id() -> None:
+def test_a_static_member_that_returns_has_another_id() -> None:
     driver = Driver(CONFIG)
     (old,) = driver.stable_static("i1")
-    new = driver.ask(join(instance="i1"), client="another", host="10.9.9.9").member_id
+    new = driver.exchange(join(instance="i1"), client="another", host="10.9.9.9").member_id
     replaced = events_of(driver)[-1]
     assert (replaced["event"], replaced["members"], replaced["generation"]) == ("static_member_replaced", 1, 1)
     assert (replaced["replaced_member_id"], replaced["member_id"]) == (old, new)
     assert (replaced["group_instance_id"], replaced["client_id"], replaced["host"]) == ("i1", "another", "10.9.9.9")
 
 
-def test_after_a_failover_the_count_goes_on() -> None:
+def test_after_a_failover_the_count_continues() -> None:
     driver = Driver(CONFIG)
     first, _ = driver.stable_static("i1", "i2")
     events_of(driver)
     driver.restart()
-    driver.ask(leave((first, "i1")))
-    assert told(events_of(driver))[:2] == [("restored", 1, 2), ("member_left", 1, 1)]
+    driver.exchange(leave((first, "i1")))
+    assert brief(events_of(driver))[:2] == [("restored", 1, 2), ("member_left", 1, 1)]

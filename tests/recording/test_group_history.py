@@ -18,7 +18,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
-from tests.offsets.test_offsets_shell import GROUP, BrokenDisk, Shell, ask, commit, run
+from tests.offsets.test_offsets_shell import GROUP, BrokenDisk, Shell, commit, exchange, run
 from tests.recording.coordinator import Recorded
 from tests.recording.history import held_at
 from tests.table_rows import table_rows
@@ -90,7 +90,7 @@ def test_sigkill_takes_the_open_window_of_commits_and_no_more(
     ]
 
 
-def test_what_is_not_durable_is_not_told(storage: Path) -> None:
+def test_what_is_not_durable_is_not_recorded(storage: Path) -> None:
     async def scenario() -> None:
         disk = BrokenDisk()
         shell = Shell(storage / "log", 1, disk=disk)
@@ -121,18 +121,20 @@ def test_resigning_writes_the_open_window_and_leaves_nothing_behind(
 
     run(lambda: life(1, 5, 7))
     run(lambda: life(2, 6))
-    told = [(row["epoch"], row["partition"], row["previous"], row["offset"]) for row in of_group(storage, "commits")]
-    assert sorted(told) == [(1, p, None, 7) for p in range(3)] + [(2, p, 7, 6) for p in range(3)]
+    recorded = [
+        (row["epoch"], row["partition"], row["previous"], row["offset"]) for row in of_group(storage, "commits")
+    ]
+    assert sorted(recorded) == [(1, p, None, 7) for p in range(3)] + [(2, p, 7, 6) for p in range(3)]
     assert not [*(storage / "metrics" / "spool").glob("*/*")]
     assert LOST not in caplog.text
 
 
-def test_deleted_offsets_and_groups_are_told(storage: Path) -> None:
+def test_deleted_offsets_and_groups_are_recorded(storage: Path) -> None:
     async def scenario() -> None:
         shell = Recorded(storage, 1, SELDOM)
         channel = await shell.serve(storage / "a.sock")
         assert await commit(channel, 5, partitions=2) == {ErrorCode.none}
-        await ask(channel, 42, 1, groups_names=[GROUP])
+        await exchange(channel, 42, 1, groups_names=[GROUP])
         await shell.stop()
 
     run(scenario)
@@ -181,7 +183,7 @@ def test_snapshots_come_again(storage: Path) -> None:
     assert (again, second) == (("registered", 1), ("snapshot", 1))
 
 
-def test_a_folder_that_cannot_be_written_disturbs_nobody(storage: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written_disturbs_no_client(storage: Path, caplog: pytest.LogCaptureFixture) -> None:
     (storage / "metrics").write_text("a file where the folder should be")
 
     async def scenario() -> None:

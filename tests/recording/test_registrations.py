@@ -43,9 +43,9 @@ class World:
 
     def join(self) -> None:
         group, instance = self.random.choice(GROUPS), self.random.choice((None, "i1", "i2"))
-        answer = self.driver.answers.get(self.driver.send(join(instance=instance, group=group), client=instance))
-        if answer is not None and answer.member_id:
-            self.driver.send(join(answer.member_id, instance=instance, group=group), client=instance)
+        response = self.driver.responses.get(self.driver.send(join(instance=instance, group=group), client=instance))
+        if response is not None and response.member_id:
+            self.driver.send(join(response.member_id, instance=instance, group=group), client=instance)
 
     def leave(self) -> None:
         group = self.driver.core.groups.get(self.random.choice(GROUPS))  # type: ignore[call-overload]
@@ -102,10 +102,10 @@ def test_who_held_at_any_time(seed: int) -> None:
     world.random.shuffle(world.rows)
     found = intervals(world.rows)
     for at_ms, held in world.held.items():
-        told = {who: {**row} for who, row in held_at(world.rows, at_ms).items()}
-        for row in told.values():
+        replayed = {who: {**row} for who, row in held_at(world.rows, at_ms).items()}
+        for row in replayed.values():
             del row["ts"]
-        assert told == held, at_ms
+        assert replayed == held, at_ms
         by_interval = [row for since, until, row in found if since <= at_ms and (until is None or at_ms < until)]
         assert {(row["group"], row["member_id"]) for row in by_interval} == held.keys(), at_ms
         assert len(by_interval) == len(held)

@@ -46,10 +46,10 @@ def processes_of(storage: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            told = [*process.cmdline(), *process.environ().values()]
+            texts = [*process.cmdline(), *process.environ().values()]
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-        if any(str(storage) in text for text in told):
+        if any(str(storage) in text for text in texts):
             found.append(process)
     return found
 
@@ -129,8 +129,8 @@ class Staying:
 
     def until_known(self) -> None:
         """Until both have reported their member ids, which they know with their first commit."""
-        told = lambda: [member.identity() for member in self._members]  # noqa: E731
-        eventually(told, lambda identities: (None,) not in identities, "both have committed", WAIT_S)
+        reported = lambda: [member.identity() for member in self._members]  # noqa: E731
+        eventually(reported, lambda identities: (None,) not in identities, "both have committed", WAIT_S)
 
     def stability(self) -> object:
         """The state that a rebalance would change, as the members see it."""

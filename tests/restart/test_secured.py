@@ -56,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, login: Path) -> Iterator[M
         yield muster
 
 
-def test_a_group_of_somebody_who_logged_in(secured: Muster, login: Path) -> None:
+def test_the_group_of_a_client_that_logged_in(secured: Muster, login: Path) -> None:
     """The principal reaches the mapping through gateway, coordinator and ZooKeeper, and all bytes are the group's."""
     assert secured.bootstrap.startswith("[::1]:")
     secured.cli("topics", "create", TOPIC, "--partitions", "1", "--command-config", str(login))
@@ -71,7 +71,7 @@ def test_a_group_of_somebody_who_logged_in(secured: Muster, login: Path) -> None
     try:
         read = [message.value() for message in consumer.consume(COUNT, WAIT_S)]
         assert read == [str(number).encode() for number in range(COUNT)]
-        eventually(lambda: _attributed(secured), lambda told: told == {GROUP: COUNT}, "all belong to the group")
+        eventually(lambda: _attributed(secured), lambda counts: counts == {GROUP: COUNT}, "all belong to the group")
         nodes = eventually(lambda: _mapped(secured), lambda rows: len(rows) == 2, "its own node, and KoP's")
         assert {(node["kind"], node["group"], node["host"], node.get("principal")) for node in nodes} == {
             ("member", GROUP, "::1", "User:ann"),
@@ -83,8 +83,8 @@ def test_a_group_of_somebody_who_logged_in(secured: Muster, login: Path) -> None
 
 def _attributed(muster: Muster) -> dict[str, int]:
     """Messages by group in /metrics; "" for those without a group."""
-    with urllib.request.urlopen(muster.metrics_urls[0]) as answer:
-        families = list(text_string_to_metric_families(answer.read().decode()))
+    with urllib.request.urlopen(muster.metrics_urls[0]) as response:
+        families = list(text_string_to_metric_families(response.read().decode()))
     return {
         sample.labels.get("group", ""): int(sample.value)
         for family in families
@@ -99,7 +99,7 @@ def _mapped(muster: Muster) -> list[dict[str, Any]]:
     return rows
 
 
-def test_nobody_else_is_served(secured: Muster) -> None:
+def test_clients_without_the_right_login_are_refused(secured: Muster) -> None:
     for wrong in ({}, {**LOGIN, "sasl.password": "wrong"}):
         with pytest.raises(KafkaException):
             AdminClient({"bootstrap.servers": secured.bootstrap, **wrong}).list_topics(timeout=5)

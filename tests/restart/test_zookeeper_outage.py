@@ -116,8 +116,8 @@ def metric(muster: Muster, name: str) -> list[float]:
     """One value of each gateway."""
     values = []
     for url in muster.ready["metrics"]:
-        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
-            families = text_string_to_metric_families(answer.read().decode())
+        with urllib.request.urlopen(url, timeout=WAIT_S) as response:
+            families = text_string_to_metric_families(response.read().decode())
             values += [sample.value for family in families for sample in family.samples if sample.name == name]
     return values
 
@@ -154,19 +154,21 @@ def send_slowly(producer: Producer, stop: threading.Event) -> None:
         producer.send(1)
 
 
-def assert_told_once(muster: Muster, names: set[str]) -> None:
+def assert_logged_once(muster: Muster, names: set[str]) -> None:
     """Each of these processes has logged once that ZooKeeper is unavailable, and once that it has returned."""
 
-    def told(pattern: str) -> dict[str, int]:
+    def logged(pattern: str) -> dict[str, int]:
         return {name: len(found) for name, found in lines(muster, pattern).items() if name in names}
 
     once = dict.fromkeys(names, 1)
-    eventually(lambda: told("ZooKeeper at .* is back after"), lambda now: now == once, "all have said so", WAIT_S)
-    assert told("ZooKeeper at .* is away") == once
+    eventually(lambda: logged("ZooKeeper at .* is back after"), lambda now: now == once, "all have said so", WAIT_S)
+    assert logged("ZooKeeper at .* is unavailable") == once
 
 
 @pytest.mark.timeout(400)
-def test_work_goes_on_while_zookeeper_is_away(ensemble: Ensemble, muster: Muster, record_property: Any) -> None:
+def test_work_continues_while_zookeeper_is_unavailable(
+    ensemble: Ensemble, muster: Muster, record_property: Any
+) -> None:
     """What is acknowledged and read here must be so before ZooKeeper returns."""
     topic, idle = "outage", "opened-later"
     create(muster, topic)
@@ -235,9 +237,9 @@ def test_work_goes_on_while_zookeeper_is_away(ensemble: Ensemble, muster: Muster
     assert {key: after[key] for key in before if after[key] < before[key]} == {}
     eventually(lambda: metric(muster, "muster_zookeeper_connected"), lambda now: now == [1] * GATEWAYS, "all are back")
     assert metric(muster, "muster_zookeeper_outages_total") == [1] * GATEWAYS
-    assert_told_once(muster, sessions)
-    told = {name: len(found) - noise.get(name, 0) for name, found in lines(muster, " (WARNING|ERROR) ").items()}
-    assert max(told.values()) < OUTAGE_S, f"a storm: {told}"
+    assert_logged_once(muster, sessions)
+    counts = {name: len(found) - noise.get(name, 0) for name, found in lines(muster, " (WARNING|ERROR) ").items()}
+    assert max(counts.values()) < OUTAGE_S, f"a storm: {counts}"
 
 
 def muster_sessions(zk: ZooKeeperClient, some: set[int]) -> list[int]:

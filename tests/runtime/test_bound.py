@@ -17,13 +17,13 @@ STARTS = "import signal, subprocess; from pytest_muster.bound import bound; {cal
 
 
 @pytest.mark.parametrize(
-    ("asked", "ignore"),
+    ("signals", "ignore"),
     [((), "pass"), ((signal.SIGKILL,), "signal.signal(signal.SIGTERM, signal.SIG_IGN)")],
     ids=["SIGTERM", "SIGKILL"],
 )
-def test_a_killed_parent_takes_it_along(asked: tuple[signal.Signals, ...], ignore: str) -> None:
+def test_a_killed_parent_takes_it_along(signals: tuple[signal.Signals, ...], ignore: str) -> None:
     command = [sys.executable, "-c", STAYS.format(ignore=ignore)]
-    call = f"subprocess.Popen(bound({command!r}, *{tuple(map(int, asked))}))"
+    call = f"subprocess.Popen(bound({command!r}, *{tuple(map(int, signals))}))"
     source = Path(__file__).parents[2] / "pytest-muster" / "src"
     parent = subprocess.Popen(
         [sys.executable, "-c", STARTS.format(call=call)],

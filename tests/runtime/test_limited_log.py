@@ -59,7 +59,7 @@ def test_the_first_of_each_kind_and_host_is_written_at_once() -> None:
     run(LONG_S, check)
 
 
-def test_what_followed_is_counted_and_the_last_of_it_told() -> None:
+def test_later_lines_are_counted_and_the_last_is_logged() -> None:
     async def check(limited: LimitedLog, lines: Lines) -> None:
         for number in range(1235):
             limited.warning("tls", "a", "line %d of 100 %%", number)
@@ -73,7 +73,7 @@ def test_what_followed_is_counted_and_the_last_of_it_told() -> None:
     run(LONG_S, check)
 
 
-def test_who_goes_on_is_counted_and_who_was_quiet_is_new() -> None:
+def test_a_host_that_continues_is_counted_and_one_that_was_quiet_is_new() -> None:
     async def check(limited: LimitedLog, lines: Lines) -> None:
         for host in "aab":
             limited.warning("tls", host, "%s", host)
@@ -85,7 +85,7 @@ def test_who_goes_on_is_counted_and_who_was_quiet_is_new() -> None:
         assert (await lines.until(5))[4].startswith("and 1 more from a in the last 0.05 s like this: a again")
         limited._windows["tls"].timer.cancel()
         limited._end("tls")
-        assert not limited._windows, "nobody went on, so nothing is kept"
+        assert not limited._windows, "no host continued, so nothing is kept"
 
     run(0.05, check)
 

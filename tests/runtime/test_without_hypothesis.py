@@ -26,7 +26,7 @@ sys.argv = {}
 with contextlib.suppress(SystemExit):
     muster.gateway.cli.main.main()
 """
-TELL = "\nimport sys; print('hypothesis' in sys.modules)"
+REPORT = "\nimport sys; print('hypothesis' in sys.modules)"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ TELL = "\nimport sys; print('hypothesis' in sys.modules)"
 )
 def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code + TELL], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code + REPORT], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.stdout.split()[-1:] == ["False"], done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -51,7 +51,7 @@ def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
 
 def test_kio_alone_would_import_it(tmp_path: Path) -> None:
     """When this fails, kio has changed, and ``muster.actors.runtime.without_hypothesis`` can be removed."""
-    code = "import kio.schema.errors, kio.static.primitive" + TELL
+    code = "import kio.schema.errors, kio.static.primitive" + REPORT
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]
 

@@ -110,7 +110,7 @@ def test_two_servers_on_the_same_data_are_refused(zookeeper: EmbeddedZooKeeper) 
         EmbeddedZooKeeper.start(zookeeper.data_dir)
 
 
-def test_broken_data_are_told_with_the_end_of_the_log(tmp_path: Path) -> None:
+def test_broken_data_are_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
     EmbeddedZooKeeper.start(tmp_path).stop()
     shutil.rmtree(tmp_path / "version-2")
     (tmp_path / "version-2").touch()

@@ -17,7 +17,7 @@ from muster.actors.wire import codec
 from tests.group.driver import Driver
 from tests.scenarios.language import Scenario
 from tests.scenarios.log_text import describe
-from tests.scenarios.play import Answer
+from tests.scenarios.play import ReceivedResponse
 from tests.scenarios.values import ScenarioError
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -46,7 +46,7 @@ class CoreWorld:
         self.driver = _Driver(group_config(MusterConfig.from_properties(properties)))
         self._sent: dict[Token, tuple[int, int, int]] = {}
         self._answered_ms: dict[Token, int] = {}
-        self._told = 0
+        self._shown = 0
         self._scope = scenario.name
         self._began_ms = self.driver.now_ms
 
@@ -69,23 +69,23 @@ class CoreWorld:
         return token
 
     def _note(self) -> None:
-        for token in self.driver.answers.keys() - self._answered_ms.keys():
+        for token in self.driver.responses.keys() - self._answered_ms.keys():
             self._answered_ms[token] = self.driver.now_ms
 
-    def answer(self, handle: Token) -> Answer:
-        while handle not in self.driver.answers:
+    def response(self, handle: Token) -> ReceivedResponse:
+        while handle not in self.driver.responses:
             due_ms = self.driver.core.next_deadline_ms()
             if due_ms is None:
                 raise ScenarioError("nothing will ever answer it")
             self.driver.advance(max(0, due_ms - self.driver.now_ms))
             self._note()
         api_key, version, sent_ms = self._sent[handle]
-        response = self.driver.answers[handle]
+        response = self.driver.responses[handle]
         frame = codec.encode_response(api_key, version, 1, adapters.encode(version, response))
-        return Answer(codec.decode_response(api_key, version, frame)[1], self._answered_ms[handle] - sent_ms)
+        return ReceivedResponse(codec.decode_response(api_key, version, frame)[1], self._answered_ms[handle] - sent_ms)
 
     def is_parked(self, handle: Token) -> bool:
-        return handle not in self.driver.answers
+        return handle not in self.driver.responses
 
     def sleep(self, ms: int) -> None:
         end_ms = self.driver.now_ms + ms
@@ -144,8 +144,8 @@ class CoreWorld:
 
     def _log(self) -> str:
         """The records since the last ``log``."""
-        fresh = self.driver.log[self._told :]
-        self._told = len(self.driver.log)
+        fresh = self.driver.log[self._shown :]
+        self._shown = len(self.driver.log)
         return "\n".join(describe(record, self._began_ms) for record in fresh) or "nothing"
 
     def _state(self, name: str) -> str:

@@ -16,7 +16,7 @@ from tests.scenarios.values import ScenarioError, read_fields
 
 _REQUEST = re.compile(r"(?P<client>[\w-]+): (?P<api>[A-Z]\w+)(?: v(?P<version>\d+))?(?P<fields>(?: .*)?)$")
 _COMMANDS = ("await", "parked", "sleep", "topic", "delete", "core", "log", "disconnect")
-ANSWER, MUSTERS, BECAUSE = "   -> ", "   muster -> ", "   because "
+RESPONSE, MUSTERS, BECAUSE = "   -> ", "   muster -> ", "   because "
 _CONTINUED = "      "
 
 
@@ -46,9 +46,9 @@ class Step:
     text: str
     action: Request | Command | None
     """None: a comment or an empty line."""
-    answer: str | None = None
+    response: str | None = None
     musters: str | None = None
-    """Muster's response where it differs from ``answer``, which is then Kafka's."""
+    """Muster's response where it differs from ``response``, which is then Kafka's."""
     because: str | None = None
 
 
@@ -74,7 +74,7 @@ class Scenario:
     def _lines(self) -> Iterator[str]:
         for step in self.steps:
             yield step.text
-            for mark, said in ((ANSWER, step.answer), (MUSTERS, step.musters), (BECAUSE, step.because)):
+            for mark, said in ((RESPONSE, step.response), (MUSTERS, step.musters), (BECAUSE, step.because)):
                 if said is not None:
                     first, *rest = said.split("\n")
                     yield f"{mark}{first}".rstrip()
@@ -97,7 +97,7 @@ def load(path: Path) -> Scenario:
 
 def _add(scenario: Scenario, line: str, target: str) -> str:
     """Add a line; returns the part of the last step to which a continuation would belong."""
-    for mark, name in ((ANSWER, "answer"), (MUSTERS, "musters"), (BECAUSE, "because")):
+    for mark, name in ((RESPONSE, "response"), (MUSTERS, "musters"), (BECAUSE, "because")):
         if line.startswith(mark.rstrip()) and line[: len(mark)].rstrip() == mark.rstrip():
             setattr(scenario.steps[-1], name, line[len(mark) :])
             return name

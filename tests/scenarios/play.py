@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from tests.scenarios.answers import render
 from tests.scenarios.language import Command, Request, Scenario, Step
+from tests.scenarios.rendering import render
 from tests.scenarios.requests import API_KEYS, body
 from tests.scenarios.values import Ref, ScenarioError
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
-CLOSED, NO_ANSWER = "connection closed", "no answer"
+CLOSED, NO_RESPONSE = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
 
 
@@ -32,7 +32,7 @@ class Ticket(NamedTuple):
     handle: Any
 
 
-class Answer(NamedTuple):
+class ReceivedResponse(NamedTuple):
     entity: Any
     """None: the server closed the connection instead."""
     after_ms: int
@@ -50,7 +50,7 @@ class World(Protocol):
     def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
         """Send a request; returns a handle."""
 
-    def answer(self, handle: Any) -> Answer:
+    def response(self, handle: Any) -> ReceivedResponse:
         """Wait for the response. ScenarioError if it never arrives."""
 
     def is_parked(self, handle: Any) -> bool:
@@ -148,25 +148,25 @@ class _Player:
                 raise ScenarioError(f"{self._scenario.name}: {step.text}: {error}") from error
         left = [f"{name} ({len(tickets)})" for name, tickets in self._waiting.items() if tickets]
         if left:
-            raise ScenarioError(f"{self._scenario.name}: answers that nobody awaits: {', '.join(left)}")
+            raise ScenarioError(f"{self._scenario.name}: answers that no step awaits: {', '.join(left)}")
         return self._scenario
 
     def _write_down(self, step: Step, said: str | None) -> None:
         if step.musters is not None and not self._as_kafka:
             step.musters = said
         else:
-            step.answer = said
+            step.response = said
 
     def _act(self, action: Request | Command, step: Step) -> str | None:
         if isinstance(action, Request):
-            return self._ask(action, step)
+            return self._exchange(action, step)
         match action.name, action.args:
             case "sleep", (ms,):
                 self._world.sleep(int(ms))
             case "await", (client,):
-                return self._told(self._oldest(client), step)
+                return self._response(self._oldest(client), step)
             case "await", (client, ms):
-                return self._told_within(int(ms), self._oldest(client), step)
+                return self._response_within(int(ms), self._oldest(client), step)
             case "parked", clients:
                 for client in clients:
                     self._check_parked(client)
@@ -174,11 +174,11 @@ class _Player:
                 self._waiting.pop(client, None)
                 self._world.disconnect(client)
             case name, args:
-                told = self._world.command(name, args)
-                return None if told is None else self._names.in_text(told)
+                output = self._world.command(name, args)
+                return None if output is None else self._names.in_text(output)
         return None
 
-    def _ask(self, request: Request, step: Step) -> str | None:
+    def _exchange(self, request: Request, step: Step) -> str | None:
         api_key = API_KEYS.get(request.api)
         if api_key is None:
             raise ScenarioError(f"no scenario speaks {request.api}")
@@ -188,7 +188,7 @@ class _Player:
         if request.background:
             self._waiting.setdefault(request.client, []).append(ticket)
             return None
-        return self._told(ticket, step)
+        return self._response(ticket, step)
 
     def _oldest(self, client: str) -> Ticket:
         if not self._waiting.get(client):
@@ -201,15 +201,15 @@ class _Player:
             raise ScenarioError(f"{client} waits for nothing")
         for ticket in tickets:
             if not self._world.is_parked(ticket.handle):
-                said = self._told(ticket, Step("", None))
+                said = self._response(ticket, Step("", None))
                 raise ScenarioError(f"{client} is not parked, it is answered {said}")
 
-    def _told_within(self, ms: int, ticket: Ticket, step: Step) -> str:
+    def _response_within(self, ms: int, ticket: Ticket, step: Step) -> str:
         self._world.sleep(ms)
-        return NO_ANSWER if self._world.is_parked(ticket.handle) else self._told(ticket, step)
+        return NO_RESPONSE if self._world.is_parked(ticket.handle) else self._response(ticket, step)
 
-    def _told(self, ticket: Ticket, step: Step) -> str:
-        entity, after_ms = self._world.answer(ticket.handle)
+    def _response(self, ticket: Ticket, step: Step) -> str:
+        entity, after_ms = self._world.response(ticket.handle)
         if entity is None:
             return CLOSED
         everything = ticket.request.api == "OffsetFetch" and ticket.request.fields.get("topics") is None
@@ -219,7 +219,7 @@ class _Player:
 
     def _nominal(self, after_ms: int, step: Step) -> int:
         """How long the response took; the file's figure, if the two agree to this world's precision."""
-        recorded = step.musters if step.musters is not None and not self._as_kafka else step.answer
+        recorded = step.musters if step.musters is not None and not self._as_kafka else step.response
         match = _AFTER.match(recorded or "")
         nominal = int(match[1]) if match else 0
         if recorded is None:

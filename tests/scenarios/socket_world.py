@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
-from tests.scenarios.play import TOPICS, Answer
+from tests.scenarios.play import TOPICS, ReceivedResponse
 from tests.scenarios.values import ScenarioError
 
 REQUEST_TIMEOUT_S = 30.0
@@ -129,11 +129,11 @@ class SocketWorld:
         frame = codec.encode_request(api_key, version, 1, client, body)
         return Sent(connection, api_key, version, connection.send(frame))
 
-    def answer(self, handle: Sent) -> Answer:
+    def response(self, handle: Sent) -> ReceivedResponse:
         if not handle.receive(REQUEST_TIMEOUT_S):
             raise ScenarioError(f"no answer within {REQUEST_TIMEOUT_S} s")
         assert handle.frame is not None
-        return Answer(handle.entity(), round((handle.frame.at_s - handle.at_s) * 1000))
+        return ReceivedResponse(handle.entity(), round((handle.frame.at_s - handle.at_s) * 1000))
 
     def is_parked(self, handle: Sent) -> bool:
         return not handle.receive(AT_ONCE_S)
@@ -174,8 +174,8 @@ class SocketWorld:
             }
             for name, count in topics.items()
         ]
-        answer = self._admin(CREATE_TOPICS, {"topics": wanted, "timeout": 20_000, "validate_only": False})
-        failed = {topic.name: topic.error_code.name for topic in answer.topics if topic.error_code}
+        response = self._admin(CREATE_TOPICS, {"topics": wanted, "timeout": 20_000, "validate_only": False})
+        failed = {topic.name: topic.error_code.name for topic in response.topics if topic.error_code}
         if failed:
             raise ScenarioError(f"topics cannot be created: {failed}")
         self._until(lambda: topics.keys() <= self._known(), f"{', '.join(topics)} to appear")
@@ -183,8 +183,8 @@ class SocketWorld:
     def delete(self, topics: tuple[str, ...]) -> None:
         """Delete topics and wait until no response lists them."""
         names = [{"name": name, "topic_id": None} for name in topics]
-        answer = self._admin(DELETE_TOPICS, {"topics": names, "topic_names": list(topics), "timeout": 20_000})
-        failed = {topic.name: topic.error_code.name for topic in answer.responses if topic.error_code}
+        response = self._admin(DELETE_TOPICS, {"topics": names, "topic_names": list(topics), "timeout": 20_000})
+        failed = {topic.name: topic.error_code.name for topic in response.responses if topic.error_code}
         if failed:
             raise ScenarioError(f"topics cannot be deleted: {failed}")
         self._until(lambda: not self._known() & set(topics), f"{', '.join(topics)} to go")
@@ -207,7 +207,7 @@ class SocketWorld:
 
     def _admin(self, api_key: int, body: Mapping[str, Any], version: int | None = None) -> Any:
         sent = self.send("admin", api_key, self.newest(api_key) if version is None else version, body)
-        entity = self.answer(sent).entity
+        entity = self.response(sent).entity
         if entity is None:
             raise ScenarioError("the server closed the connection")
         return entity
@@ -229,11 +229,11 @@ class SocketWorld:
             self.create(missing)
 
     def _coordinators(self, groups: list[str]) -> set[ErrorCode]:
-        answer = self._admin(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": groups})
-        return {each.error_code for each in answer.coordinators}
+        response = self._admin(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": groups})
+        return {each.error_code for each in response.coordinators}
 
     def _heartbeat(self, group: str) -> ErrorCode:
         body = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
-        answer = self._admin(HEARTBEAT, body)
-        error: ErrorCode = answer.error_code
+        response = self._admin(HEARTBEAT, body)
+        error: ErrorCode = response.error_code
         return error

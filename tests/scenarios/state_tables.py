@@ -76,7 +76,7 @@ def _group_in(state: GroupState) -> tuple[Driver, str, int]:
     member = driver.stable()[0]
     generation = 1
     if state is GroupState.EMPTY:
-        driver.ask(leave(member))
+        driver.exchange(leave(member))
     elif state is not GroupState.STABLE:
         driver.send(join(member))
         if state is GroupState.PREPARING_REBALANCE:
@@ -94,7 +94,7 @@ _REQUESTS: dict[str, Callable[[str, int], Request]] = {
     "JoinGroup, a new member (v4+)": lambda member, generation: join(),
     "JoinGroup, a member, unchanged": lambda member, generation: join(member),
     "JoinGroup, a member, other protocols": lambda member, generation: join(member, protocols=(RANGE, ROUNDROBIN)),
-    "JoinGroup, an id that nobody gave out": lambda member, generation: join("made-up"),
+    "JoinGroup, an id that was never given out": lambda member, generation: join("made-up"),
     "SyncGroup": lambda member, generation: sync(member, generation, {}),
     "SyncGroup, of another generation": lambda member, generation: sync(member, generation + 7),
     "Heartbeat": lambda member, generation: beat(member, generation),
@@ -108,12 +108,12 @@ _REQUESTS: dict[str, Callable[[str, int], Request]] = {
 }
 
 
-def _answer(state: GroupState, make: Callable[[str, int], Request]) -> str:
+def _response(state: GroupState, make: Callable[[str, int], Request]) -> str:
     driver, member, generation = _group_in(state)
     group = driver.group()
     before = group.generation
     token = driver.send(make(member, generation))
-    said = "waits" if token in driver.waiting() else _name(error_of(driver.answer(token)))
+    said = "waits" if token in driver.waiting() else _name(error_of(driver.response(token)))
     went_on = group.state is not state or group.generation != before
     return f"{said}; {group.state.value}" if went_on else said
 
@@ -122,10 +122,10 @@ def _name(error: ErrorCode) -> str:
     return "ok" if error is ErrorCode.none else error.name.upper()
 
 
-def answers() -> str:
+def responses() -> str:
     """For each kind of request and each state, the first response and the resulting state."""
     states = [state for state in GroupState if state is not GroupState.DEAD]
-    rows = [(what, *(_answer(state, make) for state in states)) for what, make in _REQUESTS.items()]
+    rows = [(what, *(_response(state, make) for state in states)) for what, make in _REQUESTS.items()]
     return table(("request", *(state.value for state in states)), rows)
 
 
@@ -137,7 +137,7 @@ def accepted_differences() -> str:
 
 def rendered(page: str) -> str:
     """The page with current tables."""
-    makers = {"transitions": transitions, "answers": answers, "differences": accepted_differences}
+    makers = {"transitions": transitions, "answers": responses, "differences": accepted_differences}
     for name, (begin, end) in MARKS.items():
         before, rest = page.split(begin)
         after = rest.split(end)[1]

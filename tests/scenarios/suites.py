@@ -66,14 +66,14 @@ def play_all(scenarios: Iterable[Scenario], port: int, *, as_kafka: bool) -> dic
             found = list(pool.map(one, listed))
         for scenario, (played, late_s) in zip(listed, found, strict=True):
             for time_played in range(2, 2 + _AGAIN):
-                if late_s < _LATE_S or _is_as_told(scenario, played):
+                if late_s < _LATE_S or _is_as_expected(scenario, played):
                     break
                 played, late_s = one(scenario, time_played)
             results[scenario.name] = played
     return results
 
 
-def _is_as_told(scenario: Scenario, played: Played) -> bool:
+def _is_as_expected(scenario: Scenario, played: Played) -> bool:
     return not isinstance(played, ScenarioError) and played.text() == scenario.text()
 
 

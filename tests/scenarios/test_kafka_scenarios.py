@@ -27,11 +27,11 @@ def played(
     results: dict[str, Played], zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[Scenario], Scenario]:
     """Play a scenario, together with all others for the same kind of broker, unless they have been played."""
-    asked_for = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}
+    selected = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}
 
     def give(scenario: Scenario) -> Scenario:
         if scenario.name not in results:
-            same = next(group for properties, group in by_broker(map(load, asked_for)) if properties == scenario.broker)
+            same = next(group for properties, group in by_broker(map(load, selected)) if properties == scenario.broker)
             with serving(zk, tmp_path, {**BROKER, **scenario.broker}, with_actors=True) as served:
                 results.update(play_all(same, served.port, as_kafka=False))
         result = results[scenario.name]

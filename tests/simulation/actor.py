@@ -42,7 +42,7 @@ class StepKind(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class Received:
     """A request at the coordinator. Times are the coordinator's own, in ms."""
 
     token: Token
@@ -55,7 +55,7 @@ class Asked:
     arrived_ms: int
     stalled_ms: int
     """The total pause of the actor in its life, at the time of the request."""
-    answer: Callable[[bytes | None], None]
+    response: Callable[[bytes | None], None]
     write: WriteId | None = None
     """The write of this request's step."""
     expected: ErrorCode | None = None
@@ -71,12 +71,12 @@ class Step:
     after: Shots
     changed: Shots
     """The entries of ``after`` that are new or differ from ``before``."""
-    asked: Asked | None = None
+    received: Received | None = None
     """The request that this step handled, if any."""
     write: WriteId | None = None
     """The write that has become durable, or has failed."""
     topics: frozenset[str] = frozenset()
-    answered: list[tuple[Asked, Response]] = field(default_factory=list)
+    answered: list[tuple[Received, Response]] = field(default_factory=list)
     strays: list[Token] = field(default_factory=list)
     """Tokens that got a response although no request waited under them."""
     loading: bool = False
@@ -110,7 +110,7 @@ class Actor:
         self.config = config
         self.log = SimulatedLog()
         self.faults = Faults()
-        self.waiting: dict[Token, Asked] = {}
+        self.waiting: dict[Token, Received] = {}
         self.core: Coordinator | None = None
         self.shots: Shots = {}
         self.life = 0
@@ -139,17 +139,17 @@ class Actor:
     # Requests.
 
     def deliver(
-        self, sender: str, honest: bool, host: str, frame: bytes, answer: Callable[[bytes | None], None]
+        self, sender: str, honest: bool, host: str, frame: bytes, response: Callable[[bytes | None], None]
     ) -> None:
-        """A request arrives. ``answer`` gets the response; None if the connection breaks instead."""
-        self._when_running(lambda: self._deliver(sender, honest, host, frame, answer))
+        """A request arrives. ``response`` gets the response; None if the connection breaks instead."""
+        self._when_running(lambda: self._deliver(sender, honest, host, frame, response))
 
     def _deliver(
-        self, sender: str, honest: bool, host: str, frame: bytes, answer: Callable[[bytes | None], None]
+        self, sender: str, honest: bool, host: str, frame: bytes, response: Callable[[bytes | None], None]
     ) -> None:
         header = codec.decode_header(frame)
         entity = codec.decode_request(header, frame)
-        asked = Asked(
+        received = Received(
             token=Token(next(self._tokens)),
             sender=sender,
             honest=honest,
@@ -159,23 +159,27 @@ class Actor:
             entity=entity,
             arrived_ms=self.now_ms,
             stalled_ms=self.stalled_ms,
-            answer=answer,
+            response=response,
         )
         if self.core is None:
-            self._answer_while_down(asked)
+            self._respond_while_down(received)
             return
         core, context = self.core, Context(client_id=header.client_id, host=host)
-        self._note("%s asks %s: %s", sender, asked.token, asked.request)
-        self.waiting[asked.token] = asked
-        self._step(StepKind.REQUEST, lambda: core.step(asked.request, context, asked.token, self.now_ms), asked=asked)
+        self._note("%s asks %s: %s", sender, received.token, received.request)
+        self.waiting[received.token] = received
+        self._step(
+            StepKind.REQUEST,
+            lambda: core.step(received.request, context, received.token, self.now_ms),
+            received=received,
+        )
 
-    def _answer_while_down(self, asked: Asked) -> None:
+    def _respond_while_down(self, received: Received) -> None:
         """Respond like the gateway (gateway/apis/groups/forwarding.py): with Kafka's error for loading."""
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
-            asked.api_key, E.coordinator_load_in_progress
+            received.api_key, E.coordinator_load_in_progress
         )
-        body = adapters.error_body(asked.api_key, asked.api_version, asked.entity, error)
-        asked.answer(codec.encode_response(asked.api_key, asked.api_version, 0, body))
+        body = adapters.error_body(received.api_key, received.api_version, received.entity, error)
+        received.response(codec.encode_response(received.api_key, received.api_version, 0, body))
 
     # Life and death.
 
@@ -231,8 +235,8 @@ class Actor:
         self.shots = {}
         self._stalled_until_ms = self._last_write_ends_ms = 0
         waiting, self.waiting = self.waiting, {}
-        for asked in waiting.values():
-            self._answer_while_down(asked)
+        for received in waiting.values():
+            self._respond_while_down(received)
         self.schedule.after(down_ms, self._for_this_life(lambda: self.start(config)))
 
     def stall(self, ms: int) -> None:
@@ -253,7 +257,7 @@ class Actor:
         kind: StepKind,
         act: Callable[[], Outcome],
         *,
-        asked: Asked | None = None,
+        received: Received | None = None,
         write: WriteId | None = None,
         topics: frozenset[str] = frozenset(),
         dying: bool = False,
@@ -277,14 +281,14 @@ class Actor:
             before=before,
             after=self.shots,
             changed=changed,
-            asked=asked,
+            received=received,
             write=write,
             topics=topics,
             loading=loading,
             dying=dying,
         )
-        if asked is not None:
-            asked.write = outcome.write
+        if received is not None:
+            received.write = outcome.write
         if outcome.write is not None and not dying:
             self.log.begin(outcome.write, outcome.records)
         for token, response in outcome.replies:
@@ -296,7 +300,7 @@ class Actor:
         self._observe(step)
         for known, response in step.answered:
             body = adapters.encode(known.api_version, response)
-            known.answer(codec.encode_response(known.api_key, known.api_version, 0, body))
+            known.response(codec.encode_response(known.api_key, known.api_version, 0, body))
         if outcome.write is not None and not dying:
             self._begin_write(outcome, outcome.write)
         self._arm()

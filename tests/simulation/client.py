@@ -85,14 +85,14 @@ class Client:
         """Execute it in this life, when awake."""
         self.world.schedule.after(ms, self._alive(do))
 
-    def ask(
+    def request(
         self, api_key: int, version: int, body: dict[str, Any], then: Then, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> None:
         life = self.life
 
-        def received(answer: Any) -> None:
+        def received(response: Any) -> None:
             if life == self.life:
-                self._alive(lambda: then(answer))()
+                self._alive(lambda: then(response))()
 
         self.world.network.send(self.name, self.host, self.honest, api_key, version, body, received, timeout_ms)
 

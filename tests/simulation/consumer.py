@@ -97,7 +97,7 @@ class Consumer(Client):
         if self.instance is None and self.member_id:
             left = {"member_id": self.member_id, "group_instance_id": None, "reason": "closed"}
             body = {"group_id": self.group, "member_id": self.member_id, "members": [left]}
-            self.ask(LEAVE_GROUP, self.speaks.leave, body, lambda answer: None)
+            self.request(LEAVE_GROUP, self.speaks.leave, body, lambda response: None)
         self.life += 1
         self._forget()
         if then_ms is not None:
@@ -123,20 +123,20 @@ class Consumer(Client):
             "protocol_type": self.protocol_type,
             "protocols": [{"name": name, "metadata": metadata} for name in self.protocols],
         }
-        self._ask_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
+        self._request_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
 
-    def _joined(self, answer: Any) -> None:
-        if answer is None:
+    def _joined(self, response: Any) -> None:
+        if response is None:
             self.join()
-        elif answer.error_code is E.none:
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-            self._protocol = answer.protocol_name
-            self._sync(answer)
-        elif answer.error_code is E.member_id_required:
-            self.member_id = answer.member_id
+        elif response.error_code is E.none:
+            self.member_id, self.generation = response.member_id, response.generation_id
+            self._protocol = response.protocol_name
+            self._sync(response)
+        elif response.error_code is E.member_id_required:
+            self.member_id = response.member_id
             self.join()
         else:
-            self._refused(answer.error_code)
+            self._refused(response.error_code)
 
     def _sync(self, joined: Any) -> None:
         self.stage = Stage.SYNCING
@@ -145,7 +145,7 @@ class Consumer(Client):
             body = commit_body(
                 self.group, late, generation=self.generation, member_id=self.member_id, instance=self.instance
             )
-            self.ask(OFFSET_COMMIT, self.speaks.commit, body, lambda answer: None)
+            self.request(OFFSET_COMMIT, self.speaks.commit, body, lambda response: None)
         leads = joined.leader == self.member_id and not getattr(joined, "skip_assignment", False)
         shares = self._assign(joined.members) if leads else {}
         body = {
@@ -157,7 +157,7 @@ class Consumer(Client):
             "protocol_name": self._protocol,
             "assignments": [{"member_id": member_id, "assignment": share} for member_id, share in shares.items()],
         }
-        self._ask_in_round(SYNC_GROUP, self.speaks.sync, body, self._synced, self.rebalance_ms + 5_000)
+        self._request_in_round(SYNC_GROUP, self.speaks.sync, body, self._synced, self.rebalance_ms + 5_000)
         self._heartbeat_later()
 
     def _assign(self, members: Any) -> dict[str, bytes]:
@@ -172,16 +172,16 @@ class Consumer(Client):
                 turn += 1
         return {member_id: assignment(share) for member_id, share in shares.items() if share or self.names_everybody}
 
-    def _synced(self, answer: Any) -> None:
-        if answer is None:
+    def _synced(self, response: Any) -> None:
+        if response is None:
             self.join()
-        elif answer.error_code is E.none:
+        elif response.error_code is E.none:
             self.stage = Stage.CONSUMING
-            self.owned = sorted(assigned_partitions(answer.assignment) or ())
+            self.owned = sorted(assigned_partitions(response.assignment) or ())
             self._fetch_positions()
             self._poll_later()
         else:
-            self._refused(answer.error_code)
+            self._refused(response.error_code)
 
     # Consuming.
 
@@ -189,14 +189,14 @@ class Consumer(Client):
         if self.owned:
             version = self.speaks.fetch
             body = fetch_body(version, self.group, self.owned, stable=self.world.chance.random() < 0.5)
-            self._ask_in_round(OFFSET_FETCH, version, body, lambda answer: None)
+            self._request_in_round(OFFSET_FETCH, version, body, lambda response: None)
 
     def _poll_later(self) -> None:
         self._later_in_round(self.poll_ms, self._poll)
 
     def _poll(self) -> None:
         if self.owned:
-            self._ask_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), self._committed)
+            self._request_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), self._committed)
         self._poll_later()
 
     def _commit(self) -> dict[str, Any]:
@@ -207,10 +207,10 @@ class Consumer(Client):
             self.group, done, generation=self.generation, member_id=self.member_id, instance=self.instance
         )
 
-    def _committed(self, answer: Any) -> None:
-        if answer is None:
+    def _committed(self, response: Any) -> None:
+        if response is None:
             return
-        errors = {partition.error_code for topic in answer.topics for partition in topic.partitions}
+        errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
         for error in sorted(errors - RETRIABLE - {E.none, E.rebalance_in_progress}):
             self._refused(error)
             return
@@ -225,21 +225,21 @@ class Consumer(Client):
             "member_id": self.member_id,
             "group_instance_id": self.instance,
         }
-        self._ask_in_round(HEARTBEAT, self.speaks.heartbeat, body, self._beaten)
+        self._request_in_round(HEARTBEAT, self.speaks.heartbeat, body, self._beaten)
         self._heartbeat_later()
 
-    def _beaten(self, answer: Any) -> None:
-        if answer is None or answer.error_code in RETRIABLE or answer.error_code is E.none:
+    def _beaten(self, response: Any) -> None:
+        if response is None or response.error_code in RETRIABLE or response.error_code is E.none:
             return
-        if answer.error_code is E.rebalance_in_progress and self.owned and self.world.chance.random() < 0.5:
+        if response.error_code is E.rebalance_in_progress and self.owned and self.world.chance.random() < 0.5:
             self._commit_then_join()
         else:
-            self._refused(answer.error_code)
+            self._refused(response.error_code)
 
     def _commit_then_join(self) -> None:
         """Like a consumer with enable.auto.commit: commit what was processed before the partitions are revoked."""
         self._round += 1
-        self._ask_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), lambda answer: self.join(), 1_000)
+        self._request_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), lambda response: self.join(), 1_000)
 
     # Errors.
 
@@ -257,11 +257,13 @@ class Consumer(Client):
             wait_ms = self.world.chance.randint(50, 300)
         self._later_in_round(wait_ms, self.join)
 
-    def _ask_in_round(
+    def _request_in_round(
         self, api_key: int, version: int, body: dict[str, Any], then: Any, timeout_ms: int = 3_000
     ) -> None:
-        asked_in = self._round
-        self.ask(api_key, version, body, lambda answer: then(answer) if asked_in == self._round else None, timeout_ms)
+        sent_in = self._round
+        self.request(
+            api_key, version, body, lambda response: then(response) if sent_in == self._round else None, timeout_ms
+        )
 
     def _later_in_round(self, ms: int, do: Any) -> None:
         planned_in = self._round

@@ -48,11 +48,11 @@ class Network:
         frame = codec.encode_request(api_key, version, 0, sender, body)
         open_ = [True]
 
-        def end(answer: Any) -> None:
+        def end(response: Any) -> None:
             if open_:
                 open_.clear()
                 timeout.cancel()
-                then(answer)
+                then(response)
 
         def answered(response: bytes | None) -> None:
             if not open_ or self._chance.random() < self.trouble.lost_reply:

@@ -35,7 +35,7 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
         faulty_steps=steps,
         steps=world.schedule.steps,
         core_steps=world.core_steps,
-        acknowledged=world.ledger.offsets.acknowledged,
+        acknowledged=world.promises.offsets.acknowledged,
         events=dict(world.events),
         history=tuple(world.history()) if broken or trace_all else (),
     )

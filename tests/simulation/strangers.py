@@ -28,8 +28,8 @@ class Stranger(Client):
     def act(self, group: str) -> None:
         raise NotImplementedError
 
-    def tell(self, api_key: int, version: int, body: dict[str, Any]) -> None:
-        self.ask(api_key, version, body, lambda answer: None)
+    def send(self, api_key: int, version: int, body: dict[str, Any]) -> None:
+        self.request(api_key, version, body, lambda response: None)
 
     def some_partitions(self) -> list[tuple[str, int]]:
         chance = self.world.chance
@@ -55,7 +55,7 @@ class Liar(Stranger):
         lie(group)
 
     def _beat(self, group: str) -> None:
-        self.tell(adapters.HEARTBEAT, self.world.chance.randint(0, 4), self._identity(group))
+        self.send(adapters.HEARTBEAT, self.world.chance.randint(0, 4), self._identity(group))
 
     def _sync(self, group: str) -> None:
         chance = self.world.chance
@@ -67,7 +67,7 @@ class Liar(Stranger):
             "protocol_name": chance.choice(["range", "roundrobin", "other"]),
             "assignments": [{"member_id": member, "assignment": share} for member, share in shares.items()],
         }
-        self.tell(adapters.SYNC_GROUP, chance.choice([0, 3, 5]), body)
+        self.send(adapters.SYNC_GROUP, chance.choice([0, 3, 5]), body)
 
     def _join(self, group: str) -> None:
         """Sometimes for itself (and then it is silent forever), sometimes in the name of another."""
@@ -84,7 +84,7 @@ class Liar(Stranger):
                 for name in chance.choice([("range", "roundrobin"), ("range",), ("other",), ()])
             ],
         }
-        self.tell(adapters.JOIN_GROUP, chance.choice([0, 2, 3, 4, 5, 9, 9]), body)
+        self.send(adapters.JOIN_GROUP, chance.choice([0, 2, 3, 4, 5, 9, 9]), body)
 
     def _commit(self, group: str) -> None:
         body = commit_body(
@@ -94,30 +94,30 @@ class Liar(Stranger):
             member_id=self.member_id,
             instance=self.instance,
         )
-        self.tell(adapters.OFFSET_COMMIT, self.world.chance.choice([2, 6, 7, 8, 9]), body)
+        self.send(adapters.OFFSET_COMMIT, self.world.chance.choice([2, 6, 7, 8, 9]), body)
 
     def _fetch(self, group: str) -> None:
         version = self.world.chance.randint(2, 9)
-        self.tell(adapters.OFFSET_FETCH, version, fetch_body(version, group, None, stable=True))
+        self.send(adapters.OFFSET_FETCH, version, fetch_body(version, group, None, stable=True))
 
     def _leave(self, group: str) -> None:
         """Rarely for another; otherwise with an unknown id."""
         member_id = self.member_id if self.world.chance.random() < 0.2 else "nobody"
         version = self.world.chance.choice([0, 3, 5])
         members = [{"member_id": member_id, "group_instance_id": None}] * 2
-        self.tell(adapters.LEAVE_GROUP, version, {"group_id": group, "member_id": member_id, "members": members})
+        self.send(adapters.LEAVE_GROUP, version, {"group_id": group, "member_id": member_id, "members": members})
 
     def _nonsense(self, group: str) -> None:
         chance = self.world.chance
         match chance.randrange(4):
             case 0:
-                self.tell(adapters.HEARTBEAT, 4, self._identity(""))
+                self.send(adapters.HEARTBEAT, 4, self._identity(""))
             case 1:
-                self.tell(adapters.OFFSET_COMMIT, 8, commit_body(group, self.some_offsets(), metadata="x" * 5_000))
+                self.send(adapters.OFFSET_COMMIT, 8, commit_body(group, self.some_offsets(), metadata="x" * 5_000))
             case 2:
-                self.tell(adapters.SYNC_GROUP, 5, self._identity(group) | {"protocol_type": None, "assignments": []})
+                self.send(adapters.SYNC_GROUP, 5, self._identity(group) | {"protocol_type": None, "assignments": []})
             case _:
-                self.tell(adapters.DELETE_GROUPS, 2, {"groups_names": ["nowhere", "nowhere", group]})
+                self.send(adapters.DELETE_GROUPS, 2, {"groups_names": ["nowhere", "nowhere", group]})
 
     def _identity(self, group: str) -> dict[str, Any]:
         return {
@@ -137,11 +137,11 @@ class SimpleConsumer(Stranger):
         version = chance.choice(AGES).commit
         if chance.random() < 0.4:
             fetch_version = chance.choice(AGES).fetch
-            self.tell(adapters.OFFSET_FETCH, fetch_version, fetch_body(fetch_version, group, self.some_partitions()))
+            self.send(adapters.OFFSET_FETCH, fetch_version, fetch_body(fetch_version, group, self.some_partitions()))
         else:
             retention_ms = chance.choice([-1, -1, 5_000]) if version <= 4 else -1
             body = commit_body(group, self.some_offsets(), retention_ms=retention_ms)
-            self.tell(adapters.OFFSET_COMMIT, version, body)
+            self.send(adapters.OFFSET_COMMIT, version, body)
 
 
 class Administrator(Stranger):
@@ -151,21 +151,21 @@ class Administrator(Stranger):
         chance = self.world.chance
         match chance.randrange(8):
             case 0:
-                self.tell(adapters.LIST_GROUPS, chance.randint(0, 5), {"states_filter": [], "types_filter": []})
+                self.send(adapters.LIST_GROUPS, chance.randint(0, 5), {"states_filter": [], "types_filter": []})
             case 1:
                 body = {"groups": [group, "nowhere"], "include_authorized_operations": True}
-                self.tell(adapters.DESCRIBE_GROUPS, chance.randint(0, 6), body)
+                self.send(adapters.DESCRIBE_GROUPS, chance.randint(0, 6), body)
             case 2 | 3:
-                self.tell(adapters.DELETE_GROUPS, 2, {"groups_names": [group]})
+                self.send(adapters.DELETE_GROUPS, 2, {"groups_names": [group]})
             case 4 | 5:
                 topics: dict[str, list[dict[str, int]]] = {}
                 for topic, index in self.some_partitions():
                     topics.setdefault(topic, []).append({"partition_index": index})
                 named = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
-                self.tell(adapters.OFFSET_DELETE, 0, {"group_id": group, "topics": named})
+                self.send(adapters.OFFSET_DELETE, 0, {"group_id": group, "topics": named})
             case 6:
-                self.tell(adapters.OFFSET_COMMIT, 9, commit_body(group, self.some_offsets()))
+                self.send(adapters.OFFSET_COMMIT, 9, commit_body(group, self.some_offsets()))
             case _:
                 instances = self.world.rumours[group].instance_ids[-3:]
                 members = [{"member_id": "", "group_instance_id": name, "reason": "evicted"} for name in instances]
-                self.tell(adapters.LEAVE_GROUP, 5, {"group_id": group, "members": members})
+                self.send(adapters.LEAVE_GROUP, 5, {"group_id": group, "members": members})

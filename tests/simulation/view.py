@@ -8,16 +8,16 @@ from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.expiry import EXPIRY_TIMER
 from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor
-from tests.simulation.ledger import Incarnation, Ledger
 from tests.simulation.log import SimulatedLog
+from tests.simulation.promises import Incarnation, Promises
 
 
 class View:
     """The coordinator from inside, and what the world knows of its past."""
 
-    def __init__(self, actor: Actor, ledger: Ledger) -> None:
+    def __init__(self, actor: Actor, promises: Promises) -> None:
         self.actor = actor
-        self.ledger = ledger
+        self.promises = promises
         self.walk_due_ms: int | None = None
         """When the walk for expired offsets was due, before the step."""
 

@@ -14,9 +14,9 @@ from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor, Step, StepKind
 from tests.simulation.brief import brief
 from tests.simulation.consumer import Consumer, Stage
-from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
 from tests.simulation.planted.broken import Broken
+from tests.simulation.promises import Promises
 from tests.simulation.rules.invariants import check_all
 from tests.simulation.rules.judge import verdict
 from tests.simulation.schedule import Schedule
@@ -38,15 +38,15 @@ class World:
         self.chance = random.Random(seed)
         self.schedule = Schedule(START_MS)
         self.trace: deque[tuple[int, str, tuple[Any, ...]]] = deque(maxlen=None if trace_all else TRACE)
-        self.ledger = Ledger()
-        self.rumours = self.ledger.rumours
+        self.promises = Promises()
+        self.rumours = self.promises.rumours
         self.events: Counter[str] = Counter()
         self.core_steps = 0
         self.topics = {"t0": 3, "t1": 2}
         self._faulty = True
         self._next_offset = 0
         self.actor = Actor(self.schedule, self.chance, self._new_config(), self._observe, self.note)
-        self.view = View(self.actor, self.ledger)
+        self.view = View(self.actor, self.promises)
         self.network = Network(self.schedule, self.chance, self.actor)
         self.consumers = [*self._new_consumers()]
         self.strangers = [*self._new_strangers()]
@@ -111,12 +111,12 @@ class World:
         """Called for every step of the coordinator, before its responses leave."""
         self.core_steps += 1
         self._note_step(step)
-        if step.asked is not None and not step.loading:
-            step.asked.expected = verdict(step.asked.request, step.before)
+        if step.received is not None and not step.loading:
+            step.received.expected = verdict(step.received.request, step.before)
             self._note_dishonesty(step)
-        self.ledger.before_checks(step, self.view.core.registrations)
+        self.promises.before_checks(step, self.view.core.registrations)
         check_all(self.view, step)
-        self.ledger.after_checks(step)
+        self.promises.after_checks(step)
         self.view.walk_due_ms = self.view.expiry_walk_ms()
 
     def _note_step(self, step: Step) -> None:
@@ -127,17 +127,17 @@ class World:
             self.note("  %s", event)
         for record in step.outcome.records:
             self.note("  writes %s: %s", step.outcome.write, record)
-        for asked, response in step.answered:
-            self.note("  answers %s of %s: %s", asked.token, asked.sender, response)
+        for received, response in step.answered:
+            self.note("  answers %s of %s: %s", received.token, received.sender, response)
 
     def _note_dishonesty(self, step: Step) -> None:
-        asked = step.asked
-        assert asked is not None
-        if asked.honest or not isinstance(asked.request, SyncGroup) or asked.expected is not None:
+        received = step.received
+        assert received is not None
+        if received.honest or not isinstance(received.request, SyncGroup) or received.expected is not None:
             return
-        group = step.before[asked.request.group_id]
-        if group.leader == asked.request.member_id:
-            self.ledger.dishonest.add((self.view.incarnation(asked.request.group_id), group.generation))
+        group = step.before[received.request.group_id]
+        if group.leader == received.request.member_id:
+            self.promises.dishonest.add((self.view.incarnation(received.request.group_id), group.generation))
 
     # What goes wrong.
 
@@ -242,7 +242,7 @@ class World:
             current = [c for c in consumers if c.stage is Stage.CONSUMING and c.generation == group.generation]
             if len(current) < min(limit, len(consumers)) or {c.member_id for c in current} != group.members.keys():
                 yield f"{[c.name for c in current]} consume, members are {[*group.members]}"
-            if (self.view.incarnation(GroupId(group_id)), group.generation) in self.ledger.dishonest:
+            if (self.view.incarnation(GroupId(group_id)), group.generation) in self.promises.dishonest:
                 continue
             owned = sorted(partition for consumer in current for partition in consumer.owned)
             wanted = sorted((t, i) for t in consumers[0].topics for i in range(self.topics[t]))
@@ -261,12 +261,12 @@ class World:
             if group.state is not GroupState.EMPTY:
                 raise Broken(f"{group_id} is {group.state} with {group.members}", "groups_get_empty")
         if self.actor.waiting:
-            raise Broken(f"{self.actor.waiting} wait", "nobody_waits_too_long")
+            raise Broken(f"{self.actor.waiting} wait", "no_request_waits_too_long")
         members = [r for r in self.view.core.registrations() if r.kind.value == "member"]
         if members:
             raise Broken(f"registered: {members}", "registrations_agree_with_members")
         if len(self.view.timers._armed) > 1 + len(self.view.core.registrations()):
-            raise Broken(f"armed: {self.view.timers._armed}", "timers_belong_to_somebody")
+            raise Broken(f"armed: {self.view.timers._armed}", "every_timer_has_an_owner")
 
     def _until_quiet(self) -> None:
         until_ms = self.schedule.now_ms + 60_000

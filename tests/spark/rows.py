@@ -33,7 +33,7 @@ def nothing(spark: SparkSession, name: str) -> DataFrame:
     return table(spark, name, []).limit(0)
 
 
-def answer(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+def result(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     """Plans and runs the frame; for several results, collect it once and use :func:`picked`."""
     return [tuple(row) for row in frame.select(*columns).collect()]
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from muster.spark import answer, command, signals
-from muster.spark.answer import Answer, Column, JobFailed, Shown, spark_errors_in_one_line
+from muster.spark import command, result, signals
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
-from muster.spark.render.showing import print_answers
+from muster.spark.render.showing import print_results
 from muster.spark.request import Request
+from muster.spark.result import Column, JobFailed, JobResult, Shown, spark_errors_in_one_line
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -26,11 +26,11 @@ def request(**fields: Any) -> Request:
     return Request(**{"storage": Path("/data"), "jobs": (), "options": Options(now=NOON), **fields})
 
 
-def answer_with(group: str) -> Answer:
+def result_with(group: str) -> JobResult:
     groups = Shown(
         name="groups", title="Groups", note="", columns=[Column("group", "string", False)], rows=[(group,)], cut=False
     )
-    return Answer(job="lag", title="Lag", sections=[groups])
+    return JobResult(job="lag", title="Lag", sections=[groups])
 
 
 class Silent:
@@ -41,7 +41,7 @@ class Silent:
 
 
 def test_a_table_for_a_file_has_its_rows() -> None:
-    text = command._text(request(format="table"), [answer_with("billing")], [])
+    text = command._text(request(format="table"), [result_with("billing")], [])
     assert [line.strip() for line in text.splitlines() if line.strip()] == ["lag: Lag", "Groups", "group", "billing"]
 
 
@@ -56,24 +56,24 @@ def test_a_table_for_a_file_has_its_rows() -> None:
 )
 def test_what_a_client_calls_itself_does_nothing_to_a_terminal(name: str, shown: str) -> None:
     out = io.StringIO()
-    print_answers([answer_with(name)], Console(file=out, width=80, force_terminal=True, color_system=None))
+    print_results([result_with(name)], Console(file=out, width=80, force_terminal=True, color_system=None))
     assert out.getvalue().splitlines()[-1].strip() == shown
 
 
 @pytest.fixture(params=[1, 2])
 def failing(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Every job fails; returns those that were run."""
-    asked: list[str] = []
+    started: list[str] = []
 
-    def fail(job: Any, *_: Any, **__: Any) -> Answer:
-        asked.append(job.name)
+    def fail(job: Any, *_: Any, **__: Any) -> JobResult:
+        started.append(job.name)
         raise JobFailed(f"job {job.name}: cancelled")
 
-    monkeypatch.setattr(answer, "answer_of", fail)
-    monkeypatch.setattr(answer, "tables_of", lambda *_: {})
+    monkeypatch.setattr(result, "run_job", fail)
+    monkeypatch.setattr(result, "tables_of", lambda *_: {})
     monkeypatch.setattr(command, "is_short", lambda _: request.param == 2)
     monkeypatch.setattr(command, "make_active", lambda _: None)
-    yield asked
+    yield started
     signals._came.clear()
 
 
@@ -81,12 +81,12 @@ def test_a_report_goes_on_after_a_job_that_failed_but_not_after_a_signal(failing
     jobs = [JOBS["lag"], JOBS["failover"]]
     session: Any = None
     progress: Any = Silent()
-    answers, damage = command._answers(request(), jobs, session, progress)
-    assert (answers, damage) == ([], ["job lag: cancelled", "job failover: cancelled"])
+    results, damage = command._results(request(), jobs, session, progress)
+    assert (results, damage) == ([], ["job lag: cancelled", "job failover: cancelled"])
     failing.clear()
     signals._came.append(2)
     with pytest.raises(command.Refused):
-        command._answers(request(), jobs, session, progress)
+        command._results(request(), jobs, session, progress)
     assert failing == []
 
 
@@ -104,7 +104,7 @@ def test_the_present_is_when_tables_are_read_not_when_spark_was_started(
 ) -> None:
     seen: list[datetime] = []
     monkeypatch.setattr(command, "is_short", lambda _: False)
-    monkeypatch.setattr(answer, "answer_of", lambda job, session, storage, options, **_: seen.append(options.now))
+    monkeypatch.setattr(result, "run_job", lambda job, session, storage, options, **_: seen.append(options.now))
     made = Request.from_json(json.dumps({"storage": "/data", "jobs": ["lag"], "options": options}))
     moments = {}
 
@@ -112,16 +112,16 @@ def test_the_present_is_when_tables_are_read_not_when_spark_was_started(
         moments["when they are read"] = datetime.now(UTC)
         return {}
 
-    monkeypatch.setattr(answer, "tables_of", read)
+    monkeypatch.setattr(result, "tables_of", read)
     session: Any = None
     progress: Any = Silent()
-    command._answers(made, [JOBS["lag"]], session, progress)
+    command._results(made, [JOBS["lag"]], session, progress)
     moments["afterwards"] = datetime.now(UTC)
     (now,) = seen
     assert moments.get(earliest, earliest) <= now <= moments.get(latest, latest)
 
 
-def test_what_cannot_be_read_and_a_jvm_that_is_gone_are_told_in_one_line() -> None:
+def test_unreadable_files_and_a_lost_jvm_are_reported_in_one_line() -> None:
     with pytest.raises(JobFailed, match=r"\Ajob lag: /data/metrics: Permission denied\Z"), in_lag():
         raise PermissionError(13, "Permission denied", "/data/metrics")
     with pytest.raises(JobFailed, match="the JVM of Spark has ended"), in_lag():

@@ -21,11 +21,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.actors.tables.schemas.samples import SAMPLES
-from muster.spark.answer import answer_of
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
 from muster.spark.priority import NICENESS
 from muster.spark.render.showing import to_json
+from muster.spark.result import run_job
 from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
@@ -40,15 +40,15 @@ class Cluster:
 
     def __init__(self, storage: Path) -> None:
         self._head = _python("tests.spark.ray_head", str(storage))
-        told = json.loads(_line(self._head))
-        self.address, self.token_path = told["address"], Path(told["token_path"])
+        ready = json.loads(_line(self._head))
+        self.address, self.token_path = ready["address"], Path(ready["token_path"])
 
     def state(self) -> dict[str, Any]:
         assert self._head.stdin
         self._head.stdin.write("\n")
         self._head.stdin.flush()
-        told: dict[str, Any] = json.loads(_line(self._head))
-        return told
+        reported: dict[str, Any] = json.loads(_line(self._head))
+        return reported
 
     def java(self) -> list[psutil.Process]:
         """JVMs of Spark on it: executors and application masters."""
@@ -172,13 +172,13 @@ def test_a_killed_stream_leaves_no_executor_behind_and_goes_on(
     terminal = Terminal()
     wishes = {"stream": True, "once": True, "out": str(out), "format": "json"}
     follower = driver(cluster, storage, "attribution", terminal.theirs, **wishes)
-    told, _ = follower.communicate()
+    output, _ = follower.communicate()
     assert follower.returncode == 0
     seen = terminal.written()
     assert f"attribution: streaming what is there to {out}" in seen
     assert re.search(r"\d+/\d+ tasks", seen)
-    by_batch = to_json([answer_of(JOBS["attribution"], spark, storage, Options())], Options())
-    assert json.loads(told)["jobs"] == json.loads(by_batch)["jobs"]
+    by_batch = to_json([run_job(JOBS["attribution"], spark, storage, Options())], Options())
+    assert json.loads(output)["jobs"] == json.loads(by_batch)["jobs"]
 
 
 @pytest.mark.timeout(START_S + END_S)
@@ -188,9 +188,9 @@ def test_parquet_is_written_by_executors(cluster: Cluster, spark: SparkSession, 
     done = driver(cluster, tmp_path, "consumption", subprocess.PIPE, format="parquet", out=str(out))
     assert done.communicate()[0] == ""
     assert done.returncode == 0
-    asked = JOBS["consumption"].sections({SAMPLES: read_table(spark, tmp_path, SAMPLES)}, Options())
-    assert {path.name for path in out.iterdir()} == {section.name for section in asked}
-    groups = next(section.frame for section in asked if section.name == "groups")
+    expected = JOBS["consumption"].sections({SAMPLES: read_table(spark, tmp_path, SAMPLES)}, Options())
+    assert {path.name for path in out.iterdir()} == {section.name for section in expected}
+    groups = next(section.frame for section in expected if section.name == "groups")
     assert spark.read.parquet(str(out / "groups")).collect() == groups.collect()
     assert cluster.state()["actors"] == []
 

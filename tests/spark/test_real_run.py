@@ -22,10 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from muster.placement.hashing import partition_for
-from muster.spark.answer import answer_of
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
 from muster.spark.render.showing import to_json
+from muster.spark.result import run_job
 from tests.cluster.consumer_groups.members import ConfluentMember, KafkaPythonMember, Member, Producer
 from tests.muster_process import Muster, eventually
 
@@ -68,8 +68,8 @@ def counted(muster: Muster) -> dict[str, Counter[str]]:
     """Counters of fetched bytes of all gateways, by metric and by group or reason."""
     found: dict[str, Counter[str]] = {}
     for url in muster.metrics_urls:
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            text = answer.read().decode()
+        with urllib.request.urlopen(url, timeout=30) as result:
+            text = result.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if "fetch_bytes" in sample.name and sample.value:
@@ -147,9 +147,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def said(seen: Seen, spark: SparkSession) -> dict[str, Sections]:
     """Rows of each section of each job."""
     options = Options(commits_flush_ms=1000, end_offsets_flush_ms=1000)
-    answers = [answer_of(job, spark, seen.storage, options) for job in JOBS.values()]
-    told = json.loads(to_json(answers, options))["jobs"]
-    return {job: {name: found["rows"] for name, found in sections.items()} for job, sections in told.items()}
+    results = [run_job(job, spark, seen.storage, options) for job in JOBS.values()]
+    jobs = json.loads(to_json(results, options))["jobs"]
+    return {job: {name: found["rows"] for name, found in sections.items()} for job, sections in jobs.items()}
 
 
 def test_consumption_says_what_the_gateways_counted(seen: Seen, said: dict[str, Sections]) -> None:
@@ -168,9 +168,7 @@ def test_lag_is_the_end_of_the_log_minus_what_was_committed(seen: Seen, said: di
     assert sum(row["lag_messages"] for row in said["lag"]["groups"]) == LATE
 
 
-def test_rebalances_are_those_that_members_were_told_of_and_none_is_the_kills(
-    seen: Seen, said: dict[str, Sections]
-) -> None:
+def test_rebalances_are_those_that_members_saw_and_the_kill_caused_none(seen: Seen, said: dict[str, Sections]) -> None:
     sections = said["rebalances"]
     [billing] = [row for row in sections["groups"] if row["group"] == BILLING]
     assert (billing["stable"], billing["most_members"]) == (seen.assignments, 2)

@@ -23,7 +23,7 @@ def put(storage: Path, hour: int, size_bytes: int, name: str = "gateway-1-a-1.pa
         sparse.truncate(size_bytes)
 
 
-def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
+def test_only_the_requested_hours_count(tmp_path: Path) -> None:
     put(tmp_path, 12, 1 << 30)
     put(tmp_path, 13, 1 << 20)
     (tmp_path / "metrics/samples/lost+found/hour=x").mkdir(parents=True)

@@ -54,7 +54,7 @@ def test_what_two_gateways_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert [tuple(total) for total in per_group(per_partition(samples)).collect()] == [("billing", 60, 6000, 60, 0)]
 
 
-def test_only_folders_and_columns_that_are_asked_for_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_requested_folders_and_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """There is no hour 14; the start is in the middle of an hour, the end is exclusive, and damage is outside."""
     for epoch, ts_ms in enumerate((NOON_MS, NOON_MS + HOUR_MS // 2, NOON_MS + HOUR_MS, NOON_MS + 3 * HOUR_MS)):
         put(tmp_path, f"controller-{epoch}", [epoch], ts_ms=ts_ms)

@@ -104,7 +104,7 @@ def test_an_hour_that_is_one_file_costs_a_look_at_its_folder(tmp_path: Path, mon
     assert epochs(tmp_path) == [0, 1, 2]
 
 
-def test_what_killed_runs_leave_goes(tmp_path: Path) -> None:
+def test_leftovers_of_killed_runs_are_removed(tmp_path: Path) -> None:
     folder = put(tmp_path, "controller-1", [1]).parent
     leftovers = (
         "._superseded-1.json.partial",
@@ -130,8 +130,8 @@ def test_nested_columns_survive(tmp_path: Path) -> None:
     assert run(tmp_path, DUE_MS).merged == 4
     assert read(tmp_path, REBALANCES).sort_by("number").to_pylist() == before
     run(tmp_path, DUE_MS + GRACE_MS)
-    told = open_rebalances(tmp_path / "metrics", 3).recent("billing", 100)
-    assert told == [aborted(13, offsets_partition=3), entry(3, offsets_partition=3)], "of its partition only"
+    recent = open_rebalances(tmp_path / "metrics", 3).recent("billing", 100)
+    assert recent == [aborted(13, offsets_partition=3), entry(3, offsets_partition=3)], "of its partition only"
 
 
 def test_files_of_other_versions_and_what_is_damaged(tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ def read(out: Path, table: str) -> pa.Table:
 
 
 def test_every_table_is_there_with_its_schema(made: tuple[Path, Made]) -> None:
-    out, told = made
+    out, facts = made
     for name, schema in TABLES.items():
         rows = read(out, name)
         assert rows.num_rows > 0
         assert rows.schema.names == schema.names
         assert rows.schema.metadata == schema.metadata
-    assert told.samples == read(out, "samples").num_rows == pytest.approx(SAMPLES, rel=0.2)
+    assert facts.samples == read(out, "samples").num_rows == pytest.approx(SAMPLES, rel=0.2)
 
 
 def test_every_file_is_sound_and_every_row_in_the_folder_of_its_hour(made: tuple[Path, Made]) -> None:
@@ -49,12 +49,12 @@ def test_the_same_seed_makes_the_same_world(made: tuple[Path, Made], tmp_path: P
 
 
 def test_commits_are_where_the_samples_are(made: tuple[Path, Made]) -> None:
-    out, told = made
+    out, facts = made
     samples = read(out, "samples").group_by(["topic", "partition"]).aggregate([("last_offset", "max")])
     sent = {(row["topic"], row["partition"]): row["last_offset_max"] for row in samples.to_pylist()}
     keys = ["group", "topic", "partition"]
     commits = read(out, "commits").group_by(keys).aggregate([("offset", "max")]).to_pylist()
-    planted = told.planted
+    planted = facts.planted
     for row in commits:
         behind = sent[row["topic"], row["partition"]] + 1 - row["offset_max"]
         stalled = (row["group"], row["topic"], row["partition"]) == (
@@ -66,11 +66,11 @@ def test_commits_are_where_the_samples_are(made: tuple[Path, Made]) -> None:
 
 
 def test_the_hole_is_where_it_is_said(made: tuple[Path, Made]) -> None:
-    out, told = made
+    out, facts = made
     samples = read(out, "samples")
     at = pc.cast(samples["ts"], pa.int64())
-    inside = pc.and_(pc.greater_equal(at, told.planted.hole_from_ms), pc.less(at, told.planted.hole_to_ms))
-    inside = pc.and_(inside, pc.equal(samples["gateway"], told.planted.hole_gateway))
+    inside = pc.and_(pc.greater_equal(at, facts.planted.hole_from_ms), pc.less(at, facts.planted.hole_to_ms))
+    inside = pc.and_(inside, pc.equal(samples["gateway"], facts.planted.hole_gateway))
     share = [pc.mean(pc.is_null(samples.filter(mask)["group"])).as_py() for mask in (inside, pc.invert(inside))]
-    assert share[0] == pytest.approx(told.planted.hole_share, abs=0.1)
+    assert share[0] == pytest.approx(facts.planted.hole_share, abs=0.1)
     assert share[1] < 0.03

@@ -17,11 +17,11 @@ from tests.tables.test_spool import open_store as open_samples
 from tests.tables.test_spool import rows as samples
 
 
-def test_of_the_dead_every_row_and_of_the_living_none(tmp_path: Path) -> None:
+def test_every_row_of_dead_writers_is_recovered_and_none_of_living_ones(tmp_path: Path) -> None:
     for is_dead in (True, False):
         first = 0 if is_dead else 1000
         gateway, partition, log = (3, 5, "log-7") if is_dead else (1, 2, "log-0")
-        sent, ended, told = (
+        sent, ended, lifecycle = (
             open_samples(tmp_path, gateway),
             open_rebalances(tmp_path, partition),
             events.open_store(tmp_path, log),
@@ -29,12 +29,12 @@ def test_of_the_dead_every_row_and_of_the_living_none(tmp_path: Path) -> None:
         sent.add(fetched(first, first + 9))
         sent.add_pending(pending(first + 10, first + 19))
         keep(ended, entry(first + 1, offsets_partition=partition))
-        told.add(event(first))
+        lifecycle.add(event(first))
         if is_dead:
-            for store in (sent, ended, told):
+            for store in (sent, ended, lifecycle):
                 die(store)
         else:
-            living = (sent, ended, told)
+            living = (sent, ended, lifecycle)
     assert adopt(tmp_path, lambda: NOON_MS) == []
     assert [(row["gateway"], row["first_offset"], row["reason"]) for row in samples(tmp_path)] == [
         (3, 0, None),
@@ -49,7 +49,7 @@ def test_of_the_dead_every_row_and_of_the_living_none(tmp_path: Path) -> None:
     assert (len(samples(tmp_path)), len(rebalances(tmp_path)), events.epochs(tmp_path)) == (4, 2, [0, 1000])
 
 
-def test_one_that_the_disk_refuses_stands_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_spool_that_the_disk_refuses_does_not_block_the_others(tmp_path: Path) -> None:
     for number in range(3):
         store = events.open_store(tmp_path, f"log-{number}")
         store.add(event(number))

@@ -26,7 +26,7 @@ def test_an_empty_table_has_the_schema(tmp_path: Path) -> None:
     assert read(tmp_path, LIFECYCLE).num_rows == 0
 
 
-def test_only_hours_that_touch_the_range_are_opened_and_only_its_rows_told(tmp_path: Path) -> None:
+def test_only_hours_that_touch_the_range_are_opened_and_only_its_rows_returned(tmp_path: Path) -> None:
     """There is no hour 14; the start is in the middle of an hour, and the end is exclusive."""
     for epoch, ts_ms in enumerate((NOON_MS, NOON_MS + HOUR_MS // 2, NOON_MS + HOUR_MS, NOON_MS + 3 * HOUR_MS)):
         put(tmp_path, f"controller-{epoch}", [epoch], ts_ms=ts_ms)
@@ -61,7 +61,9 @@ def test_a_merged_file_without_its_manifest_is_damage(tmp_path: Path) -> None:
         read(tmp_path, LIFECYCLE)
 
 
-def test_a_merged_file_that_goes_while_its_folder_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merged_file_that_is_removed_while_its_folder_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was merged again long ago; the next read finds its replacement."""
     first = put(tmp_path, "controller-1", [1])
     old = merged(tmp_path, 1, [first], [1])
@@ -128,7 +130,7 @@ def test_a_file_that_is_cut_off_is_refused_by_name(tmp_path: Path, length: int) 
         read(tmp_path, LIFECYCLE)
 
 
-def test_a_damaged_page_is_told_by_the_name_of_its_file(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported_with_the_name_of_its_file(tmp_path: Path) -> None:
     put(tmp_path, "controller-1", [1])
     path = put(tmp_path, "controller-2", range(100))
     data = bytearray(path.read_bytes())

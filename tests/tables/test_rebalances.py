@@ -101,7 +101,7 @@ def test_recent_is_bounded_newest_first_and_of_one_group(tmp_path: Path) -> None
     store.close()
 
 
-def test_what_a_dead_process_left_is_told_at_once_and_recovered_by_the_next_flush(tmp_path: Path) -> None:
+def test_rows_of_a_dead_process_are_returned_at_once_and_recovered_by_the_next_flush(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     keep(first, entry(1))
     first.flush()
@@ -115,7 +115,7 @@ def test_what_a_dead_process_left_is_told_at_once_and_recovered_by_the_next_flus
     store.close()
 
 
-def test_a_folder_that_goes_while_it_is_looked_at_stands_in_the_way_of_nothing(
+def test_a_folder_that_is_removed_while_it_is_read_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its successor removes it, between two system calls of the reader."""

@@ -292,9 +292,9 @@ def test_what_a_full_disk_leaves_in_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spool, "MAX_ROWS_HELD", 3)
-    told: list[int] = []
+    observed: list[int] = []
     store = SampleStore(
-        tmp_path, 1, flush_ms=5000, now_ms=lambda: NOON_MS, observe=lambda rows: told.extend(1 for _ in rows)
+        tmp_path, 1, flush_ms=5000, now_ms=lambda: NOON_MS, observe=lambda rows: observed.extend(1 for _ in rows)
     )
 
     with monkeypatch.context() as patch:
@@ -309,7 +309,7 @@ def test_what_a_full_disk_leaves_in_memory_is_bounded(
     store.close()
     assert [each["first_offset"] for each in rows(tmp_path)] == [0, 0, 900]
     assert len([each for each in caplog.messages if "2 rows of samples are lost" in each]) == 2
-    assert len(told) == 7, "the audit knows what was sent"
+    assert len(observed) == 7, "the audit knows what was sent"
     assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()]
 
 

@@ -49,8 +49,8 @@ class Echo:
         else:
             peer.reply(token, frame)
 
-    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        peer.answer(token, question)
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
+        peer.respond(token, query)
 
     def cancel(self, peer: Peer, token: int) -> None:
         del self.held[token]
@@ -83,7 +83,7 @@ async def open_channel(endpoint: Endpoint, node_id: str = "here") -> Channel:
 
 
 @pytest.mark.parametrize("node_id", ["here", "elsewhere"])
-def test_answers_find_their_requests_in_any_order(tmp_path: Path, node_id: str) -> None:
+def test_responses_find_their_requests_in_any_order(tmp_path: Path, node_id: str) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         channel = await open_channel(endpoint, node_id)
         held = channel.call(CONTEXT, b"hold")
@@ -161,7 +161,7 @@ def test_strangers_do_not_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptur
     assert caplog.messages[1].startswith("and 9 more from 127.0.0.1")
 
 
-def test_updates_arrive_before_the_answers_that_follow_them(tmp_path: Path) -> None:
+def test_updates_arrive_before_the_responses_that_follow_them(tmp_path: Path) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         heard: list[object] = []
         channel = await connect(endpoint, "here", on_updates=lambda *update: heard.append(update), on_lost=lambda: None)

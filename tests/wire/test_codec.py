@@ -67,7 +67,7 @@ def test_api_versions_of_an_unknown_version_has_a_readable_header() -> None:
     assert codec.decode_header(odd)[:4] == (18, 99, 5, "c")
 
 
-def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_passed_over() -> None:
     """KIP-482: a newer client may send them in a known version. Fetch v16 has tags in nested entities."""
     body = {
         "max_wait": 5,
@@ -119,9 +119,7 @@ def test_librdkafkas_request_for_all_topics_in_v9() -> None:
     ("api_key", "version"), [(key, version) for key in (15, 16) for version in codec.versions_of(key)]
 )
 @pytest.mark.parametrize("count", [0, 1, 3, 200])
-def test_answers_that_are_merged_as_bytes_are_those_that_are_written_as_a_whole(
-    api_key: int, version: int, count: int
-) -> None:
+def test_responses_merged_as_bytes_equal_those_written_as_a_whole(api_key: int, version: int, count: int) -> None:
     member = {"member_id": "m", "group_instance_id": None, "client_id": "c", "client_host": "/h"}
     members = [{**member, "member_metadata": b"x" * 200, "member_assignment": b""}] * 2
     describing = {"error_message": None, "protocol_data": "range", "members": members, "group_type": "classic"}
@@ -157,7 +155,7 @@ def test_a_hostile_length_in_a_response_is_refused_before_memory_is_reserved_for
         codec.check_response(15, 0, bytes.fromhex("00000007 7fffffff"))
 
 
-def test_tagged_fields_of_a_response_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_tagged_fields_of_a_response_are_passed_over() -> None:
     frame = codec.encode_response(15, 6, 7, {"throttle_time": 0, **DESCRIBED})
     tags = b"\x02" + b"\x5b\x02zz" + b"\x5c\x00"
     odd = frame[:4] + tags + frame[5:-1] + tags

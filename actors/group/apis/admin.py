@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.events import GroupDeleted, OffsetsDeleted
 from muster.actors.group.membership import forget_group
 from muster.actors.group.messages import (
-    OPERATIONS_NOT_ASKED,
+    OPERATIONS_OMITTED,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -121,7 +121,7 @@ def _describe_member(group: Group, member: Member, stable: bool) -> DescribedMem
 
 
 def _operations(request: DescribeGroups) -> int:
-    return ALL_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    return ALL_OPERATIONS if request.include_authorized_operations else OPERATIONS_OMITTED
 
 
 def _delete(shard: Shard, group_id: GroupId) -> ErrorCode:

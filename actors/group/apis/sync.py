@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.errors import Refused, translate
 from muster.actors.group.events import AssignmentStored, Cause, MemberSynced
-from muster.actors.group.membership import answer_sync, check_member, meet
+from muster.actors.group.membership import check_member, meet, respond_to_sync
 from muster.actors.group.messages import SyncGroup, SyncGroupResponse
 from muster.actors.group.rebalance import drop_assignments, prepare
 from muster.actors.group.shard import Shard
@@ -94,7 +94,7 @@ def _become_stable(shard: Shard, group: Group, assignments: dict[MemberId, bytes
     for member in group.members.values():
         member.assignment = assignments.get(member.id, b"")
         shard.say(shard.registry.assigned(group, member))
-        answer_sync(shard, group, member, _synced(group, member))
+        respond_to_sync(shard, group, member, _synced(group, member))
     shard.report(
         AssignmentStored(
             group=group.id,

@@ -93,7 +93,7 @@ def load(
             segment = _scanned(directory, name, end, point, index_interval_bytes, on_batch)
             loaded.segments.append(segment)
         elif on_batch is not None:
-            _tell(segment, on_batch)
+            _pass_headers(segment, on_batch)
         held.append(segment)
         if end is not None and segment.corrupt is None and segment.size_bytes and segment.next_offset < end:
             held.append(_gap(directory, segment, end))
@@ -102,7 +102,7 @@ def load(
         loaded.refusal = f"{held[-1].path.name} is corrupt ({held[-1].corrupt}), so that the log's end is not known"
 
 
-def _tell(segment: Segment, on_batch: Callable[[BatchHeader], object]) -> None:
+def _pass_headers(segment: Segment, on_batch: Callable[[BatchHeader], object]) -> None:
     """Call ``on_batch`` with the headers, up to the end or to the first corrupt batch."""
     segment.on_corrupt = lambda _: None  # it is set aside with the other corrupt segments
     with suppress(CorruptSegment):

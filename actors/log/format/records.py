@@ -51,7 +51,7 @@ def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
         yield record
     if at != len(payload):
         raise CorruptMessage(
-            f"the batch at offset {header.base_offset} goes on after its {header.record_count} records"
+            f"the batch at offset {header.base_offset} continues after its {header.record_count} records"
         )
 
 
@@ -105,7 +105,7 @@ def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
         at = end
     if at != len(payload):
         raise CorruptMessage(
-            f"the batch at offset {header.base_offset} goes on after its {header.record_count} records"
+            f"the batch at offset {header.base_offset} continues after its {header.record_count} records"
         )
 
 

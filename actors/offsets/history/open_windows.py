@@ -38,7 +38,7 @@ class OpenWindows:
                 self._folder = SpoolFolder.create(self._spools, self._owner, self._now_ms())
             mark = self._folder.open(next(self._numbers))
         except OSError as error:
-            _log.error("if this process is killed, nobody can say which rows of %s it takes: %s", self._table, error)
+            _log.error("if this process is killed, no one can say which rows of %s it takes: %s", self._table, error)
             return None
         os.close(mark.fd)
         return mark.path

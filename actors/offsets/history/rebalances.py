@@ -80,8 +80,8 @@ class RebalanceHistory:
         self._journal = Journal(partition=core.partition, epoch=core.epoch)
         self._recent = Recent()
         core.observe.append(self.observe)
-        core.answers["history"] = self.history
-        core.answers["waiting"] = self.waiting
+        core.query_handlers["history"] = self.history
+        core.query_handlers["waiting"] = self.waiting
 
     def start(self) -> None:
         """Flush from now on, starting with what a dead predecessor left."""
@@ -105,32 +105,32 @@ class RebalanceHistory:
                 name = on_one_line(event.group)
                 log.warning("group %s: %s is over, after %.1f s", name, event.state.value, seconds)
 
-    async def history(self, question: dict[str, Any]) -> dict[str, Any]:
+    async def history(self, query: dict[str, Any]) -> dict[str, Any]:
         """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.
 
         Fewer if they would exceed MAX_BYTES.
         """
-        group, limit = question.get("group"), question.get("limit", DEFAULT_LIMIT)
+        group, limit = query.get("group"), query.get("limit", DEFAULT_LIMIT)
         if not isinstance(group, str) or not isinstance(limit, int) or limit < 1:
             return {"error": "history needs a group, and a limit of at least 1"}
         running = self._journal.running(group, self._now_ms())
         known = [*([encode(running)] if running else ()), *self._recent.of(group, limit)][:limit]
-        told = _that_fit(known, 0)
-        if len(told) == len(known) < limit:
-            told += await asyncio.to_thread(self._older, group, limit, told)
-        if not told and GroupId(group) not in self._core.coordinator.groups:
+        found = _that_fit(known, 0)
+        if len(found) == len(known) < limit:
+            found += await asyncio.to_thread(self._older, group, limit, found)
+        if not found and GroupId(group) not in self._core.coordinator.groups:
             return {"error": f"unknown group {group}"}
-        return {"group": group, "entries": [_to_json(encoded) for encoded in told[:limit]]}
+        return {"group": group, "entries": [_to_json(encoded) for encoded in found[:limit]]}
 
-    def waiting(self, question: dict[str, Any]) -> dict[str, Any]:
+    def waiting(self, query: dict[str, Any]) -> dict[str, Any]:
         """``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
         return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
 
-    def _older(self, group: str, limit: int, told: list[bytes]) -> list[bytes]:
+    def _older(self, group: str, limit: int, found: list[bytes]) -> list[bytes]:
         """From the table and its spools, the entries that are not in memory. Blocks."""
-        known = {(entry["epoch"], entry["number"]) for entry in map(_to_json, told)}
+        known = {(entry["epoch"], entry["number"]) for entry in map(_to_json, found)}
         stored = (entry for entry in self._store.recent(group, limit) if (entry.epoch, entry.number) not in known)
-        return _that_fit(map(encode, stored), sum(map(len, told)))
+        return _that_fit(map(encode, stored), sum(map(len, found)))
 
     def _keep(self, entry: RebalanceEntry) -> None:
         encoded = encode(entry)

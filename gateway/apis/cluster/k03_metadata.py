@@ -62,7 +62,7 @@ async def metadata(call: Call) -> Reply | None:
     if wanted is None:
         topics = [_found(view, view.topics[name], operations) for name in sorted(view.topics)]
     else:
-        topics = [_answer(view, each, failed, call.header.api_version, operations) for each in wanted]
+        topics = [_response(view, each, failed, call.header.api_version, operations) for each in wanted]
     return call.reply(
         {
             **_cluster(view),
@@ -122,7 +122,7 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     return failed | dict.fromkeys(created - gateway.view.topics.keys(), ErrorCode.leader_not_available)
 
 
-def _answer(
+def _response(
     view: ClusterView, wanted: _Wanted, failed: dict[str, ErrorCode], version: int, operations: int
 ) -> dict[str, Any]:
     if version < _FIRST_WITH_IDS and (wanted.name is None or wanted.topic_id is not None):

@@ -37,7 +37,7 @@ class _Refused(Exception):
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    return {"results": [_answer(resource, error, INJECTED, []) for resource in call.entity().resources]}
+    return {"results": [_response(resource, error, INJECTED, []) for resource in call.entity().resources]}
 
 
 @api(32, "DescribeConfigs", error_body=_error_body)
@@ -55,11 +55,13 @@ def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:
     try:
         rows = _rows(gateway, resource)
     except _Refused as refused:
-        return _answer(resource, refused.error, refused.message, [])
-    return _answer(resource, ErrorCode.none, None, [_config(row, request) for row in rows if _asked(resource, row)])
+        return _response(resource, refused.error, refused.message, [])
+    return _response(
+        resource, ErrorCode.none, None, [_config(row, request) for row in rows if _is_requested(resource, row)]
+    )
 
 
-def _answer(resource: Any, error: ErrorCode, message: str | None, configs: list[dict[str, Any]]) -> dict[str, Any]:
+def _response(resource: Any, error: ErrorCode, message: str | None, configs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "error_code": error,
         "error_message": message,
@@ -109,7 +111,7 @@ def _broker_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
     return describe_broker(gateway.started_with, configs, int(name))
 
 
-def _asked(resource: Any, row: ConfigRow) -> bool:
+def _is_requested(resource: Any, row: ConfigRow) -> bool:
     return not resource.configuration_keys or row.name in resource.configuration_keys
 
 

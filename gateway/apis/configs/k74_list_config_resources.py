@@ -15,11 +15,11 @@ from muster.gateway.listener.registry import Call, Reply, api
 
 @api(74, "ListConfigResources", error_body=lambda _, error: {"error_code": error, "config_resources": []})
 async def list_config_resources(call: Call) -> Reply | None:
-    asked = set(field(call.entity(), "resource_types", ())) or set(ResourceType)
+    requested = set(field(call.entity(), "resource_types", ())) or set(ResourceType)
     if call.header.api_version == 0:
-        asked = {ResourceType.CLIENT_METRICS}
-    is_known = asked <= set(ResourceType)
-    found = [(kind, name) for kind in ResourceType if kind in asked for name in _names(call.gateway, kind)]
+        requested = {ResourceType.CLIENT_METRICS}
+    is_known = requested <= set(ResourceType)
+    found = [(kind, name) for kind in ResourceType if kind in requested for name in _names(call.gateway, kind)]
     return call.reply(
         {
             "throttle_time": 0,

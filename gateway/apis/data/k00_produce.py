@@ -18,12 +18,12 @@ from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
-    ask,
     by_topic,
     existence_error,
     named,
     owner_of,
     repeated,
+    send,
     summarize,
 )
 from muster.gateway.listener.complaints import BadRequest, Cause
@@ -76,12 +76,15 @@ async def produce(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             accepted.setdefault(owner, []).append((partition, records))
-    answers = {
-        owner: ask(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted
+    responses = {
+        owner: send(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted
     }
     timeout_ms = max(ms(request.timeout), 0)
     collected = await asyncio.gather(
-        *(_collect(answers[owner], [partition for partition, _ in accepted[owner]], timeout_ms) for owner in answers)
+        *(
+            _collect(responses[owner], [partition for partition, _ in accepted[owner]], timeout_ms)
+            for owner in responses
+        )
     )
     for found in collected:
         results.update(found)
@@ -156,11 +159,11 @@ def _body(request: Any, partitions: list[tuple[Named, bytes]]) -> dict[str, Any]
 
 
 async def _collect(
-    answer: asyncio.Future[bytes], partitions: list[Named], timeout_ms: int
+    waiting: asyncio.Future[bytes], partitions: list[Named], timeout_ms: int
 ) -> dict[Any, dict[str, Any]]:
     try:
         async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
-            _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
+            _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await waiting)
     except NotSent:
         return {item.key: _failed(item.partition, ErrorCode.not_leader_or_follower) for item in partitions}
     except (ChannelLost, TimeoutError):  # written or not: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not"

@@ -17,7 +17,7 @@ from typing import Any
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode, field, ms
-from muster.gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, send, summarize
 from muster.gateway.listener.forward import Key
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -139,9 +139,9 @@ async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     deadline = loop.time() + max_wait_ms / 1000
     if len(owners) == 1 and not any(item.failed for item in wanted):
         (owner,) = owners
-        await _ask(call, request, owner, owners[owner], max_wait_ms, min_bytes)
+        await _send(call, request, owner, owners[owner], max_wait_ms, min_bytes)
         return
-    await asyncio.gather(*(_ask(call, request, owner, items, 0, 0) for owner, items in owners.items()))
+    await asyncio.gather(*(_send(call, request, owner, items, 0, 0) for owner, items in owners.items()))
     growing = dict(owners)
     while growing and not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
         for owner in await _wait_for_more(call, request, growing, round(left_s * 1000)):
@@ -157,7 +157,7 @@ async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wante
     """Wait until any actor has more than it returned before. Returns those that responded without more."""
     before = {owner: _size_bytes(items) for owner, items in owners.items()}
     waits = {
-        asyncio.ensure_future(_ask(call, request, owner, items, max_wait_ms, 1 + before[owner])): owner
+        asyncio.ensure_future(_send(call, request, owner, items, max_wait_ms, 1 + before[owner])): owner
         for owner, items in owners.items()
     }
     try:
@@ -174,7 +174,7 @@ def _size_bytes(items: Iterable[_Wanted]) -> int:
     return sum(item.size_bytes for item in items)
 
 
-async def _ask(call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int) -> None:
+async def _send(call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int) -> None:
     body = {
         "max_wait": max_wait_ms,
         "min_bytes": min_bytes,
@@ -188,7 +188,7 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[_Wanted], max_w
     }
     try:
         async with asyncio.timeout(max_wait_ms / 1000 + _GRACE_S):
-            frame = await ask(call, owner, FETCH, INTERNAL_VERSION, body)
+            frame = await send(call, owner, FETCH, INTERNAL_VERSION, body)
     except ChannelLost:
         for item in items:
             item.fail(ErrorCode.not_leader_or_follower)

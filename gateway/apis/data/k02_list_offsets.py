@@ -11,7 +11,7 @@ from typing import Any
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, repeated, send
 from muster.gateway.listener.forward import Key
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -51,7 +51,7 @@ async def list_offsets(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             owners.setdefault(owner, []).append((partition, item))
-    for found in await asyncio.gather(*(_ask(call, request, owner, items) for owner, items in owners.items())):
+    for found in await asyncio.gather(*(_send(call, request, owner, items) for owner, items in owners.items())):
         results.update(found)
     return call.reply(
         {
@@ -64,8 +64,8 @@ async def list_offsets(call: Call) -> Reply | None:
     )
 
 
-async def _ask(call: Call, request: Any, owner: Key, items: list[tuple[Named, Any]]) -> dict[Any, dict[str, Any]]:
-    asked = {partition.key: item for partition, item in items}
+async def _send(call: Call, request: Any, owner: Key, items: list[tuple[Named, Any]]) -> dict[Any, dict[str, Any]]:
+    requested = {partition.key: item for partition, item in items}
     body = {
         "replica_id": -1,
         "isolation_level": field(request, "isolation_level", 0),
@@ -75,8 +75,8 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[tuple[Named, An
                 "partitions": [
                     {
                         "partition_index": partition.partition,
-                        "current_leader_epoch": field(asked[partition.key], "current_leader_epoch", -1),
-                        "timestamp": asked[partition.key].timestamp,
+                        "current_leader_epoch": field(requested[partition.key], "current_leader_epoch", -1),
+                        "timestamp": requested[partition.key].timestamp,
                     }
                     for partition in partitions
                 ],
@@ -87,7 +87,7 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[tuple[Named, An
     }
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            frame = await ask(call, owner, LIST_OFFSETS, INTERNAL_VERSION, body)
+            frame = await send(call, owner, LIST_OFFSETS, INTERNAL_VERSION, body)
     except ChannelLost:
         return {partition.key: _failed(partition.partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
     except TimeoutError:

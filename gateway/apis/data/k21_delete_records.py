@@ -12,7 +12,7 @@ from typing import Any
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, NotSent
 from muster.actors.wire.codec import ErrorCode, ms
-from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
+from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, by_topic, existence_error, named, owner_of, send
 from muster.gateway.listener.forward import Key
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -50,8 +50,8 @@ async def delete_records(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             owners.setdefault(owner, []).append((partition, offset))
-    asked = (_ask(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
-    for found in await asyncio.gather(*asked):
+    pending = (_send(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
+    for found in await asyncio.gather(*pending):
         results.update(found)
     return call.reply(
         {
@@ -71,7 +71,7 @@ def _refusal(partition: Named) -> ErrorCode | None:
     return ErrorCode.invalid_topic_exception if partition.topic.internal else None
 
 
-async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_ms: int) -> dict[Any, dict[str, Any]]:
+async def _send(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_ms: int) -> dict[Any, dict[str, Any]]:
     offsets = {partition.key: offset for partition, offset in items}
     body = {
         "topics": [
@@ -88,7 +88,7 @@ async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_m
     }
     try:
         async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
-            frame = await ask(call, owner, DELETE_RECORDS, INTERNAL_VERSION, body)
+            frame = await send(call, owner, DELETE_RECORDS, INTERNAL_VERSION, body)
     except NotSent:
         return {partition.key: _failed(partition.partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
     except (ChannelLost, TimeoutError):  # deleted or not

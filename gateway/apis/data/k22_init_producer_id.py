@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.transactions import tell
+from muster.gateway.apis.transactions import log_refusal
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -25,7 +25,7 @@ async def init_producer_id(call: Call) -> Reply | None:
     request = call.entity()
     if (error := _error(request)) is not ErrorCode.none:
         if request.transactional_id:
-            tell(call, request.transactional_id)
+            log_refusal(call, request.transactional_id)
         return call.reply(_body(error, _NO_ID, _NO_EPOCH))
     try:
         producer_id = await call.gateway.next_producer_id()

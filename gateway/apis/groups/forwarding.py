@@ -51,7 +51,7 @@ async def forward_whole(
     """
     group_id = call.entity().group_id
     saw_group(call, group_id)
-    frame = await ask_coordinator(call, group_id, call.frame, parked_s)
+    frame = await call_coordinator(call, group_id, call.frame, parked_s)
     if frame is not None:
         return Reply(frame)
     return call.reply(error_body(call, down_error(call, down)))
@@ -65,7 +65,7 @@ def saw_group(call: Call, group_id: str) -> None:
     call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)
 
 
-async def ask_coordinator(call: Call, group_id: str, frame: bytes, parked_s: float = 0.0) -> bytes | None:
+async def call_coordinator(call: Call, group_id: str, frame: bytes, parked_s: float = 0.0) -> bytes | None:
     """The response of the group's actor to a frame; None if the actor is down or the channel was lost.
 
     JoinGroup and SyncGroup wait for other members, at most for ``parked_s``.
@@ -85,7 +85,7 @@ async def ask_coordinator(call: Call, group_id: str, frame: bytes, parked_s: flo
         return None
 
 
-async def ask_each(
+async def call_each(
     call: Call, groups: Iterable[str | None], body_of: Any, version: int
 ) -> list[tuple[list[str | None], bytes | None]]:
     """Split a request about several groups by their partitions: (groups, response frame or None) for each."""
@@ -94,8 +94,8 @@ async def ask_each(
     for group_id in dict.fromkeys(groups):
         parts.setdefault(gateway.partition_of(group_id or ""), []).append(group_id)
 
-    async def ask(members: list[str | None]) -> tuple[list[str | None], bytes | None]:
+    async def send(members: list[str | None]) -> tuple[list[str | None], bytes | None]:
         frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body_of(members))
-        return members, await ask_coordinator(call, members[0] or "", frame)
+        return members, await call_coordinator(call, members[0] or "", frame)
 
-    return list(await asyncio.gather(*(ask(members) for members in parts.values())))
+    return list(await asyncio.gather(*(send(members) for members in parts.values())))

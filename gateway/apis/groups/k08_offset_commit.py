@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body, forward_whole, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
@@ -33,12 +33,12 @@ async def offset_commit(call: Call) -> Reply | None:
     request = call.entity()
     results = PartitionErrors()
     known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic.partitions]
-    asked_as_sent = [len(topic.partitions) for topic in known] == [len(topic.partitions) for topic in request.topics]
-    if known and asked_as_sent and call.header.api_version <= NEWEST_BY_NAME:
+    all_known = [len(topic.partitions) for topic in known] == [len(topic.partitions) for topic in request.topics]
+    if known and all_known and call.header.api_version <= NEWEST_BY_NAME:
         return await forward_whole(call)
     saw_group(call, request.group_id)
     if known:
-        results.answer(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
+        results.set_errors(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
     return call.reply({"throttle_time": 0, "topics": results.body()})
 
 
@@ -74,11 +74,11 @@ async def _commit(call: Call, request: Any, known: list[Known]) -> list[Errors]:
         ],
     }
     frame = codec.encode_request(OFFSET_COMMIT, version, call.header.correlation_id, call.header.client_id, body)
-    answer = await ask_coordinator(call, request.group_id, frame)
-    if answer is None:
+    response_frame = await call_coordinator(call, request.group_id, frame)
+    if response_frame is None:
         error = down_error(call)
         return [[(item.partition_index, error) for item in topic.partitions] for topic in known]
-    _, response = codec.decode_response(OFFSET_COMMIT, version, answer)
+    _, response = codec.decode_response(OFFSET_COMMIT, version, response_frame)
     return [[(item.partition_index, item.error_code) for item in topic.partitions] for topic in response.topics]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body, forward_whole, saw_group
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -46,15 +46,15 @@ async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str
         "require_stable": require_stable,
     }
     frame = codec.encode_request(OFFSET_FETCH, version, call.header.correlation_id, call.header.client_id, body)
-    answer = await ask_coordinator(call, group.group_id, frame)
-    if answer is None:
+    response = await call_coordinator(call, group.group_id, frame)
+    if response is None:
         return {"group_id": group.group_id, "topics": [], "error_code": down_error(call)}
-    (found,) = codec.decode_response(OFFSET_FETCH, version, answer)[1].groups
-    answers = [_answer(call.gateway, topic) for topic in found.topics]
+    (found,) = codec.decode_response(OFFSET_FETCH, version, response)[1].groups
+    responses = [_response(call.gateway, topic) for topic in found.topics]
     return {
         "group_id": found.group_id,
         "error_code": found.error_code,
-        "topics": [answer for answer in answers if answer["topic_id"] or not by_id] + unknown,
+        "topics": [response for response in responses if response["topic_id"] or not by_id] + unknown,
     }
 
 
@@ -89,7 +89,7 @@ def _missing(partition: int, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-def _answer(gateway: Gateway, topic: Any) -> dict[str, Any]:
+def _response(gateway: Gateway, topic: Any) -> dict[str, Any]:
     known = gateway.view.topics.get(topic.name)
     return {
         "name": topic.name,

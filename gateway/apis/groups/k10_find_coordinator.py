@@ -16,7 +16,7 @@ import asyncio
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.transactions import NOT_SERVED, tell
+from muster.gateway.apis.transactions import NOT_SERVED, log_refusal
 from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -60,7 +60,7 @@ async def _find(call: Call, key: str, key_type: int) -> dict[str, Any]:
     if key_type == SHARE:
         return _failed(key, ErrorCode.invalid_request)
     if key_type == TRANSACTION:
-        tell(call, key)
+        log_refusal(call, key)
         is_old = call.header.api_version <= _LAST_OF_LIBRDKAFKA
         error = ErrorCode.transactional_id_authorization_failed if is_old else ErrorCode.unsupported_version
         return _failed(key, error, _WORDS[error])

@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
-from muster.gateway.apis.groups.forwarding import ask_each, down_error, error_body
+from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 DESCRIBE_GROUPS = 15
@@ -21,13 +21,13 @@ async def describe_groups(call: Call) -> Reply | None:
     def body_of(groups: list[str | None]) -> dict[str, Any]:
         return {"groups": groups, "include_authorized_operations": operations}
 
-    answers: dict[str | None, bytes] = {}
-    for groups, frame in await ask_each(call, request.groups, body_of, version):
+    responses: dict[str | None, bytes] = {}
+    for groups, frame in await call_each(call, request.groups, body_of, version):
         if frame is None:
-            answers.update((group, _down(call, group or "")) for group in groups)
+            responses.update((group, _down(call, group or "")) for group in groups)
         else:
-            answers.update(zip(groups, codec.split_response(DESCRIBE_GROUPS, version, frame), strict=True))
-    return call.reply_joined({"throttle_time": 0, "groups": ()}, [answers[group] for group in request.groups])
+            responses.update(zip(groups, codec.split_response(DESCRIBE_GROUPS, version, frame), strict=True))
+    return call.reply_joined({"throttle_time": 0, "groups": ()}, [responses[group] for group in request.groups])
 
 
 def _down(call: Call, group: str) -> bytes:

@@ -28,13 +28,13 @@ async def list_groups(call: Call) -> Reply | None:
     ]
     channels = [gateway.forwarder.offsets(partition) for partition in mine]
     call.entity()
-    answers = await asyncio.gather(*(_ask(call, channel) for channel in channels))
-    failed = next((error for error, _ in answers if error is not ErrorCode.none), ErrorCode.none)
-    groups = [] if failed else [group for _, found in answers for group in found]
+    responses = await asyncio.gather(*(_send(call, channel) for channel in channels))
+    failed = next((error for error, _ in responses if error is not ErrorCode.none), ErrorCode.none)
+    groups = [] if failed else [group for _, found in responses for group in found]
     return call.reply_joined({"throttle_time": 0, "error_code": failed, "groups": ()}, groups)
 
 
-async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[bytes]]:
+async def _send(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[bytes]]:
     if channel is None:
         return ErrorCode.coordinator_load_in_progress, []
     try:

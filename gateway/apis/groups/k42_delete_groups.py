@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire import codec
-from muster.gateway.apis.groups.forwarding import ask_each, down_error, error_body
+from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_GROUPS = 42
@@ -16,12 +16,12 @@ async def delete_groups(call: Call) -> Reply | None:
     request = call.entity()
     names = list(dict.fromkeys(request.groups_names))
     results: dict[str, Any] = {}
-    parts = await ask_each(call, names, lambda groups: {"groups_names": groups}, call.header.api_version)
+    parts = await call_each(call, names, lambda groups: {"groups_names": groups}, call.header.api_version)
     for groups, frame in parts:
         if frame is None:
             results.update((group or "", down_error(call)) for group in groups)
             continue
         _, response = codec.decode_response(DELETE_GROUPS, call.header.api_version, frame)
         results.update((item.group_id, item.error_code) for item in response.results)
-    answers = [{"group_id": name, "error_code": results[name]} for name in names]
-    return call.reply({"throttle_time": 0, "results": answers})
+    responses = [{"group_id": name, "error_code": results[name]} for name in names]
+    return call.reply({"throttle_time": 0, "results": responses})

@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body
+from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body
 from muster.gateway.apis.partition_errors import PartitionErrors
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
@@ -31,13 +31,13 @@ async def offset_delete(call: Call) -> Reply | None:
         call.header.client_id,
         {"group_id": request.group_id, "topics": known},
     )
-    answer = await ask_coordinator(call, request.group_id, frame)
-    if answer is None:
+    response_frame = await call_coordinator(call, request.group_id, frame)
+    if response_frame is None:
         return _refused(call, down_error(call))
-    response = codec.decode_response(OFFSET_DELETE, VERSION, answer)[1]
+    response = codec.decode_response(OFFSET_DELETE, VERSION, response_frame)[1]
     if response.error_code is not ErrorCode.none:
         return _refused(call, response.error_code)
-    results.answer(
+    results.set_errors(
         ((topic.name, None), [(item.partition_index, item.error_code) for item in topic.partitions])
         for topic in response.topics
     )

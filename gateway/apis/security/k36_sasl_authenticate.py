@@ -31,13 +31,13 @@ async def sasl_authenticate(call: Call) -> Reply | None:
     is_bare = session.takes_bare_tokens
     token = call.frame if is_bare else call.entity().auth_bytes
     try:
-        answer = await session.answer(token)
+        response = await session.respond(token)
     except AuthenticationFailed as error:
         call.connection.refuse(Cause.AUTHENTICATION_FAILED, f"{session.mechanism}: {error}")
         return None if is_bare else _reply(call, ErrorCode.sasl_authentication_failed, str(error))
     if session.user is not None:
         call.connection.authenticated(session.user)
-    return Reply(answer) if is_bare else _reply(call, ErrorCode.none, None, answer)
+    return Reply(response) if is_bare else _reply(call, ErrorCode.none, None, response)
 
 
 def _reply(call: Call, error: ErrorCode, text: str | None, token: bytes = b"") -> Reply:

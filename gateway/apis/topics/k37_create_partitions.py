@@ -98,8 +98,8 @@ def _assignment_problem(view: ClusterView, topic: Topic, wanted: Any) -> str | N
             f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
             "assignment(s) were specified."
         )
-    told = {topic.replication_factor, len(view.replicas_of(topic, 0))}
-    return assignment_error(view, (assignment.broker_ids for assignment in wanted.assignments), told)
+    factors = {topic.replication_factor, len(view.replicas_of(topic, 0))}
+    return assignment_error(view, (assignment.broker_ids for assignment in wanted.assignments), factors)
 
 
 def _result(outcome: TopicOutcome) -> dict[str, Any]:

@@ -119,8 +119,8 @@ def _leave(bootstrap: str, group: str, who: Member) -> None:
         "reason": _REASON,
     }
     with Coordinator(bootstrap, group) as coordinator:
-        answer = coordinator.ask(LEAVE_GROUP, _LEAVE_GROUP_VERSION, {"group_id": group, "members": [leaving]})
-    error = next((each.error_code for each in answer.members if each.error_code), answer.error_code)
+        response = coordinator.request(LEAVE_GROUP, _LEAVE_GROUP_VERSION, {"group_id": group, "members": [leaving]})
+    error = next((each.error_code for each in response.members if each.error_code), response.error_code)
     if error is ErrorCode.unknown_member_id:
         raise CliError(f"{who.member_id} left group {group} before it could be evicted")
     if error is ErrorCode.fenced_instance_id:

@@ -79,10 +79,10 @@ def _listed(client: AdminClient, states: tuple[str, ...]) -> list[Any]:
     found: dict[str, Any] = {}
     for each in gateways:
         with Gateway(str(each.host), each.port) as gateway:
-            answer = gateway.ask(LIST_GROUPS, _LIST_GROUPS_VERSION, {"states_filter": states})
-        if answer.error_code is not ErrorCode.none:
-            raise CliError(f"not every group can be listed: {answer.error_code.name.upper()}; try again")
-        found |= {group.group_id: group for group in answer.groups}
+            response = gateway.request(LIST_GROUPS, _LIST_GROUPS_VERSION, {"states_filter": states})
+        if response.error_code is not ErrorCode.none:
+            raise CliError(f"not every group can be listed: {response.error_code.name.upper()}; try again")
+        found |= {group.group_id: group for group in response.groups}
     return [group for _, group in sorted(found.items())]
 
 

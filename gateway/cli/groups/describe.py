@@ -24,7 +24,7 @@ from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.topics import end_offsets
 from muster.gateway.http.group_lag import End, Owner, rows
 
-_NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
+_NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's protocol; leave --bootstrap-server out"
 
 
 @click.command(
@@ -62,13 +62,13 @@ def _rows_over_http(
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The gateway's rows, all of one moment; without seconds if no gateway responds over HTTP."""
     try:
-        return list(http.ask(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
-    except http.NotTold as error:
+        return list(http.get_json(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
+    except http.NoHttpResponse as error:
         return _rows_over_kafka(client, bootstrap, group), f"no lag in seconds: {error.message}"
     except http.Refused as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return [], None
-        raise CliError(f"the lag of group {group.name} cannot be told: {error.message}") from error
+        raise CliError(f"the lag of group {group.name} cannot be read: {error.message}") from error
 
 
 def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[dict[str, Any]]:

@@ -53,16 +53,16 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     complete ids, and all members that the group waited for.
     """
     try:
-        answer = http.ask(directory, address, "/v1/groups/history", group=group, limit=str(limit))
+        response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
     except http.Refused as refused:
         if refused.status == _NOT_FOUND:
             raise CliError(f"there is no group {group}; see muster groups list") from refused
         raise
     if as_json:
-        print_json(answer)
+        print_json(response)
         return
-    print_table(_COLUMNS, [row(entry) for entry in answer["entries"]])
-    if not answer["entries"]:
+    print_table(_COLUMNS, [row(entry) for entry in response["entries"]])
+    if not response["entries"]:
         terminal.line(f"group {group} has had no rebalance", err=True)
 
 

@@ -54,7 +54,7 @@ def described(bootstrap: str, group: str) -> Group:
         raise CliError("a group has a name")
     with Coordinator(bootstrap, group) as coordinator:
         body = {"groups": [group], "include_authorized_operations": False}
-        (found,) = coordinator.ask(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
+        (found,) = coordinator.request(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
         if found.error_code is not ErrorCode.none:
             raise CliError(f"group {group} cannot be described: {found.error_code.name.upper()}")
         members = (

@@ -38,14 +38,14 @@ def name_of(partition: Partition) -> str:
 def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
     """All offsets that the group has committed; none if the group does not exist. Raises CliError."""
     body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
-    answer = coordinator.ask(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
-    if answer.error_code is not ErrorCode.none:
-        raise CliError(f"offsets of group {coordinator.group} cannot be read: {answer.error_code.name.upper()}")
+    response = coordinator.request(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
+    if response.error_code is not ErrorCode.none:
+        raise CliError(f"offsets of group {coordinator.group} cannot be read: {response.error_code.name.upper()}")
     return {
         (topic.name, item.partition_index): Committed(
             item.committed_offset, item.committed_leader_epoch, item.metadata or ""
         )
-        for topic in answer.topics
+        for topic in response.topics
         for item in topic.partitions
         if item.error_code is ErrorCode.none and item.committed_offset >= 0
     }
@@ -71,7 +71,7 @@ def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> 
             for topic, indices in part.items()
         ]
         body = {"group_id": coordinator.group, **_NOBODY, "topics": topics}
-        refused |= _refused(coordinator.ask(OFFSET_COMMIT, _OFFSET_COMMIT_VERSION, body))
+        refused |= _refused(coordinator.request(OFFSET_COMMIT, _OFFSET_COMMIT_VERSION, body))
     return refused
 
 
@@ -83,27 +83,29 @@ def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> Refus
             {"name": topic, "partitions": [{"partition_index": index} for index in indices]}
             for topic, indices in part.items()
         ]
-        answer = coordinator.ask(
+        response = coordinator.request(
             OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"group_id": coordinator.group, "topics": topics}
         )
-        if answer.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-            raise CliError(f"offsets of group {coordinator.group} cannot be deleted: {answer.error_code.name.upper()}")
-        refused |= _refused(answer)
+        if response.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+            raise CliError(
+                f"offsets of group {coordinator.group} cannot be deleted: {response.error_code.name.upper()}"
+            )
+        refused |= _refused(response)
     return refused
 
 
 def delete_group(coordinator: Coordinator) -> ErrorCode:
     """Delete the group with all its offsets."""
     body = {"groups_names": [coordinator.group]}
-    (result,) = coordinator.ask(DELETE_GROUPS, _DELETE_GROUPS_VERSION, body).results
+    (result,) = coordinator.request(DELETE_GROUPS, _DELETE_GROUPS_VERSION, body).results
     error: ErrorCode = result.error_code
     return error
 
 
-def _refused(answer: Any) -> Refused:
+def _refused(response: Any) -> Refused:
     return {
         (topic.name, item.partition_index): item.error_code
-        for topic in answer.topics
+        for topic in response.topics
         for item in topic.partitions
         if item.error_code is not ErrorCode.none
     }

@@ -331,10 +331,10 @@ def _bounds(client: AdminClient, partitions: Collection[Partition]) -> dict[Part
 
 def _list_offsets(client: AdminClient, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
     wanted = {TopicPartition(*key): spec for key in partitions}
-    asked = client.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
+    futures = client.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
     return {
         (key.topic, key.partition): result(future, f"offsets of {key.topic}-{key.partition} cannot be read").offset
-        for key, future in asked.items()
+        for key, future in futures.items()
     }
 
 

@@ -26,17 +26,17 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
     PROCEEDS IN is the time until the coordinator proceeds without them. muster groups evict GROUP MEMBER does so at
     once.
     """
-    answer = http.ask(directory, address, "/v1/groups/waiting")
+    response = http.get_json(directory, address, "/v1/groups/waiting")
     if as_json:
-        print_json(answer)
+        print_json(response)
         return
     now_ms = time.time_ns() // 1_000_000
-    found = sorted(answer.get("groups", ()), key=lambda wait: wait["since_ms"])
+    found = sorted(response.get("groups", ()), key=lambda wait: wait["since_ms"])
     print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
     if not found:
         terminal.line("no group is in a rebalance", err=True)
-    if answer.get("partial"):
-        silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])
+    if response.get("partial"):
+        silent = ", ".join(f"offsets-{partition}" for partition in response["missing_partitions"])
         terminal.line(f"some coordinators did not respond: {silent}", err=True)
 
 

@@ -40,7 +40,7 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
 
         try:
             found = node_of(node, cluster.cluster_status()["nodes"], undo=undo)
-            cluster.ask_controller("undrain" if undo else "drain", found["node_id"])
+            cluster.call_controller("undrain" if undo else "drain", found["node_id"])
         except cluster.ClusterError as error:
             raise CliError(str(error)) from error
         where = f"node {found['node_id']} ({found['address']})"
@@ -77,7 +77,7 @@ def _wait(
 ) -> None:
     """Wait until nothing is left on the node, reporting each change of what is left. CliError if it takes too long."""
     until = time.monotonic() + timeout_s
-    told: Sequence[str] | None = None
+    reported: Sequence[str] | None = None
     while True:
         try:
             (node,) = (node for node in status()["nodes"] if node["node_id"] == node_id)
@@ -86,11 +86,11 @@ def _wait(
         if node is not None:
             if node["state"] in ("drained", "dead"):
                 return
-            if node["actors"] != told:
-                told = node["actors"]
-                progress.step(f"{counted(len(told), 'actor')} left: {_some(told)}")
+            if node["actors"] != reported:
+                reported = node["actors"]
+                progress.step(f"{counted(len(reported), 'actor')} left: {_some(reported)}")
         if time.monotonic() > until:
-            left = _some(told or ["unknown, because the controller does not respond"])
+            left = _some(reported or ["unknown, because the controller does not respond"])
             raise CliError(
                 f"not drained within {timeout_s:g} s, remaining: {left}; it continues; muster status shows the progress"
             )

@@ -52,7 +52,7 @@ class GivenRay:
         return os.environ.get("RAY_AUTH_TOKEN_PATH", str(Path.home() / ".ray/auth_token"))
 
     @property
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         """Whether it can be called now; a call to a GCS that is down would not return."""
         return not self._has_no_raylet() and self.listens
 
@@ -68,7 +68,7 @@ class GivenRay:
         until = time.monotonic() + timeout_s
         while True:
             alive = sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]
-            if alive >= count or time.monotonic() > until or not self.answers:
+            if alive >= count or time.monotonic() > until or not self.responds:
                 return alive
             time.sleep(_POLL_S)
 
@@ -76,7 +76,7 @@ class GivenRay:
         """Disconnect from it."""
         import ray
 
-        if self.answers:
+        if self.responds:
             ray.shutdown()
         else:
             atexit.unregister(ray.shutdown)  # it would wait for processes that have ended

@@ -197,14 +197,14 @@ class Start:
 
     def _remove_state(self) -> None:
         """Keep it if only this host has left Ray: the actors on other nodes still serve and are found by it."""
-        if self._given is None or self._given.answers or not self._given.listens:
+        if self._given is None or self._given.responds or not self._given.listens:
             storage.remove_state(self._storage)
 
     def _stop_cluster(self, namespace: str) -> None:
         """Stop in order; no effect if Ray cannot be reached."""
         from muster.gateway import cluster
 
-        if self._given is None or self._given.answers:
+        if self._given is None or self._given.responds:
             cluster.stop_cluster(namespace)
 
     def _forget_the_killed(self, ray_address: str | None) -> None:

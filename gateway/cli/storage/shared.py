@@ -17,16 +17,16 @@ _TIMEOUT_S = 60
 def check_every_node(storage: Path, cluster_id: str) -> None:
     """CliError naming a node that sees another directory there, or that cannot run Muster."""
     check = ray.remote(num_cpus=0, max_retries=0)(_sees)
-    asked = {
+    responses = {
         node["NodeManagerAddress"]: check.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         ).remote(storage, cluster_id)
         for node in ray.nodes()  # type: ignore[no-untyped-call]
         if node["Alive"]
     }
-    for host, answer in sorted(asked.items()):
+    for host, response in sorted(responses.items()):
         try:
-            sees = ray.get(answer, timeout=_TIMEOUT_S)
+            sees = ray.get(response, timeout=_TIMEOUT_S)
         except Exception as error:
             raise CliError(f"node {host} cannot run Muster: {first_line(error)}; install it on every node") from error
         if not sees:

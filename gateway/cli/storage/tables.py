@@ -47,12 +47,12 @@ def list_(directory: Path, as_json: bool) -> None:
     Files whose rows are also in merged files do not count. An unreadable file is in none of the sums.
     """
     metrics = _metrics(directory)
-    told = [summary(metrics, table) for table in TABLES]
+    summaries = [summary(metrics, table) for table in TABLES]
     if as_json:
-        print_json([asdict(each) for each in told])
+        print_json([asdict(each) for each in summaries])
     else:
-        print_table(_COLUMNS, [_row(each) for each in told])
-    unreadable = sum(each.unreadable for each in told)
+        print_table(_COLUMNS, [_row(each) for each in summaries])
+    unreadable = sum(each.unreadable for each in summaries)
     if unreadable:
         terminal.line(f"{counted(unreadable, 'file')} cannot be read; see muster tables verify", err=True)
 

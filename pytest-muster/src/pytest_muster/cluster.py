@@ -132,16 +132,16 @@ class Muster(Cluster):
 
     @property
     def bootstrap(self) -> str:
-        return self._told("bootstrap")
+        return self._from_ready_line("bootstrap")
 
     @property
     def metrics_urls(self) -> tuple[str, ...]:
-        return tuple(self._told("metrics").split(","))
+        return tuple(self._from_ready_line("metrics").split(","))
 
     @property
     def zookeeper(self) -> str:
         """ZooKeeper's connect string."""
-        return self._told("zookeeper")
+        return self._from_ready_line("zookeeper")
 
     def cli(self, *arguments: str) -> str:
         """Output of another ``muster`` command on this cluster. CalledProcessError with its stderr if it fails."""
@@ -173,7 +173,7 @@ class Muster(Cluster):
 
     def _wait(self, process: subprocess.Popen[str], command: Sequence[str]) -> Mapping[str, str]:
         lines: list[str] = []
-        told = threading.Event()
+        ready_or_ended = threading.Event()
 
         def read() -> None:
             assert process.stdout is not None
@@ -181,13 +181,13 @@ class Muster(Cluster):
                 for line in process.stdout:  # to the end, so that the pipe never fills up
                     if line.startswith(_READY):
                         lines.append(line)
-                        told.set()
+                        ready_or_ended.set()
                     log.write(line)
                     log.flush()
-            told.set()
+            ready_or_ended.set()
 
         threading.Thread(target=read, name="muster-up-stdout", daemon=True).start()
-        if not told.wait(self._start_timeout_s):
+        if not ready_or_ended.wait(self._start_timeout_s):
             raise MusterNotStarted(self._explain(f"muster up is not ready after {self._start_timeout_s:g} s", command))
         if not lines:
             code = process.wait(_STOP_S)
@@ -213,7 +213,7 @@ class Muster(Cluster):
             process.wait()
             raise
 
-    def _told(self, what: str) -> str:
+    def _from_ready_line(self, what: str) -> str:
         if what not in self._ready:
             raise RuntimeError("this Muster does not run")
         return self._ready[what]

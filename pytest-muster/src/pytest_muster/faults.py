@@ -140,19 +140,19 @@ class FaultClient:
             return ids.setdefault(step["step"], self.inject(step["fault"]))
         number = step["clear"]
         if number != "all" and number not in ids:
-            raise UnknownTarget(f"step {number} is to be cleared before it was injected")
+            raise UnknownTarget(f"step {number} cannot be cleared before it is injected")
         try:
             return "cleared " + (", ".join(self.clear(ids.get(number))) or "nothing")
         except UnknownTarget:
             return "was over already"
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
-        status, answer = self._ask(method, path, body)
+        status, response = self._request(method, path, body)
         if status >= 300:
-            raise _refused(status, answer)
-        return answer
+            raise _refused(status, response)
+        return response
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
         """Status and response of the first gateway that accepts a connection; empty if no JSON object. Unreachable."""
         data, headers = _content(body)
         failures: list[str] = []
@@ -167,12 +167,12 @@ class FaultClient:
                     connection.sock.settimeout(self._timeout_s)
                     connection.request(method, f"{urlsplit(url).path}{path}", data, headers)
                     response = connection.getresponse()
-                    status, answer = response.status, _json_object(response.read())
+                    status, found = response.status, _json_object(response.read())
                 except (OSError, HTTPException) as error:
                     raise Unreachable(f"{url} does not respond: {str(error) or type(error).__name__}") from error
-            if status < 300 and not answer:
+            if status < 300 and not found:
                 raise Unreachable(f"{url} does not respond as a gateway does")
-            return status, answer
+            return status, found
         raise Unreachable(f"no gateway listens at {', '.join(failures)}")
 
 
@@ -205,14 +205,14 @@ def _content(body: Mapping[str, Any] | bytes | None) -> tuple[bytes | None, dict
 
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        response = json.loads(body)
     except ValueError:
         return {}
-    return answer if isinstance(answer, dict) else {}
+    return response if isinstance(response, dict) else {}
 
 
-def _refused(status: int, answer: Mapping[str, Any]) -> FaultError:
-    text, problems = str(answer.get("error", f"HTTP {status}")), answer.get("problems")
+def _refused(status: int, response: Mapping[str, Any]) -> FaultError:
+    text, problems = str(response.get("error", f"HTTP {status}")), response.get("problems")
     if status == _DISABLED:
         return FaultsDisabled(text)
     if status == _INVALID:

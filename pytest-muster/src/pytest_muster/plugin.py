@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "command": "The command that stands for muster, as /opt/muster/bin/muster. Default: muster beside this Python, or "
     "on PATH.",
-    "requirement": "What to install with uvx where there is no muster command, as pip would be told.",
+    "requirement": "What to install with uvx where there is no muster command, as a pip requirement.",
     "bootstrap": "HOST:PORT,... of a Muster that runs; the fixture muster starts none then.",
     "http": "URL,... of its gateways' HTTP ports, for faults and metrics: metrics= of its ready line.",
 }

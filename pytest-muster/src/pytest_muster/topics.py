@@ -16,7 +16,7 @@ _DEFAULT_REPLICATION = -1
 
 
 class TopicNotCreated(RuntimeError):
-    """The cluster refused the topic, with Kafka's ``error_code``, or did not answer (``error_code`` None)."""
+    """The cluster refused the topic, with Kafka's ``error_code``, or did not response (``error_code`` None)."""
 
     def __init__(self, text: str, error_code: int | None = None) -> None:
         super().__init__(text)

@@ -125,22 +125,22 @@ def _beside(
 ) -> DataFrame:
     """Both in one frame: ``keys``, key, side (ends come first if keys are equal), row or end (a struct)."""
     end = F.struct(*_END)
-    questions = rows.select(
+    queries = rows.select(
         *keys,
         key.cast("long").alias("key"),
         F.lit(1).alias("side"),
         F.struct(*rows.columns).alias("row"),
         F.lit(None).cast(ends.select(end.alias("end")).schema["end"].dataType).alias("end"),
     )
-    row_type = questions.schema["row"].dataType
-    answers = ends.select(
+    row_type = queries.schema["row"].dataType
+    results = ends.select(
         *keys,
         end_key.cast("long").alias("key"),
         F.lit(0).alias("side"),
         F.lit(None).cast(row_type).alias("row"),
         end.alias("end"),
     )
-    return questions.unionByName(answers)
+    return queries.unionByName(results)
 
 
 def _between(both: DataFrame, keys: list[str]) -> DataFrame:

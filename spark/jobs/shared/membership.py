@@ -55,7 +55,7 @@ def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFr
         .when(event == "member_removed", F.col("reason"))
         .when(event == "static_member_replaced", REPLACED)
     )
-    told = group_events.select(
+    changes = group_events.select(
         *_WHO,
         F.unix_millis("ts").alias("at_ms"),
         "number",
@@ -66,7 +66,7 @@ def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFr
     silent = rebalances.select("group", "began", "added", "gone").join(
         group_events.select("group").distinct(), "group", "left_anti"
     )
-    return told.where("change IS NOT NULL").unionByName(_of_rebalances(silent))
+    return changes.where("change IS NOT NULL").unionByName(_of_rebalances(silent))
 
 
 def returns(changes: DataFrame, *, rejoin_seconds: int) -> DataFrame:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from muster.spark.render.screens import attribution, consumption, failover, lag, placement, rebalances
-from muster.spark.render.screens.screen import Question
+from muster.spark.render.screens.screen import JobScreen
 
-QUESTIONS: tuple[Question, ...] = (
-    lag.QUESTION,
-    failover.QUESTION,
-    rebalances.QUESTION,
-    consumption.QUESTION,
-    attribution.QUESTION,
-    placement.QUESTION,
+SCREENS: tuple[JobScreen, ...] = (
+    lag.SCREEN,
+    failover.SCREEN,
+    rebalances.SCREEN,
+    consumption.SCREEN,
+    attribution.SCREEN,
+    placement.SCREEN,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.spark.answer import Answer
 from muster.spark.jobs.attribution_holes import INTERNAL
-from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, rows_of
+from muster.spark.result import JobResult
 
 TOLERABLE_SHARE = 0.01
 """The share of bytes with an unknown group above which an operator should investigate."""
@@ -33,24 +33,24 @@ _COLUMNS = (
 )
 
 
-def _screen(answer: Answer) -> Screen:
+def _screen(result: JobResult) -> Screen:
     reasons = [
         {**row, "reason": reason, "means": _MEANS.get(reason)}
-        for row in rows_of(answer, "reasons")
+        for row in rows_of(result, "reasons")
         for reason in (row["reason"] or _HAS_GROUP,)
     ]
-    holes = rows_of(answer, "holes")
+    holes = rows_of(result, "holes")
     doubtful = sum(row["share"] or 0 for row in reasons if row["reason"] not in _NOT_IN_DOUBT)
     return Screen(
         level=Level.LOOK if holes or doubtful > TOLERABLE_SHARE else Level.WELL,
-        answer=_answer(reasons, doubtful, holes),
+        summary=_summary(reasons, doubtful, holes),
         more=[_hole(row) for row in holes] if len(holes) > 1 else [],
         columns=_COLUMNS,
         rows=sorted(reasons, key=lambda row: (row["reason"] == _HAS_GROUP, -row["bytes"])),
     )
 
 
-def _answer(reasons: Sequence[Row], doubtful: float, holes: Sequence[Row]) -> str:
+def _summary(reasons: Sequence[Row], doubtful: float, holes: Sequence[Row]) -> str:
     shares = {row["reason"]: row["share"] or 0 for row in reasons}
     if not any(shares.values()):
         return "Nothing was sent." if not holes else _hole(holes[0])
@@ -58,7 +58,7 @@ def _answer(reasons: Sequence[Row], doubtful: float, holes: Sequence[Row]) -> st
     if shares.get("no_group"):
         said.append(f"{shares['no_group']:.1%} went to readers without one")
     if doubtful or not holes:
-        said.append(f"of {doubtful:.1%} nobody can tell" if doubtful else "none is in doubt")
+        said.append(f"with {doubtful:.1%} in doubt" if doubtful else "none is in doubt")
     jumps = f" At {len(holes):,} times a gateway's share without a group jumped." if len(holes) > 1 else ""
     return f"{', '.join(said)}.{jumps or (' ' + _hole(holes[0]) if holes else '')}"
 
@@ -70,7 +70,7 @@ def _hole(row: Row) -> str:
     return f"Gateway {row['gateway']} sent {row['share']:.0%} without a group from {began} on{usual}: {cause}."
 
 
-QUESTION = Question(
+SCREEN = JobScreen(
     job="attribution",
     short="attribution",
     text="Can the numbers per group be trusted?",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from muster.spark.answer import Answer
 from muster.spark.render.screens.screen import (
+    JobScreen,
     Lead,
     Level,
-    Question,
     Row,
     Screen,
     counted,
@@ -15,6 +14,7 @@ from muster.spark.render.screens.screen import (
     named,
     rows_of,
 )
+from muster.spark.result import JobResult
 from muster.spark.units import cell_in
 
 NOBODY = "(no group)"
@@ -31,14 +31,14 @@ _COLUMNS = (
 _COST = Lead(name="cost", label="cost")
 
 
-def _screen(answer: Answer) -> Screen:
-    again = {row["group"]: row for row in rows_of(answer, "groups")}
-    charged = rows_of(answer, "chargeback")
+def _screen(result: JobResult) -> Screen:
+    again = {row["group"]: row for row in rows_of(result, "groups")}
+    charged = rows_of(result, "chargeback")
     rows = sorted((_row(row, again.get(row["group"])) for row in charged), key=lambda row: -row["bytes"])
     has_cost = any(row["cost"] is not None for row in charged)
     return Screen(
         level=Level.INFO,
-        answer=_answer(rows, cut=is_cut(answer, "chargeback")),
+        summary=_summary(rows, cut=is_cut(result, "chargeback")),
         columns=(*_COLUMNS, *((_COST,) if has_cost else ())),
         rows=rows,
     )
@@ -56,15 +56,15 @@ def _row(charge: Row, group: Row | None) -> Row:
     }
 
 
-def _answer(rows: list[Row], *, cut: bool) -> str:
+def _summary(rows: list[Row], *, cut: bool) -> str:
     groups = [row for row in rows if row["has_group"]]
     whole = sum(row["bytes"] for row in rows)
     if not whole:
-        return "Nobody was sent anything."
+        return "Nothing was sent."
     most = [f"{named(row['group'])} {row['bytes'] / whole:.0%}" for row in groups]
     more = " and more" if cut else ""
-    told = f": {listed(most)}" if most else ""
-    return f"{counted(len(groups), 'group')}{more}, {cell_in(whole, 'bytes')} sent{told}."
+    shares = f": {listed(most)}" if most else ""
+    return f"{counted(len(groups), 'group')}{more}, {cell_in(whole, 'bytes')} sent{shares}."
 
 
-QUESTION = Question(job="consumption", short="who reads", text="Who reads how much?", plot="per_bucket", screen=_screen)
+SCREEN = JobScreen(job="consumption", short="who reads", text="Who reads how much?", plot="per_bucket", screen=_screen)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.spark.answer import Answer
-from muster.spark.render.screens.screen import Lead, Level, Question, Screen, counted, listed, rows_of
+from muster.spark.render.screens.screen import JobScreen, Lead, Level, Screen, counted, listed, rows_of
+from muster.spark.result import JobResult
 from muster.spark.units import lasting
 
 _COLUMNS = (
@@ -18,12 +18,12 @@ _COLUMNS = (
 )
 
 
-def _screen(answer: Answer) -> Screen:
+def _screen(result: JobResult) -> Screen:
     still = [
-        {**row, "state": "DOWN", "down_seconds": row["open_seconds"]} for row in rows_of(answer, "open")
+        {**row, "state": "DOWN", "down_seconds": row["open_seconds"]} for row in rows_of(result, "open")
     ]  # at most options.top
-    over = [{**row, "state": "serves", "down_seconds": row["seconds"]} for row in rows_of(answer, "longest")]
-    kinds = rows_of(answer, "kinds")
+    over = [{**row, "state": "serves", "down_seconds": row["seconds"]} for row in rows_of(result, "longest")]
+    kinds = rows_of(result, "kinds")
     count = sum(row["outages"] for row in kinds) if kinds else len(still) + len(over)
     open_count = sum(row["not_ended"] for row in kinds) if kinds else len(still)
     said = []
@@ -37,10 +37,10 @@ def _screen(answer: Answer) -> Screen:
         said.append(f"{counted(count - open_count, 'outage')} ended; the longest: {span}.")
     return Screen(
         level=Level.ACT if still else Level.LOOK if over else Level.WELL,
-        answer=" ".join(said) or "Nothing was down.",
+        summary=" ".join(said) or "Nothing was down.",
         columns=_COLUMNS,
         rows=[*still, *over],
     )
 
 
-QUESTION = Question(job="failover", short="outages", text="What was down?", plot="kinds", screen=_screen)
+SCREEN = JobScreen(job="failover", short="outages", text="What was down?", plot="kinds", screen=_screen)

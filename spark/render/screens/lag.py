@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.spark.answer import Answer
 from muster.spark.jobs.lag import RULES
 from muster.spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
 from muster.spark.render.screens.screen import (
+    JobScreen,
     Lead,
     Level,
-    Question,
     Row,
     Screen,
     counted,
@@ -20,6 +19,7 @@ from muster.spark.render.screens.screen import (
     named,
     rows_of,
 )
+from muster.spark.result import JobResult
 from muster.spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)
@@ -38,9 +38,9 @@ _COLUMNS = (
 )
 
 
-def _screen(answer: Answer) -> Screen:
+def _screen(result: JobResult) -> Screen:
     groups = sorted(
-        ({**row, "catches_up": _catches_up(row)} for row in rows_of(answer, "groups")),
+        ({**row, "catches_up": _catches_up(row)} for row in rows_of(result, "groups")),
         key=lambda row: (_rank(row), -(row["lag_messages"] or 0), row["group"]),
     )
     lost = [row for row in groups if row["lost_messages"] and row["verdict"] != ENDED]
@@ -49,19 +49,19 @@ def _screen(answer: Answer) -> Screen:
     ended = [row for row in groups if row["verdict"] == ENDED]
     return Screen(
         level=Level.ACT if bad else Level.LOOK if behind or lost else Level.WELL,
-        answer=_answer(groups, bad, behind, cut=is_cut(answer, "groups")),
+        summary=_summary(groups, bad, behind, cut=is_cut(result, "groups")),
         more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
         rows=groups,
     )
 
 
-def _answer(groups: Sequence[Row], bad: Sequence[Row], behind: Sequence[Row], *, cut: bool) -> str:
+def _summary(groups: Sequence[Row], bad: Sequence[Row], behind: Sequence[Row], *, cut: bool) -> str:
     if not groups:
         return "No group has committed anything."
     whole = counted(len(groups), "group") + (" and more" if cut else "")
     if not bad and not behind:
-        return f"Nobody falls behind: {whole}."
+        return f"No group falls behind: {whole}."
     said = []
     if bad:
         names = listed([_standing(row) for row in bad], most=2)
@@ -86,10 +86,10 @@ def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
 
 def _standing(row: Row) -> str:
     """Its lag is unknown if there is no row of the log's end yet."""
-    told = [row["verdict"]] if row["verdict"] in _BAD else []
+    facts = [row["verdict"]] if row["verdict"] in _BAD else []
     if row["lag_messages"] is not None:
-        told.append(f"{row['lag_messages']:,} behind")
-    return f"{named(row['group'])} ({', '.join(told)})" if told else named(row["group"])
+        facts.append(f"{row['lag_messages']:,} behind")
+    return f"{named(row['group'])} ({', '.join(facts)})" if facts else named(row["group"])
 
 
 def _gets(verb: str, rows: Sequence[Row]) -> str:
@@ -132,6 +132,6 @@ def _rank(row: Row) -> Any:
     return len(order) + (2 if row["verdict"] == ENDED else 1 if row["lag_messages"] else 3)
 
 
-QUESTION = Question(
+SCREEN = JobScreen(
     job="lag", short="lag", text="Who is behind, and will they catch up?", plot="over_time", screen=_screen
 )

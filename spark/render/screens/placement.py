@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.spark.answer import Answer
-from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, rows_of
+from muster.spark.result import JobResult
 from muster.spark.units import cell_in
 
 SKEWED_MAX_OVER_MEAN = 2.0
@@ -20,13 +20,13 @@ _COLUMNS = (
 )
 
 
-def _screen(answer: Answer) -> Screen:
-    rows = sorted(rows_of(answer, "skew"), key=lambda row: -(row["max_over_mean"] or 0))
+def _screen(result: JobResult) -> Screen:
+    rows = sorted(rows_of(result, "skew"), key=lambda row: -(row["max_over_mean"] or 0))
     uneven = [row for row in rows if (row["max_over_mean"] or 0) >= SKEWED_MAX_OVER_MEAN]
     said = [_uneven(row) for row in uneven]
     return Screen(
         level=Level.LOOK if uneven else Level.WELL,
-        answer=said[0] if said else "No partition or node carries twice the mean." if rows else "There is no load.",
+        summary=said[0] if said else "No partition or node carries twice the mean." if rows else "There is no load.",
         more=said[1:],
         columns=_COLUMNS,
         rows=[_row(row) for row in rows],
@@ -50,6 +50,6 @@ def _uneven(row: Row) -> str:
     return f"{place} has {row['max_over_mean']:.1f} times the {load} of the mean {row['level']}."
 
 
-QUESTION = Question(
+SCREEN = JobScreen(
     job="placement", short="placement", text="Is the coordinators' load even?", plot="partitions", screen=_screen
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.spark.answer import Answer
-from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
+from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, counted, listed, named, rows_of
+from muster.spark.result import JobResult
 
 _COLUMNS = (
     Lead(name="group", label="group"),
@@ -18,14 +18,14 @@ _COLUMNS = (
 )
 
 
-def _screen(answer: Answer) -> Screen:
-    triggering_members, advice = rows_of(answer, "culprits"), rows_of(answer, "advice")
-    storms, flapping = rows_of(answer, "storms"), rows_of(answer, "flapping")
-    groups = [_with_cause(row, triggering_members, advice) for row in rows_of(answer, "groups")]
+def _screen(result: JobResult) -> Screen:
+    triggering_members, advice = rows_of(result, "culprits"), rows_of(result, "advice")
+    storms, flapping = rows_of(result, "storms"), rows_of(result, "flapping")
+    groups = [_with_cause(row, triggering_members, advice) for row in rows_of(result, "groups")]
     troubled = list(dict.fromkeys(row["group"] for row in (*storms, *flapping)))
     return Screen(
         level=Level.LOOK if troubled or advice else Level.WELL,
-        answer=_answer(groups, triggering_members, troubled, advised=bool(advice)),
+        summary=_summary(groups, triggering_members, troubled, advised=bool(advice)),
         more=[
             f"{named(row['group'])}: {row['advice']} ({row['setting']}). {_sentence(row['evidence'])}" for row in advice
         ],
@@ -34,7 +34,7 @@ def _screen(answer: Answer) -> Screen:
     )
 
 
-def _answer(groups: list[Row], triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
+def _summary(groups: list[Row], triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
     if not groups:
         return "No group rebalanced." if not triggering_members else _triggered_by(triggering_members[0])
     total = sum(row["rebalances"] for row in groups)
@@ -44,7 +44,7 @@ def _answer(groups: list[Row], triggering_members: list[Row], troubled: list[str
         of = [row for row in triggering_members if row["group"] in troubled]
         who = f" {_triggered_by(of[0])}" if of else ""
         return f"{listed([named(group) for group in troubled])} {verb} again and again.{who}"
-    return f"{whole}: {'nobody again and again, but they could cost less' if advised else 'no group too often'}."
+    return f"{whole}: {'no group again and again, but they could cost less' if advised else 'no group too often'}."
 
 
 def _triggered_by(row: Row) -> str:
@@ -77,7 +77,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-QUESTION = Question(
+SCREEN = JobScreen(
     job="rebalances",
     short="rebalances",
     text="Which groups rebalance too much, and who causes it?",

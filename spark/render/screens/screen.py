@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from muster.actors.runtime.terminal import printable
-from muster.spark.answer import Answer
+from muster.spark.result import JobResult
 
 Row = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class Lead:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
     level: Level
-    answer: str
+    summary: str
     """One or two sentences."""
     more: Sequence[str] = ()
     """Further sentences, the worst first."""
@@ -55,7 +55,7 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class JobScreen:
     """The question of a job, and how its answer becomes a screen."""
 
     job: str
@@ -64,24 +64,24 @@ class Question:
     text: str
     plot: str
     """The section whose plot is on the screen."""
-    screen: Callable[[Answer], Screen]
+    screen: Callable[[JobResult], Screen]
 
 
-def rows_of(answer: Answer, name: str) -> list[Row]:
+def rows_of(result: JobResult, name: str) -> list[Row]:
     """The rows of the section with that name; none if the answer has no such section."""
-    return list(_of_section(answer, name))
+    return list(_of_section(result, name))
 
 
-def _of_section(answer: Answer, name: str) -> Iterator[Row]:
-    for section in answer.sections:
+def _of_section(result: JobResult, name: str) -> Iterator[Row]:
+    for section in result.sections:
         if section.name == name:
             for row in section.rows:
                 yield dict(zip((column.name for column in section.columns), row, strict=True))
 
 
-def is_cut(answer: Answer, name: str) -> bool:
+def is_cut(result: JobResult, name: str) -> bool:
     """Whether the section has more rows than the answer."""
-    return any(section.cut for section in answer.sections if section.name == name)
+    return any(section.cut for section in result.sections if section.name == name)
 
 
 def named(text: str) -> str:

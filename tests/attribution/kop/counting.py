@@ -41,5 +41,5 @@ class KopCounters:
         families = text_string_to_metric_families(self.scrape())
         samples = [sample for family in families for sample in family.samples]
         if any(sample.name != "kop_server_BYTES_OUT" for sample in samples):
-            raise ValueError("there are series that nobody counted")
+            raise ValueError("there are series that were not counted")
         return {(sample.labels["topic"], sample.labels["group"]): sample.value for sample in samples}

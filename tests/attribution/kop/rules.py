@@ -137,9 +137,9 @@ class Ours(Rule):
         self._states: dict[int, ConnectionState] = {}
 
     def joined(self, member: Member) -> None:
-        self.asked(member.connection, member.client_id, member.group)
+        self.requested(member.connection, member.client_id, member.group)
 
-    def asked(self, connection: Connection, client_id: str | None, group: str) -> None:
+    def requested(self, connection: Connection, client_id: str | None, group: str) -> None:
         account = self.accounts[connection.broker]
         account.group_request(self._state(connection), connection.host, client_id, group)
 

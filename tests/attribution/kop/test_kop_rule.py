@@ -56,7 +56,7 @@ def test_a_fetch_is_labelled_with_the_group_that_was_looked_up_last(broker: KopR
     assert broker.label("fetch", java_address("10.0.0.1", 6_666), "c") == "b"
 
 
-def test_the_first_answer_stays_with_the_connection(broker: KopRule) -> None:
+def test_the_first_label_stays_with_the_connection(broker: KopRule) -> None:
     assert broker.label("fetch", ADDRESS, "c") == ""
     broker.found_coordinator("bootstrap", ADDRESS, "c", ["a"])
     assert broker.label("fetch", ADDRESS, "c") == ""
@@ -65,7 +65,7 @@ def test_the_first_answer_stays_with_the_connection(broker: KopRule) -> None:
     assert broker.label("fetch", ADDRESS, "c") == "a"
 
 
-def test_an_error_is_an_answer_too(broker: KopRule, store: MemoryStore) -> None:
+def test_a_failed_read_stays_with_the_connection_too(broker: KopRule, store: MemoryStore) -> None:
     broker.found_coordinator("bootstrap", ADDRESS, "c", ["a"])
     store.available = False
     assert broker.label("fetch", ADDRESS, "c") == ""
@@ -76,7 +76,7 @@ def test_an_error_is_an_answer_too(broker: KopRule, store: MemoryStore) -> None:
 def test_a_close_deletes_the_nodes_of_every_client_id_of_the_connection(broker: KopRule, store: MemoryStore) -> None:
     broker.found_coordinator("bootstrap", ADDRESS, "c", ["a"])
     broker.found_coordinator("bootstrap", ADDRESS, "d", ["a"])
-    KopRule(store).found_coordinator("elsewhere", ADDRESS, "c", ["of somebody else"])
+    KopRule(store).found_coordinator("elsewhere", ADDRESS, "c", ["of another client"])
     broker.closed("bootstrap")
     broker.closed("bootstrap")
     assert store.nodes == {ROOT: b""}

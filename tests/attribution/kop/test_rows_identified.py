@@ -43,9 +43,9 @@ def connect(full: Serving) -> Iterator[Connect]:
         def connect(user: str = "tenant-1", host: str = "10.0.0.1") -> Client:
             client = opened.enter_context(full.connect("rdkafka"))
             client.send_raw(write_header(Source(host, client.port), BALANCER))
-            assert client.ask(HANDSHAKE, 1, {"mechanism": "PLAIN"}).error_code is ErrorCode.none
+            assert client.exchange(HANDSHAKE, 1, {"mechanism": "PLAIN"}).error_code is ErrorCode.none
             token = f"\0{user}\0{user}".encode()
-            assert client.ask(AUTHENTICATE, 2, {"auth_bytes": token}).error_code is ErrorCode.none
+            assert client.exchange(AUTHENTICATE, 2, {"auth_bytes": token}).error_code is ErrorCode.none
             return client
 
         yield connect
@@ -59,7 +59,7 @@ def topic(full: Serving, fresh: Fresh, connect: Connect) -> Topic:
     return topic
 
 
-def test_f06_a_balancer_that_tells_who_is_behind_it(
+def test_f06_a_balancer_that_sends_the_address_of_its_client(
     full: Serving, topic: Topic, fresh: Fresh, connect: Connect
 ) -> None:
     """Two pods with one client id and the same partition: only their addresses differ. KoP has the balancer's address

@@ -37,7 +37,7 @@ def test_f04_two_groups_with_one_client_id_on_one_host(world: World) -> None:
     assert [one.ours for one in fetched] == ["billing", "audit"]
 
 
-def test_f04_what_else_a_connection_fetches_tells_who_it_is(world: World, ours: Ours) -> None:
+def test_f04_what_else_a_connection_fetches_identifies_its_group(world: World, ours: Ours) -> None:
     """Both groups own partition 0, and each one more. KoP's label is the later group's."""
     billing = consumer(world, "billing", 0, 1)
     audit = consumer(world, "audit", 0, 2)
@@ -48,7 +48,7 @@ def test_f04_what_else_a_connection_fetches_tells_who_it_is(world: World, ours: 
     assert ours.evidence("C") == "session"
 
 
-def test_f04_where_a_connection_begins_tells_who_it_is(world: World, ours: Ours) -> None:
+def test_f04_the_offset_where_a_connection_begins_identifies_its_group(world: World, ours: Ours) -> None:
     """Both groups own the same partition, and have committed different offsets."""
     for group, offset in (("billing", 100), ("audit", 500)):
         world.commit(world.connect("B"), group, 0, offset)
@@ -62,7 +62,7 @@ def test_f04_where_a_connection_begins_tells_who_it_is(world: World, ours: Ours)
     assert ours.evidence("C") == "offset_continuity"
 
 
-def test_f04_where_nothing_tells_them_apart_each_group_gets_one_stream(world: World, ours: Ours) -> None:
+def test_f04_where_nothing_distinguishes_them_each_group_gets_one_stream(world: World, ours: Ours) -> None:
     """The same partition, from the same offset: the labels may be swapped, but never both of one group."""
     connections = consumer(world, "billing", 0), consumer(world, "audit", 0)
     fetched = []
@@ -110,7 +110,7 @@ def test_f07_an_address_has_one_name(world: World) -> None:
     assert world.fetch(world.connect("C", host="fe80::1%eth1")).ours == "zoned"
 
 
-def test_f08_an_address_that_somebody_has_resolved(world: World, kop: Kop) -> None:
+def test_f08_an_address_that_was_resolved_to_a_name(world: World, kop: Kop) -> None:
     """The same socket then prints as ``worker-7/10.0.0.1:port``: another key, and a node inside a node."""
     world.find(world.connect("A", name="worker-7"), "g")
     world.join(world.connect("B", name="worker-7"), "g", 0)
@@ -133,7 +133,7 @@ def test_f09_client_ids_that_make_no_node(world: World, ours: Ours, client_id: s
     assert ours.evidence("C") == "unique_candidate"
 
 
-def test_f09_a_slash_makes_nodes_that_nobody_removes(world: World, kop: Kop, ours: Ours) -> None:
+def test_f09_a_slash_makes_nodes_that_are_never_removed(world: World, kop: Kop, ours: Ours) -> None:
     """KoP deletes the leaf; its parent stays, and a listing shows a client that never was. Muster leaves nothing."""
     look_up = world.connect("A", "a/b")
     world.find(look_up, "g")

@@ -19,14 +19,14 @@ GRACE_MS = 30_000
 PENDING_MS = 60_000
 
 
-def consumer(world: World, *partitions: int, group: str = "g", asks: str = "A") -> tuple[Connection, Member]:
+def consumer(world: World, *partitions: int, group: str = "g", bootstrap: str = "A") -> tuple[Connection, Member]:
     """A consumer that sent its look-up to that broker; that connection, and the member, whose coordinator is on B."""
-    look_up = world.connect(asks)
+    look_up = world.connect(bootstrap)
     world.find(look_up, group)
     return look_up, world.join(world.connect("B"), group, *partitions)
 
 
-def test_f01_the_broker_that_was_asked_restarts_and_the_partition_moves(world: World) -> None:
+def test_f01_the_broker_that_received_the_look_up_restarts_and_the_partition_moves(world: World) -> None:
     """vivo's case: the close deletes the node, and no client has a reason to write it again."""
     consumer(world, 0)
     assert world.fetch(world.connect("A")).kop == "g"
@@ -239,7 +239,7 @@ def test_f29_a_ghost_is_no_member(world: World) -> None:
     writes a node for each. In Muster, the first JoinGroup gets an id and registers no member."""
     scheme = SchemeThree()
     for _ in range(3):
-        ghost = world.driver.ask(join("", group="ghosts"), client="app", host="10.0.0.1")
+        ghost = world.driver.exchange(join("", group="ghosts"), client="app", host="10.0.0.1")
         scheme.checked([Member(group="ghosts", connection=world.connect("B"), id=ghost.member_id)])
     assert scheme.store.get(f"{ROOT}/10.0.0.1-app") == b"ghosts"
     assert world.registrations() == ()

@@ -151,7 +151,7 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "kop_tells"),
+    ("group", "kop_label"),
     [
         ('a"b', None),
         ("a\nb", None),
@@ -162,7 +162,7 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
     ],
 )
 def test_f24_any_group_id_is_a_label(
-    full: Serving, topic: Topic, fresh: Fresh, group: str, kop_tells: str | None
+    full: Serving, topic: Topic, fresh: Fresh, group: str, kop_label: str | None
 ) -> None:
     """KoP: ``PrometheusTextFormatUtil.writeLabelsNoBraces`` does not escape labels, so one group id with a quote or a
     line break makes the whole scrape unreadable (None), and others get a different name."""
@@ -174,11 +174,11 @@ def test_f24_any_group_id_is_a_label(
         assert settled(full, topic.name, size).groups == {group: size}
     kop = KopCounters()
     kop.read((topic.name, 0), topic.name, group, size)
-    if kop_tells is None:
+    if kop_label is None:
         with pytest.raises(ValueError, match=r"."):
             kop.scraped()
     else:
-        assert kop.scraped() == {(topic.name, kop_tells): size}
+        assert kop.scraped() == {(topic.name, kop_label): size}
 
 
 def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> None:
@@ -210,7 +210,7 @@ def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, top
         while client.has_nothing_for(0.02):
             write(full.client, topic, value=b"v" * 50_000)
             written += 1
-        ((result,),) = ([*part.partitions] for part in client.answer(FETCH, 18).responses)
+        ((result,),) = ([*part.partitions] for part in client.response(FETCH, 18).responses)
         assert written > 2
     size = len(result.records)
     assert size >= 100_000
@@ -243,7 +243,7 @@ def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh
     assert kop.bytes_out[topic.name, group] == 2 * size
 
 
-def test_f28_an_answer_that_waits_for_its_turn_is_not_sent_yet(full: Serving, topic: Topic, fresh: Fresh) -> None:
+def test_f28_a_response_that_waits_for_its_turn_is_not_sent_yet(full: Serving, topic: Topic, fresh: Fresh) -> None:
     """Responses leave in the order of the requests: that of a Fetch is ready behind a JoinGroup that waits for another
     member, and then the client disconnects."""
     group, client_id = fresh("g"), fresh("client")
@@ -257,7 +257,7 @@ def test_f28_an_answer_that_waits_for_its_turn_is_not_sent_yet(full: Serving, to
             assert waiting.joined().error_code is ErrorCode.member_id_required
             waiting.request_join()
             client.request(FETCH, 18, fetch_body((topic, 0, 0)))
-            eventually(lambda: served(full, "Fetch") > served_before, "the answer to the Fetch is ready")
+            eventually(lambda: served(full, "Fetch") > served_before, "the response to the Fetch is ready")
             assert client.has_nothing_for(0)
         eventually(lambda: len(full.gateway.connections) == open_before, "the gateway knows that the client is gone")
         assert books(full, topic.name).sent == 0

@@ -45,11 +45,11 @@ class Client:
     """The consumer: a connection for look-ups, one to its coordinator, and one to each broker for Fetch."""
 
     world: World
-    asks: str = "A"
+    bootstrap: str = "A"
     fetches: dict[str, Connection] = field(default_factory=dict)
 
     def start(self) -> Client:
-        self.look_up = self.world.connect(self.asks)
+        self.look_up = self.world.connect(self.bootstrap)
         self.world.find(self.look_up, GROUP)
         self.coordinator = self.world.connect(self.world.coordinator_on)
         self.member: Member = self.world.join(self.coordinator, GROUP, 0, 1, 2)
@@ -71,7 +71,7 @@ def vivo_kop(world_of: Worlds) -> World:
     return world_of(Kop(caches=False))
 
 
-def test_kop_loses_the_label_when_the_broker_that_was_asked_restarts(world_of: Worlds) -> None:
+def test_kop_loses_the_label_when_the_broker_that_received_the_look_up_restarts(world_of: Worlds) -> None:
     world = vivo_kop(world_of)
     client = Client(world).start()  # 1: a group on three brokers. 3: the look-up went to A, which named B
     assert client.consume() == [{"kop": GROUP, "ours": GROUP}] * 3
@@ -92,7 +92,7 @@ def test_with_kops_own_cache_the_hole_opens_with_the_first_new_connection(world_
     world.close(client.fetches["C"])
     assert client.fetch(0, on="C") == {"kop": "", "ours": GROUP}
     world.find(world.connect("B"), GROUP)
-    assert client.fetch(0, on="C") == {"kop": "", "ours": GROUP}, "the node is there again, and nobody looks"
+    assert client.fetch(0, on="C") == {"kop": "", "ours": GROUP}, "the node is there again, and is not read"
 
 
 def test_a_cache_in_front_of_zookeeper_hides_it(world_of: Worlds) -> None:
@@ -110,7 +110,7 @@ def test_it_takes_a_broker_that_is_not_the_coordinator(world_of: Worlds) -> None
     """Conditions 3 and 4: if the look-up went to B itself, the restart of A deletes nothing; after a restart of B the
     client must look up its coordinator, which writes the node again."""
     world = vivo_kop(world_of)
-    client = Client(world, asks="B").start()
+    client = Client(world, bootstrap="B").start()
     world.restart("A")
     assert client.fetch(0, on="C") == {"kop": GROUP, "ours": GROUP}
     world.restart("B")
@@ -168,7 +168,7 @@ def long_pause(world: World) -> Client:
 def test_scheme_two_the_late_expiry_of_the_old_broker_deletes_the_new_node(world_of: Worlds) -> None:
     world = world_of(SchemeTwo())
     client = long_pause(world)
-    assert client.fetch(2, on="C") == {"scheme 2": "", "ours": GROUP}, "and it never comes back"
+    assert client.fetch(2, on="C") == {"scheme 2": "", "ours": GROUP}, "and it is never written again"
 
 
 def test_scheme_three_writes_back_what_is_missing(world_of: Worlds) -> None:

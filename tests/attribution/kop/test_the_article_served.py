@@ -51,7 +51,9 @@ class Shadow:
             self.brokers[broker].closed(port)
 
 
-def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple[ThreeGateways, Serving]) -> None:
+def test_the_label_stays_when_the_gateway_that_received_the_look_up_restarts(
+    cluster: tuple[ThreeGateways, Serving],
+) -> None:
     """No part of the coordinator is on A, and the client does not look it up again."""
     three, backstage = cluster
     kop = Shadow()
@@ -61,7 +63,7 @@ def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple
     write(backstage.client, topic, *led_by.values())
     find(backstage.client, 4, GROUP)
     on = three.coordinator(GROUP)
-    asked, third = (name for name in NAMES if name != on)
+    first, third = (name for name in NAMES if name != on)
     sent = 0
 
     def consume(partition: int, label: str) -> None:
@@ -73,20 +75,20 @@ def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple
             sent += read(client, topic, partition)
         eventually(lambda: three.fetched() == {GROUP: sent}, f"all is the group's: {three.fetched()}")
 
-    with three.connect(asked, CLIENT_ID) as look_up, three.connect(on, CLIENT_ID) as coordinator:
+    with three.connect(first, CLIENT_ID) as look_up, three.connect(on, CLIENT_ID) as coordinator:
         find(look_up, 4, GROUP)  # 3: the look-up goes to a gateway other than the coordinator
-        kop.find(asked, look_up)
+        kop.find(first, look_up)
         member = join(coordinator, GROUP, "t", range(PARTITIONS))
         for partition in led_by.values():  # 1: the group consumes on all three
             consume(partition, GROUP)
 
-        three.stop(asked)  # 4: that gateway restarts, not the coordinator
-        kop.stop(asked)
-        assert three.leader(topic, led_by[asked]) != asked  # 5: its partition moves; a new connection is opened there
-        consume(led_by[asked], "")
+        three.stop(first)  # 4: that gateway restarts, not the coordinator
+        kop.stop(first)
+        assert three.leader(topic, led_by[first]) != first  # 5: its partition moves; a new connection is opened there
+        consume(led_by[first], "")
         assert not member.heartbeat(), "nothing happened to the member"
 
-        three.start(asked)
+        three.start(first)
         three.stop(third)
         kop.stop(third)
         consume(led_by[third], "")

@@ -81,7 +81,7 @@ class Rule:
     def joined(self, member: Member) -> None:
         """The member sent JoinGroup."""
 
-    def asked(self, connection: Connection, client_id: str | None, group: str) -> None:
+    def requested(self, connection: Connection, client_id: str | None, group: str) -> None:
         """Any other request of a client of the group arrived: SyncGroup, Heartbeat, OffsetCommit, OffsetFetch."""
 
     def removed(self, broker: str, member: Member, *, stopping: bool) -> None:
@@ -146,7 +146,7 @@ class _Driver(Driver):
 
     def send(self, request: Request, *, client: str | None = "c", host: str = "", **where: str) -> Token:
         token = Token(next(self._tokens))
-        self.asked[token] = request
+        self.requests[token] = request
         context = Context(client_id=client, host=host, principal=self.principal)
         self._take(self.core.step(request, context, token, self.now_ms))
         return token
@@ -163,7 +163,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._told = 0
+        self._delivered = 0
         self._known: dict[str, Member] = {}
         self._offsets: dict[tuple[int, str, int], int] = {}
         for rule in self.rules:
@@ -221,16 +221,16 @@ class World:
         members = self._of(group)
         for member in members:
             if not member.id:
-                given: JoinGroupResponse = self._ask(member, join("", group=group, session_ms=SESSION_MS))
+                given: JoinGroupResponse = self._exchange(member, join("", group=group, session_ms=SESSION_MS))
                 assert given.error is ErrorCode.member_id_required
                 member.id = given.member_id
                 self._known[member.id] = member
         tokens = [self._send(member, join(member.id, group=group, session_ms=SESSION_MS)) for member in members]
-        joined = self.driver.answers_to(tokens)
-        self._tell()
-        for member, answer in zip(members, joined, strict=True):
-            assert answer.error is ErrorCode.none
-            member.generation = answer.generation_id
+        joined = self.driver.responses_to(tokens)
+        self._deliver()
+        for member, response in zip(members, joined, strict=True):
+            assert response.error is ErrorCode.none
+            member.generation = response.generation_id
             for rule in self.rules:
                 rule.joined(member)
         if sync:
@@ -238,7 +238,7 @@ class World:
 
     def leave(self, member: Member) -> None:
         self.members.remove(member)
-        assert self._ask(member, leave(member.id, group=member.group)).error is ErrorCode.none
+        assert self._exchange(member, leave(member.id, group=member.group)).error is ErrorCode.none
 
     def vanish(self, member: Member) -> None:
         """The member's process ends without a request."""
@@ -256,14 +256,14 @@ class World:
         """Every member that can sends a heartbeat."""
         for member in self.members:
             if member.id and not member.paused:
-                self._ask(member, beat(member.id, member.generation, group=member.group))
+                self._exchange(member, beat(member.id, member.generation, group=member.group))
 
     def wait(self, ms: int) -> None:
         """Time passes; members continue to heartbeat."""
         end_ms = self.driver.now_ms + ms
         while self.driver.now_ms < end_ms:
             self.driver.advance(min(BEAT_MS, end_ms - self.driver.now_ms))
-            self._tell()
+            self._deliver()
             self.beat()
             for rule in self.rules:
                 rule.passed(self.driver.now_ms)
@@ -288,7 +288,7 @@ class World:
         before = self.driver.core
         self.driver.restart()
         self.coordinator_on = broker
-        self._tell()
+        self._deliver()
         for rule in self.rules:
             rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
         return before
@@ -339,31 +339,31 @@ class World:
         for member in sorted(members, key=lambda m: m.id == leader):
             given = shares if member.id == leader else None
             self._send(member, sync(member.id, member.generation, given, group=member.group))
-        self._tell()
+        self._deliver()
 
     def _simple(self, connection: Connection, group: str, request: Request) -> None:
         for rule in self.rules:
-            rule.asked(connection, connection.client_id, group)
+            rule.requested(connection, connection.client_id, group)
         self.driver.principal = connection.principal
-        self.driver.ask(request, client=connection.client_id, host=connection.host)
-        self._tell()
+        self.driver.exchange(request, client=connection.client_id, host=connection.host)
+        self._deliver()
 
     def _send(self, member: Member, request: Request) -> Token:
         connection = member.connection
         for rule in self.rules:
-            rule.asked(connection, connection.client_id, member.group)
+            rule.requested(connection, connection.client_id, member.group)
         self.driver.principal = connection.principal
         token = self.driver.send(request, client=connection.client_id, host=connection.host)
-        self._tell()
+        self._deliver()
         return token
 
-    def _ask(self, member: Member, request: Request) -> Any:
-        return self.driver.answer(self._send(member, request))
+    def _exchange(self, member: Member, request: Request) -> Any:
+        return self.driver.response(self._send(member, request))
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         """Deliver the coordinator's new updates to all rules."""
-        updates = tuple(self.driver.updates[self._told :])
-        self._told += len(updates)
+        updates = tuple(self.driver.updates[self._delivered :])
+        self._delivered += len(updates)
         self._say(updates, self.coordinator_on, stopping=False)
 
     def _say(self, updates: tuple[RegistrationUpdate, ...], broker: str, *, stopping: bool) -> None:

@@ -18,7 +18,7 @@ def nothing_hangs(history: History) -> Iterator[str]:
     """
     for life in history.lives.values():
         excused = [*life.paused, *history.down]
-        times = [life.start_s, *life.told_s, life.end_s]
+        times = [life.start_s, *life.written_s, life.end_s]
         calls = sorted(life.calls, key=lambda call: call.begin_s)
         for since_s, until_s in pairwise(times):
             if until_s - since_s <= BOUND_S:

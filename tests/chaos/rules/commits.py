@@ -28,35 +28,35 @@ def commits_are_kept(history: History) -> Iterator[str]:
     fetched: dict[Key, list[Fetched]] = defaultdict(list)
     for found in history.fetched:
         fetched[found.group, found.place].append(found)
-    for key, answers in sorted(fetched.items()):
-        yield from _register(key, commits[key], answers)
+    for key, responses in sorted(fetched.items()):
+        yield from _register(key, commits[key], responses)
 
 
-def _register(key: Key, commits: list[Commit], answers: list[Fetched]) -> Iterator[str]:
+def _register(key: Key, commits: list[Commit], responses: list[Fetched]) -> Iterator[str]:
     known = _Latest()
     acked = sorted((commit for commit in commits if commit.acked), key=lambda commit: commit.end_s)
     by_value: dict[int, list[Commit]] = defaultdict(list)
     for commit in commits:
         by_value[commit.offset].append(commit)
-    seen = sorted(answers, key=lambda answer: answer.end_s)
-    for answer in sorted(answers, key=lambda answer: answer.begin_s):
-        while acked and acked[0].end_s < answer.begin_s:
+    seen = sorted(responses, key=lambda response: response.end_s)
+    for response in sorted(responses, key=lambda response: response.begin_s):
+        while acked and acked[0].end_s < response.begin_s:
             known.add(acked[0].begin_s, acked[0].offset)
             acked.pop(0)
-        while seen and seen[0].end_s < answer.begin_s:
+        while seen and seen[0].end_s < response.begin_s:
             if seen[0].offset >= 0:
                 known.add(seen[0].begin_s, seen[0].offset)
             seen.pop(0)
-        floor_s, by = known.latest_other(answer.offset)
+        floor_s, by = known.latest_other(response.offset)
         # A library that commits automatically also commits the start offset before it has read anything.
-        legal = (answer.offset <= 0 and floor_s == -inf) or any(
-            commit.begin_s < answer.end_s and commit.end_s >= floor_s for commit in by_value[answer.offset]
+        legal = (response.offset <= 0 and floor_s == -inf) or any(
+            commit.begin_s < response.end_s and commit.end_s >= floor_s for commit in by_value[response.offset]
         )
         if not legal:
             group, (topic, partition) = key
-            found = "nothing" if answer.offset < 0 else str(answer.offset)
+            found = "nothing" if response.offset < 0 else str(response.offset)
             yield (
-                f"{group} on {topic}-{partition}: OffsetFetch at {answer.begin_s:.2f} s found {found},"
+                f"{group} on {topic}-{partition}: OffsetFetch at {response.begin_s:.2f} s found {found},"
                 f" {by} was committed at {floor_s:.2f} s"
             )
 

@@ -35,14 +35,14 @@ def offsets_are_stable(history: History) -> Iterator[str]:
 def nothing_else_appears(history: History) -> Iterator[str]:
     """Each record that is read was sent to that partition."""
     sent: dict[tuple[str, Place], int] = {}
-    for told in history.sent:
-        sent[told.producer, told.place] = max(told.last, sent.get((told.producer, told.place), -1))
+    for entry in history.sent:
+        sent[entry.producer, entry.place] = max(entry.last, sent.get((entry.producer, entry.place), -1))
     records = {(read.place, read.name) for read in history.reads}
     records |= {(place, name) for place, found in history.final.items() for _, name in found}
     for place, name in sorted(records):
         producer, _, number = name.rpartition(":")
         if not number.isdigit() or int(number) > sent.get((producer, place), -1):
-            yield f"{place[0]}-{place[1]} has {name[:80]!r}, which nobody sent"
+            yield f"{place[0]}-{place[1]} has {name[:80]!r}, which no producer sent"
 
 
 def every_group_reads_everything(history: History) -> Iterator[str]:
@@ -58,7 +58,7 @@ def every_group_reads_everything(history: History) -> Iterator[str]:
 
 def idempotent_order(history: History) -> Iterator[str]:
     """A partition holds each record of an idempotent producer at most once, in the order of sending."""
-    producers = {told.producer for told in history.sent if history.lives[_worker(told.producer)].idempotent}
+    producers = {entry.producer for entry in history.sent if history.lives[_worker(entry.producer)].idempotent}
     for place, records in sorted(history.final.items()):
         last: dict[str, int] = {}
         for offset, name in sorted(records):

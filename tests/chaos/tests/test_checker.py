@@ -41,9 +41,9 @@ def sound() -> History:
         topics={"t": 1},
         groups={"g": ("t",)},
         lives={
-            "p.1": Life("p.1", "producer", "confluent", idempotent=True, start_s=0, end_s=20, told_s=[1, 2, 19]),
-            "a.1": Life("a.1", "consumer", "confluent", "g", "manual", start_s=0, end_s=20, told_s=[1, 2, 19]),
-            "b.1": Life("b.1", "consumer", "aiokafka", "g", "manual", start_s=0, end_s=20, told_s=[1, 2, 19]),
+            "p.1": Life("p.1", "producer", "confluent", idempotent=True, start_s=0, end_s=20, written_s=[1, 2, 19]),
+            "a.1": Life("a.1", "consumer", "confluent", "g", "manual", start_s=0, end_s=20, written_s=[1, 2, 19]),
+            "b.1": Life("b.1", "consumer", "aiokafka", "g", "manual", start_s=0, end_s=20, written_s=[1, 2, 19]),
         },
         sent=[Sent(P, T0, 0, 2, 1.0)],
         acked=[Acked(name, T0, offset, 2.0) for offset, name in enumerate(names)],
@@ -175,14 +175,14 @@ def _two_owners_described(history: History) -> None:
 
 
 def _hangs(history: History) -> None:
-    history.lives["a.1"].told_s[-1:] = []
+    history.lives["a.1"].written_s[-1:] = []
     history.lives["a.1"].end_s = 2 + BOUND_S + 1
 
 
 def _hangs_in_a_call(history: History) -> None:
     life = history.lives["a.1"]
     life.calls.append(Call("commit", 2, inf, 10.0))
-    life.told_s, life.end_s = [1, 2], 2 + BOUND_S + 11
+    life.written_s, life.end_s = [1, 2], 2 + BOUND_S + 11
 
 
 def _gives_up(history: History) -> None:
@@ -300,19 +300,19 @@ def _left_the_group(history: History) -> None:
 
 def _paused(history: History) -> None:
     life = history.lives["a.1"]
-    life.told_s, life.end_s, life.paused = [1, 2], 2 + BOUND_S + 5, [(3.0, 10.0)]
+    life.written_s, life.end_s, life.paused = [1, 2], 2 + BOUND_S + 5, [(3.0, 10.0)]
 
 
 def _cluster_was_down(history: History) -> None:
     for life in history.lives.values():
-        life.told_s, life.end_s = [1, 2], 2 + BOUND_S + 5
+        life.written_s, life.end_s = [1, 2], 2 + BOUND_S + 5
     history.down.append((4.0, 20.0))
 
 
 def _slow_call_within_its_timeout(history: History) -> None:
     life = history.lives["a.1"]
     life.calls.append(Call("commit", 2, 30.0 + BOUND_S, 30.0))
-    life.told_s, life.end_s = [1, 2, 30.0 + BOUND_S], 30.0 + BOUND_S
+    life.written_s, life.end_s = [1, 2, 30.0 + BOUND_S], 30.0 + BOUND_S
 
 
 @pytest.mark.parametrize(
@@ -372,10 +372,10 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_line_that_sigkill_cut_off_is_left_out(tmp_path: Path) -> None:
     whole = json.dumps({"t": 1.0, "e": "tick"})
     (tmp_path / "a.1.jsonl").write_text(f"{whole}\n{whole[:9]}")
-    assert read_history(tmp_path).lives["a.1"].told_s == [1.0]
+    assert read_history(tmp_path).lives["a.1"].written_s == [1.0]
 
 
-def test_values_tell_who_sent_them_and_when_a_byte_is_wrong() -> None:
+def test_values_name_their_producer_and_show_a_wrong_byte() -> None:
     for number in (0, 1, 5, 1000):
         value = value_of(P, number)
         assert name_of(value) == f"{P}:{number}"

@@ -145,9 +145,9 @@ def test_a_commit_that_was_acknowledged_too_early(bug: Bug | None, tmp_path: Pat
         fleet.kill("member-1")
         server.kill()
         running.serve(int(server.bootstrap.rpartition(":")[2]))
-        eventually(lambda: observer.has_everything(GROUP, {(TOPIC, 0): 0, (TOPIC, 1): 0}), "an answer", within_s=WAIT_S)
+        eventually(lambda: observer.has_everything(GROUP, {(TOPIC, 0): 0, (TOPIC, 1): 0}), "offsets", within_s=WAIT_S)
         fleet.leave("producer")
-        eventually(fleet.gone, "the producer has its answers", within_s=WAIT_S)
+        eventually(fleet.gone, "the producer has its responses", within_s=WAIT_S)
         assert observer.read_logs(WAIT_S)
         observer.close()
         violated = running.violated()
@@ -155,7 +155,7 @@ def test_a_commit_that_was_acknowledged_too_early(bug: Bug | None, tmp_path: Pat
 
 
 @pytest.mark.parametrize("bug", [None, EPOCH_NOT_CHECKED], ids=["sound", "planted"])
-def test_an_actor_that_goes_on_after_it_was_replaced(bug: Bug | None, tmp_path: Path, zk_hosts: str) -> None:
+def test_an_actor_that_continues_after_it_was_replaced(bug: Bug | None, tmp_path: Path, zk_hosts: str) -> None:
     """Every actor twice, each copy with its own gateway and producer; the older one was paused in between.
 
     What a third copy finds is decisive: the first two take over from each other, since neither knows that it should
@@ -173,11 +173,11 @@ def test_an_actor_that_goes_on_after_it_was_replaced(bug: Bug | None, tmp_path: 
         before = len(acknowledged(running, "to-the-old"))
         old.process.send_signal(signal.SIGCONT)
         eventually(
-            lambda: len(acknowledged(running, "to-the-old")) > before + 50, "the old one goes on", within_s=WAIT_S
+            lambda: len(acknowledged(running, "to-the-old")) > before + 50, "the old one continues", within_s=WAIT_S
         )
         old.kill()
         fleet.leave("to-the-new")
-        eventually(fleet.gone, "the producer has its answers", within_s=WAIT_S)
+        eventually(fleet.gone, "the producer has its responses", within_s=WAIT_S)
         new.kill()
         observer = running.observer(running.serve(), "observer-2")
         assert observer.read_logs(WAIT_S)

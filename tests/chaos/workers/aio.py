@@ -54,11 +54,11 @@ class Producer(Producing):
             for name, value in records:
                 await self._send(producer, name, place, value)
             await asyncio.sleep(ROUND_S)
-            self.tell()
+            self.write_acked()
         while self.in_flight:
             with suppress(KafkaError, TimeoutError), self.journal.call("flush", CALL_S):  # recorded: not all in time
                 await _within(producer.flush())
-            self.tell()
+            self.write_acked()
         await _closed(self, producer)
 
     async def _send(self, producer: Any, name: str, place: Place, value: bytes) -> None:

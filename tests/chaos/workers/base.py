@@ -91,7 +91,7 @@ class Producing(Worker):
             self.in_flight -= 1
         self.refused(f"send {name}", error)
 
-    def tell(self) -> None:
+    def write_acked(self) -> None:
         """Write what was acknowledged since the last time."""
         with self._lock:
             acked, self._acked = self._acked, []

@@ -51,20 +51,20 @@ class Producer(Producing):
                 producer.produce(place[0], value, partition=place[1], on_delivery=self._delivered(name))
             self.stopping.wait(ROUND_S)
             producer.poll(0)
-            self.tell()
+            self.write_acked()
         while self.in_flight:
             with self.journal.call("flush", CALL_S):
                 producer.flush(CALL_S)
-            self.tell()
+            self.write_acked()
 
     def _delivered(self, name: str) -> Any:
-        def told(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.failed(name, error)
             else:
                 self.acked(name, (message.topic(), message.partition()), message.offset())
 
-        return told
+        return on_delivery
 
 
 class Consumer(Consuming):
@@ -122,9 +122,9 @@ class Consumer(Consuming):
 
     def _membership(self) -> tuple[int, str]:
         """Generation and member id, from what librdkafka writes for producers in transactions."""
-        told = bytes(self._consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
-        names = told[4:].split(b"\0")
-        return int.from_bytes(told[:4], "little", signed=True), names[1].decode()
+        metadata = bytes(self._consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
+        names = metadata[4:].split(b"\0")
+        return int.from_bytes(metadata[:4], "little", signed=True), names[1].decode()
 
     def _commit(self, offsets: Offsets) -> None:
         generation = -1 if self.spec.mode == "assign" else self._membership()[0]

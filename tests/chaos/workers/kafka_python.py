@@ -50,14 +50,14 @@ class Producer(Producing):
             for name, value in records:
                 self._send(producer, name, place, value)
             self.stopping.wait(ROUND_S)
-            self.tell()
+            self.write_acked()
         while self.in_flight:
             try:
                 with self.journal.call("flush", CALL_S):
                     producer.flush(CALL_S)
             except KafkaError:
                 pass  # recorded: not all in time
-            self.tell()
+            self.write_acked()
         with self.journal.call("close", CALL_S):
             producer.close(CALL_S)
 
@@ -67,7 +67,7 @@ class Producer(Producing):
         except KafkaError as error:
             self.failed(name, error)
             return
-        future.add_callback(lambda told: self.acked(name, (told.topic, told.partition), told.offset))
+        future.add_callback(lambda metadata: self.acked(name, (metadata.topic, metadata.partition), metadata.offset))
         future.add_errback(lambda error: self.failed(name, error))
 
 

@@ -58,14 +58,14 @@ def test_what_is_not_known() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
+    def response(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
         assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
         if parameters["group"] == "nope":
             raise http.Refused(404, "unknown group nope")
         entries = [entry(2, ending=Ending.RUNNING), entry(1)] if parameters["group"] == "billing" else []
         return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
 
-    monkeypatch.setattr(http, "ask", answer)
+    monkeypatch.setattr(http, "get_json", response)
     found = runner().invoke(groups, ["history", "billing", "--limit", "5"])
     assert found.exit_code == 0, found.output
     head, running, last = found.stdout.splitlines()

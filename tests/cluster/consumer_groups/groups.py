@@ -118,8 +118,8 @@ def assignments(muster: Muster, group: str) -> list[list[int]]:
 def rebalances_since(muster: Muster, group: str, generation: int) -> list[dict[str, Any]]:
     """Entries of the group's journal that led to a newer generation, newest first."""
     history = muster.ready["metrics"][0].removesuffix("metrics") + f"v1/groups/history?group={group}&limit=10"
-    with urllib.request.urlopen(history, timeout=WAIT_S) as answer:
-        return [entry for entry in json.load(answer)["entries"] if (entry["generation"] or 0) > generation]
+    with urllib.request.urlopen(history, timeout=WAIT_S) as response:
+        return [entry for entry in json.load(response)["entries"] if (entry["generation"] or 0) > generation]
 
 
 def generation(muster: Muster, group: str) -> int:

@@ -286,8 +286,8 @@ class Producer:
 def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -> Offsets:
     """The group's committed offsets, by OffsetFetch; partitions without a commit are omitted."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-    found = consumer.committed(asked, 30)
+    requested = [TopicPartition(topic, partition) for partition in range(partitions)]
+    found = consumer.committed(requested, 30)
     consumer.close()
     assert all(partition.error is None for partition in found), found
     return {partition.partition: partition.offset for partition in found if partition.offset >= 0}

@@ -139,8 +139,8 @@ def test_confluent_admin_changes_offsets_and_deletes_groups(
     empty, unknown = fresh("altered"), fresh("unknown")
     assert [each.error for each in alter(admin, empty, wanted)] == [None, None]
     assert listed_offsets(admin, empty) == {0: 3, 4: 7}
-    asked = [TopicPartition(topic, 4), TopicPartition(topic, 5)]
-    assert listed_offsets(admin, empty, asked) == {4: 7, 5: confluent_kafka.OFFSET_INVALID}
+    requested = [TopicPartition(topic, 4), TopicPartition(topic, 5)]
+    assert listed_offsets(admin, empty, requested) == {4: 7, 5: confluent_kafka.OFFSET_INVALID}
     assert listed_offsets(admin, unknown) == {}
     deleted = admin.delete_consumer_groups([stable, empty, unknown])
     assert refusal(deleted[stable]) == KafkaError.NON_EMPTY_GROUP

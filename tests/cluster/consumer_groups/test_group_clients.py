@@ -199,7 +199,7 @@ def test_a_static_member_comes_back_without_a_rebalance(muster: Muster, fresh: F
             producer.flush()
             for kind in groups:
                 until_committed(muster, kind.group, topic, producer.sent)
-            assert [member.moves for member in others] == moves, "the others were not told of a rebalance"
+            assert [member.moves for member in others] == moves, "the others saw no rebalance"
             assert [generation(muster, kind.group) for kind in groups] == generations
             assert [member.refused for member in (*stopped, *others) if member.refused] == []
 
@@ -258,7 +258,7 @@ def test_libraries_share_a_group(muster: Muster, fresh: Fresh, topic: str) -> No
             until_committed(muster, group, topic, producer.sent)
             members = [member for member in everybody if member.group == group]
             read = [record for member in members for record in member.read]
-            assert len(read) == producer.sent, "nobody reads what another reads"
+            assert len(read) == producer.sent, "no member reads what another reads"
             assert {value: (partition, offset) for partition, offset, value in read} == producer.acknowledged
             assert all({partition for partition, _, _ in member.read} == member.assigned for member in members)
         assert [member.moves for member in everybody] == moves

@@ -49,7 +49,7 @@ def run(muster: Muster, *arguments: str | Path, bootstrap: bool = False) -> Done
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def told(muster: Muster, *arguments: str | Path, bootstrap: bool = False) -> Any:
+def output(muster: Muster, *arguments: str | Path, bootstrap: bool = False) -> Any:
     done = run(muster, *arguments, "--json", bootstrap=bootstrap)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(name))
@@ -76,14 +76,14 @@ def append(muster: Muster, topic: str, partitions: int, records: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": muster.bootstrap, "linger.ms": 0})
     failed = []
 
-    def told(error: Any, message: Any) -> None:
+    def delivered(error: Any, message: Any) -> None:
         if error is not None:
             failed.append(f"{message.partition()}: {error}")
 
     for partition in range(partitions):
         for number in range(records):
             when_ms = FIRST_MS + HOUR_MS * number
-            producer.produce(topic, b"x", partition=partition, timestamp=when_ms, on_delivery=told)
+            producer.produce(topic, b"x", partition=partition, timestamp=when_ms, on_delivery=delivered)
     assert (producer.flush(WAIT_S), failed) == (0, [])
 
 
@@ -96,8 +96,8 @@ def commit(muster: Muster, group: str, topic: str, offsets: Offsets) -> None:
 
 def committed(muster: Muster, group: str) -> Offsets:
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = asked[group].result(WAIT_S).topic_partitions
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = futures[group].result(WAIT_S).topic_partitions
     return {each.partition: (each.offset, each.metadata or "") for each in found if each.offset >= 0}
 
 
@@ -105,7 +105,7 @@ def offsets_in(plan: dict[str, Any]) -> dict[int, int]:
     return {row["partition"]: row["offset"] for row in plan["offsets"]}
 
 
-def test_describe_tells_members_and_lag_in_messages_and_seconds(muster: Muster, fresh: Fresh) -> None:
+def test_describe_shows_members_and_lag_in_messages_and_seconds(muster: Muster, fresh: Fresh) -> None:
     group, before_s = fresh("g"), datetime.now(UTC).timestamp()
     topic = topic_of(muster, fresh("t"))
     after_s = datetime.now(UTC).timestamp()
@@ -117,7 +117,7 @@ def test_describe_tells_members_and_lag_in_messages_and_seconds(muster: Muster, 
     finally:
         member.leave()  # a static member stays in the group
     commit_of = {"0": 4, "1": RECORDS}
-    shown = told(muster, "describe", group)
+    shown = output(muster, "describe", group)
     assert [row["lag_s"] for row in shown["offsets"]] == [0, 0]
     [described] = shown["members"]
     assert (described["client_id"], described["host"], described["group_instance_id"]) == ("mine", "/127.0.0.1", "one")
@@ -126,12 +126,12 @@ def test_describe_tells_members_and_lag_in_messages_and_seconds(muster: Muster, 
 
     assert "one" in run(muster, "evict", group, "one").stderr
     commit(muster, group, topic, {int(key): (offset, "") for key, offset in commit_of.items()})
-    asked_s = datetime.now(UTC).timestamp()
-    shown = told(muster, "describe", group)
+    requested_s = datetime.now(UTC).timestamp()
+    shown = output(muster, "describe", group)
     answered_s = datetime.now(UTC).timestamp()
     behind, at_end = shown["offsets"]
     assert (behind["committed_offset"], behind["end_offset"], behind["lag"]) == (4, RECORDS, RECORDS - 4)
-    assert asked_s - after_s - 0.001 <= behind["lag_s"] <= answered_s - before_s + 0.001
+    assert requested_s - after_s - 0.001 <= behind["lag_s"] <= answered_s - before_s + 0.001
     assert (at_end["lag"], at_end["lag_s"], shown["note"], shown["members"]) == (0, 0, None, [])
 
     text = run(muster, "describe", group).stdout
@@ -139,7 +139,7 @@ def test_describe_tells_members_and_lag_in_messages_and_seconds(muster: Muster, 
     plain = run(muster, "describe", group, bootstrap=True).stdout
     assert "LAG (S)" not in plain
     assert "leave --bootstrap-server out" in plain
-    over_kafka = told(muster, "describe", group, bootstrap=True)
+    over_kafka = output(muster, "describe", group, bootstrap=True)
     assert [{**row, "lag_s": None} for row in shown["offsets"]] == [
         {**row, "lag_s": None} for row in over_kafka["offsets"]
     ]
@@ -169,7 +169,7 @@ def test_every_way_to_say_where_to(muster: Muster, fresh: Fresh, tmp_path: Path)
     ]
     for where, expected, counts in cases:
         which = [] if where[0] == "--from-file" else ["--topic", topic]
-        plan = told(muster, "reset-offsets", group, *where, *which)
+        plan = output(muster, "reset-offsets", group, *where, *which)
         assert offsets_in(plan) == expected, where
         assert (plan["read_again"], plan["skipped"], plan["executed"]) == (*counts, False), where
     done = run(muster, "reset-offsets", group, "--to-datetime", "2023-11-15T01:13:20", "--topic", f"{topic}:1")
@@ -179,11 +179,11 @@ def test_every_way_to_say_where_to(muster: Muster, fresh: Fresh, tmp_path: Path)
     assert committed(muster, group) == was
 
     exported = tmp_path / "exported.csv"
-    plan = told(muster, "reset-offsets", group, "--to-offset", "3", "--all-topics", "--export", exported)
+    plan = output(muster, "reset-offsets", group, "--to-offset", "3", "--all-topics", "--export", exported)
     assert exported.read_text() == f"{topic},0,3\n{topic},1,3\n"
     listed.write_text(json.dumps(plan))
     for file in (exported, listed):
-        assert offsets_in(told(muster, "reset-offsets", group, "--from-file", file)) == {0: 3, 1: 3}
+        assert offsets_in(output(muster, "reset-offsets", group, "--from-file", file)) == {0: 3, 1: 3}
 
 
 def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
@@ -199,21 +199,21 @@ def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
     commit(muster, group, topic, {0: (8, "a consumer went on")})
 
     assert run(muster, "delete", fresh("unknown")).returncode == 1
-    assert group in [row["group"] for row in told(muster, "list", "--state", "empty")]
-    assert not [row for row in told(muster, "list") if row["group"].startswith("__")]
-    assert group not in [row["group"] for row in told(muster, "list", "--state", "Stable")]
+    assert group in [row["group"] for row in output(muster, "list", "--state", "empty")]
+    assert not [row for row in output(muster, "list") if row["group"].startswith("__")]
+    assert group not in [row["group"] for row in output(muster, "list", "--state", "Stable")]
 
-    plan = told(muster, "reset-offsets", group, "--undo")
+    plan = output(muster, "reset-offsets", group, "--undo")
     assert offsets_in(plan) == {0: 4, 1: 9, 2: None}
     assert (plan["read_again"], plan["skipped"]) == (4, 3)
-    assert told(muster, "reset-offsets", group, "--undo", "--execute", bootstrap=True)["executed"]
+    assert output(muster, "reset-offsets", group, "--undo", "--execute", bootstrap=True)["executed"]
     assert committed(muster, group) == {0: (4, "mine"), 1: (9, "")}
     assert "to undo" in refusal(muster, "reset-offsets", group, "--undo", "--execute")
 
     for offset in ("1", "2"):  # the last of two resets counts, also for what only the first one changed
         which = topic if offset == "1" else f"{topic}:0"
-        told(muster, "reset-offsets", group, "--to-offset", offset, "--topic", which, "--execute")
-    told(muster, "reset-offsets", group, "--undo", "--execute")
+        output(muster, "reset-offsets", group, "--to-offset", offset, "--topic", which, "--execute")
+    output(muster, "reset-offsets", group, "--undo", "--execute")
     assert {key: offset for key, (offset, _) in committed(muster, group).items()} == {0: 1, 1: 1, 2: 1}
 
 
@@ -223,7 +223,7 @@ def test_a_group_that_does_not_exist_yet_and_one_that_goes_with_its_undo(muster:
         muster, "reset-offsets", group, "--shift-by", "1", "--topic", topic
     )
     assert "has no committed offsets" in refusal(muster, "reset-offsets", group, "--to-earliest", "--all-topics")
-    told(muster, "reset-offsets", group, "--to-latest", "--topic", f"{topic}:1", "--execute")
+    output(muster, "reset-offsets", group, "--to-latest", "--topic", f"{topic}:1", "--execute")
     assert committed(muster, group) == {1: (RECORDS, "")}
     other = fresh("g")
     done = run(muster, "delete", group, other, group, "--json")
@@ -250,7 +250,7 @@ def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) 
         shown = run(muster, *reset)
         assert shown.returncode == 0
         assert "--execute would be refused" in shown.stderr
-        assert "has no member nobody; its members are" in refusal(muster, "evict", group, "nobody")
+        assert "has no member unknown; its members are" in refusal(muster, "evict", group, "unknown")
 
         seen = member.rebalances
         done = run(muster, "evict", group, "printer")
@@ -258,13 +258,13 @@ def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) 
         assert f"evicted {member_id} (client printer on /127.0.0.1) from group {group}" in done.stderr
         assert "rejoins by itself" in done.stderr
         append(muster, topic, 2, 1)
-        eventually(lambda: dict(member.committed), lambda found: found == {0: 11, 1: 11}, "it came back and goes on")
+        eventually(lambda: dict(member.committed), lambda found: found == {0: 11, 1: 11}, "it rejoined and continues")
         assert member.identity() != (member_id,)
         assert member.rebalances > seen
-        assert member.identity()[0] in {row["member_id"] for row in told(muster, "describe", group)["members"]}
+        assert member.identity()[0] in {row["member_id"] for row in output(muster, "describe", group)["members"]}
     finally:
         member.leave()
-    told(muster, *reset, "--execute")
+    output(muster, *reset, "--execute")
     assert committed(muster, group) == {0: (0, ""), 1: (0, "")}
 
 
@@ -278,7 +278,7 @@ def test_whom_a_rebalance_waits_for(muster: Muster, fresh: Fresh) -> None:
         member.sync({})
         Member(new, group, instance="other").request_join()  # parked until the first one rejoins
         waits = eventually(
-            lambda: [wait for wait in told(muster, "waiting")["groups"] if wait["group"] == group],
+            lambda: [wait for wait in output(muster, "waiting")["groups"] if wait["group"] == group],
             lambda found: bool(found),
             "the rebalance waits",
         )

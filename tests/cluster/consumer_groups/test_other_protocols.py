@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.consumer_groups.test_groups_cli import Fresh, refusal, run, told
+from tests.cluster.consumer_groups.test_groups_cli import Fresh, output, refusal, run
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
 from tests.group.test_connect_protocol import assignment, revoked, subscription
@@ -49,7 +49,7 @@ def workers(muster: Muster, fresh: Fresh) -> Iterator[Workers]:
 
 def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: Workers) -> None:
     connect, registry = workers.connect, workers.registry
-    listed = {row["group"]: row for row in told(muster, "list")}
+    listed = {row["group"]: row for row in output(muster, "list")}
     assert listed[connect.group] == {
         "group": connect.group,
         "state": "Stable",
@@ -57,13 +57,13 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
         "simple": False,
     }
     assert listed[registry.group]["protocol_type"] == "sr"
-    assert connect.group in {row["group"] for row in told(muster, "list", "--state", "stable", bootstrap=True)}
-    assert connect.group not in {row["group"] for row in told(muster, "list", "--state", "Empty")}
+    assert connect.group in {row["group"] for row in output(muster, "list", "--state", "stable", bootstrap=True)}
+    assert connect.group not in {row["group"] for row in output(muster, "list", "--state", "Empty")}
     line = next(line for line in run(muster, "list").stdout.splitlines() if line.split()[0] == connect.group)
     assert line.split() == [connect.group, "Stable", "connect"]
 
     for bootstrap in (False, True):
-        shown = told(muster, "describe", connect.group, bootstrap=bootstrap)
+        shown = output(muster, "describe", connect.group, bootstrap=bootstrap)
         assert (shown["state"], shown["protocol_type"], shown["protocol"]) == ("Stable", "connect", "range")
         assert shown["offsets"] == []
         (member,) = shown["members"]
@@ -74,14 +74,14 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
             {"connector": "source", "task": 2},
         ]
     assert "sink, sink-0, source-2" in run(muster, "describe", connect.group).stdout
-    (member,) = told(muster, "describe", registry.group)["members"]
+    (member,) = output(muster, "describe", registry.group)["members"]
     assert base64.b64decode(member["assignment"]["base64"]) == RAW
     assert f"{len(RAW)} bytes" in run(muster, "describe", registry.group).stdout
 
 
-def test_they_are_told_about_evicted_and_deleted_as_others(muster: Muster, workers: Workers) -> None:
+def test_their_history_eviction_and_deletion_are_as_for_other_groups(muster: Muster, workers: Workers) -> None:
     connect = workers.connect
-    (rebalance,) = told(muster, "history", connect.group)["entries"]
+    (rebalance,) = output(muster, "history", connect.group)["entries"]
     assert (rebalance["protocol_type"], rebalance["partitions_assigned"]) == ("connect", None)
     assert "range (connect)" in run(muster, "history", connect.group).stdout
     for where in (["--to-earliest", "--topic", "t"], ["--undo"]):
@@ -90,10 +90,10 @@ def test_they_are_told_about_evicted_and_deleted_as_others(muster: Muster, worke
     assert f"{connect.id} (client connect-worker on /127.0.0.1)" in refusal(muster, "delete", connect.group)
     with Client(int(muster.bootstrap.split(",")[0].rpartition(":")[2]), "late") as late:
         Member(late, connect.group, protocol_type="connect", instance="late").request_join()
-        waiting = next(each for each in told(muster, "waiting")["groups"] if each["group"] == connect.group)
+        waiting = next(each for each in output(muster, "waiting")["groups"] if each["group"] == connect.group)
         assert [who["member_id"] for who in waiting["members"]] == [connect.id]
         assert f"evicted {connect.id}" in run(muster, "evict", connect.group, connect.id).stderr
         assert "evicted late" in run(muster, "evict", connect.group, "late").stderr
-    assert told(muster, "describe", connect.group)["state"] == "Empty"
+    assert output(muster, "describe", connect.group)["state"] == "Empty"
     assert run(muster, "delete", connect.group).returncode == 0
     assert f"there is no group {connect.group}" in refusal(muster, "describe", connect.group)

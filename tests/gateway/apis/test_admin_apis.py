@@ -16,7 +16,7 @@ from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 19, 20
 INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = 22, 32, 37, 60
 
-ALL_OF_TOPIC, ALL_OF_CLUSTER, NOT_ASKED = 0b1101_1111_1000, 0b1_1111_1010_0000, -(2**31)
+ALL_OF_TOPIC, ALL_OF_CLUSTER, OMITTED = 0b1101_1111_1000, 0b1_1111_1010_0000, -(2**31)
 
 BODIES: dict[int, dict[str, Any]] = {
     METADATA: {
@@ -66,9 +66,9 @@ BODIES: dict[int, dict[str, Any]] = {
 VERSIONS = [(key, version) for key in BODIES for version in codec.versions_of(key)]
 
 
-def ask(served: Serving, key: int, version: int | None = None, **changes: Any) -> Any:
+def exchange(served: Serving, key: int, version: int | None = None, **changes: Any) -> Any:
     """The newest version by default; ``changes`` replace fields of a valid body."""
-    return served.ask(key, codec.versions_of(key)[-1] if version is None else version, BODIES[key] | changes)
+    return served.exchange(key, codec.versions_of(key)[-1] if version is None else version, BODIES[key] | changes)
 
 
 def new_topic(name: str, **changes: Any) -> dict[str, Any]:
@@ -76,59 +76,59 @@ def new_topic(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def created(served: Serving, *topics: dict[str, Any], version: int | None = None, **changes: Any) -> list[Any]:
-    return list(ask(served, CREATE_TOPICS, version, topics=topics, **changes).topics)
+    return list(exchange(served, CREATE_TOPICS, version, topics=topics, **changes).topics)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_version_is_served(served: Serving, key: int, version: int) -> None:
     served.create("flights", 2)
-    answer = served.ask(key, version, BODIES[key])
+    response = served.exchange(key, version, BODIES[key])
     match key:
         case _ if key == METADATA:
-            (topic,) = answer.topics
+            (topic,) = response.topics
             assert (topic.name, topic.error_code, len(topic.partitions)) == ("flights", ErrorCode.none, 2)
             assert {partition.leader_id for partition in topic.partitions} <= {1, 2}
-            assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
+            assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [
                 (broker.id, broker.host, broker.port) for broker in BROKERS
             ]
         case _ if key == API_VERSIONS:
-            assert answer.error_code == ErrorCode.none
+            assert response.error_code == ErrorCode.none
         case _ if key == CREATE_TOPICS:
-            assert [(topic.name, topic.error_code) for topic in answer.topics] == [("new", ErrorCode.none)]
+            assert [(topic.name, topic.error_code) for topic in response.topics] == [("new", ErrorCode.none)]
             assert served.gateway.view.topics["new"].partitions == 2
         case _ if key == DELETE_TOPICS:
-            assert [(topic.name, topic.error_code) for topic in answer.responses] == [("flights", ErrorCode.none)]
+            assert [(topic.name, topic.error_code) for topic in response.responses] == [("flights", ErrorCode.none)]
             assert "flights" not in served.gateway.view.topics
         case _ if key == INIT_PRODUCER_ID:
-            assert (answer.error_code, answer.producer_epoch) == (ErrorCode.none, 0)
+            assert (response.error_code, response.producer_epoch) == (ErrorCode.none, 0)
         case _ if key == DESCRIBE_CONFIGS:
-            assert answer.results[0].error_code == ErrorCode.none
-            assert "retention.ms" in {config.name for config in answer.results[0].configs}
+            assert response.results[0].error_code == ErrorCode.none
+            assert "retention.ms" in {config.name for config in response.results[0].configs}
         case _ if key == CREATE_PARTITIONS:
-            assert [(topic.name, topic.error_code) for topic in answer.results] == [("flights", ErrorCode.none)]
+            assert [(topic.name, topic.error_code) for topic in response.results] == [("flights", ErrorCode.none)]
             assert served.gateway.view.topics["flights"].partitions == 3
         case _:
-            assert (answer.error_code, answer.cluster_id) == (ErrorCode.none, CLUSTER_ID)
+            assert (response.error_code, response.cluster_id) == (ErrorCode.none, CLUSTER_ID)
 
 
 # -- ApiVersions ---------------------------------------------------------------------------------------
 
 
 def test_api_versions_says_what_is_registered(served: Serving) -> None:
-    answer = ask(served, API_VERSIONS)
-    said = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+    response = exchange(served, API_VERSIONS)
+    said = {each.api_key: range(each.min_version, each.max_version + 1) for each in response.api_keys}
     assert said == {key: each.versions for key, each in APIS.items()}
-    assert not answer.supported_features
-    assert not answer.finalized_features
+    assert not response.supported_features
+    assert not response.finalized_features
 
 
-def test_an_unsupported_api_versions_gets_the_version_0_answer(served: Serving) -> None:
+def test_an_unsupported_api_versions_gets_the_version_0_response(served: Serving) -> None:
     served.client.send(bytes.fromhex("0012 7fff 0000002a 0001 63") + b"whatever a later version says")
-    correlation_id, answer = codec.decode_response(API_VERSIONS, 0, served.client.receive())
+    correlation_id, response = codec.decode_response(API_VERSIONS, 0, served.client.receive())
     assert correlation_id == 42
-    assert answer.error_code == ErrorCode.unsupported_version
-    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
-    assert ask(served, API_VERSIONS).error_code == ErrorCode.none
+    assert response.error_code == ErrorCode.unsupported_version
+    assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(18, 0, 4)]
+    assert exchange(served, API_VERSIONS).error_code == ErrorCode.none
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_an_unsupported_api_versions_gets_the_version_0_answer(served: Serving) 
     ],
 )
 def test_api_versions_checks_the_clients_software(served: Serving, name: str, version: str, error: ErrorCode) -> None:
-    answer = ask(served, API_VERSIONS, client_software_name=name, client_software_version=version)
-    assert answer.error_code == error
-    assert bool(answer.api_keys) == (error is ErrorCode.none)
+    response = exchange(served, API_VERSIONS, client_software_name=name, client_software_version=version)
+    assert response.error_code == error
+    assert bool(response.api_keys) == (error is ErrorCode.none)
 
 
 # -- Metadata ------------------------------------------------------------------------------------------
@@ -154,21 +154,21 @@ def test_api_versions_checks_the_clients_software(served: Serving, name: str, ve
 @pytest.mark.parametrize(("version", "topics", "found"), [(0, [], 2), (1, [], 0), (1, None, 2), (13, None, 2)])
 def test_metadata_of_all_topics_and_of_none(served: Serving, version: int, topics: Any, found: int) -> None:
     served.create("flights")
-    answer = ask(served, METADATA, version, topics=topics)
-    assert [topic.name for topic in answer.topics] == [OFFSETS_TOPIC, "flights"][:found]
+    response = exchange(served, METADATA, version, topics=topics)
+    assert [topic.name for topic in response.topics] == [OFFSETS_TOPIC, "flights"][:found]
     if version:
-        assert [topic.is_internal for topic in answer.topics] == [True, False][:found]
+        assert [topic.is_internal for topic in response.topics] == [True, False][:found]
 
 
 @pytest.mark.parametrize(
     ("version", "body"),
     [(13, "00 00 00 00 01 00 00"), (12, "00 00 00 00 01 00 00"), (9, "00 00 00 00 01 00 00 00"), (13, "00 01 00 00")],
 )
-def test_librdkafka_asks_for_all_topics(served: Serving, version: int, body: str) -> None:
+def test_librdkafka_requests_all_topics(served: Serving, version: int, body: str) -> None:
     """Captured from librdkafka 2.16 (v13): three zeros too many, confluentinc/librdkafka#5049."""
     served.client.send(bytes.fromhex(f"0003 00{version:02x} 00000006 0007") + b"rdkafka\0" + bytes.fromhex(body))
-    correlation_id, answer = codec.decode_response(METADATA, version, served.client.receive())
-    assert (correlation_id, [topic.name for topic in answer.topics]) == (6, [OFFSETS_TOPIC])
+    correlation_id, response = codec.decode_response(METADATA, version, served.client.receive())
+    assert (correlation_id, [topic.name for topic in response.topics]) == (6, [OFFSETS_TOPIC])
 
 
 def test_metadata_by_id(served: Serving) -> None:
@@ -179,68 +179,68 @@ def test_metadata_by_id(served: Serving) -> None:
         {"name": None, "topic_id": None},
         {"name": None, "topic_id": topic.topic_id},
     ]
-    answer = ask(served, METADATA, topics=wanted, allow_auto_topic_creation=True)
-    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [
+    response = exchange(served, METADATA, topics=wanted, allow_auto_topic_creation=True)
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in response.topics] == [
         ("flights", topic.topic_id, ErrorCode.none),
         (None, unknown, ErrorCode.unknown_topic_id),
         (None, None, ErrorCode.invalid_request),
     ]
-    old = ask(served, METADATA, 11, topics=wanted[:1])
+    old = exchange(served, METADATA, 11, topics=wanted[:1])
     assert [(topic.name, topic.error_code) for topic in old.topics] == [("", ErrorCode.invalid_request)]
 
 
 def test_metadata_creates_what_it_may(served: Serving) -> None:
     names = ["flights", "no/name", "__transaction_state", "flights"]
     wanted = [{"name": name, "topic_id": None} for name in names]
-    answer = ask(served, METADATA, topics=wanted, allow_auto_topic_creation=True)
-    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
+    response = exchange(served, METADATA, topics=wanted, allow_auto_topic_creation=True)
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in response.topics] == [
         ("flights", ErrorCode.none, 1),
         ("no/name", ErrorCode.invalid_topic_exception, 0),
         ("__transaction_state", ErrorCode.unknown_topic_or_partition, 0),
     ]
-    assert answer.topics[0].topic_id == served.controller.registry.load()["flights"].topic_id
-    assert ask(served, METADATA, 0, topics=[{"name": "old.client"}]).topics[0].error_code == ErrorCode.none
-    collides = ask(served, METADATA, 4, topics=[{"name": "old_client"}], allow_auto_topic_creation=True)
+    assert response.topics[0].topic_id == served.controller.registry.load()["flights"].topic_id
+    assert exchange(served, METADATA, 0, topics=[{"name": "old.client"}]).topics[0].error_code == ErrorCode.none
+    collides = exchange(served, METADATA, 4, topics=[{"name": "old_client"}], allow_auto_topic_creation=True)
     assert collides.topics[0].error_code == ErrorCode.invalid_topic_exception
 
 
 @pytest.mark.parametrize("served", [{"auto.create.topics.enable": "false"}], indirect=True)
 def test_metadata_creates_nothing_where_that_is_off(served: Serving) -> None:
-    answer = ask(served, METADATA, allow_auto_topic_creation=True)
-    assert answer.topics[0].error_code == ErrorCode.unknown_topic_or_partition
+    response = exchange(served, METADATA, allow_auto_topic_creation=True)
+    assert response.topics[0].error_code == ErrorCode.unknown_topic_or_partition
     assert "flights" not in served.controller.registry.load()
 
 
-def test_metadata_has_clients_ask_again_while_the_controller_is_away(served: Serving) -> None:
+def test_metadata_has_clients_retry_while_the_controller_is_unavailable(served: Serving) -> None:
     served.controller.away = True
-    answer = ask(served, METADATA, allow_auto_topic_creation=True)
-    assert answer.topics[0].error_code == ErrorCode.leader_not_available
+    response = exchange(served, METADATA, allow_auto_topic_creation=True)
+    assert response.topics[0].error_code == ErrorCode.leader_not_available
 
 
 def test_metadata_names_leaders_and_the_controller(served: Serving) -> None:
     served.create("flights", 8)
-    answer = ask(served, METADATA)
-    partitions = answer.topics[0].partitions
+    response = exchange(served, METADATA)
+    partitions = response.topics[0].partitions
     assert [partition.partition_index for partition in partitions] == list(range(8))
     assert all(partition.isr_nodes == partition.replica_nodes == (partition.leader_id,) for partition in partitions)
     assert {partition.leader_id for partition in partitions} == {1, 2}
     assert {partition.leader_epoch for partition in partitions} == {-1}
-    assert (answer.cluster_id, answer.controller_id) == (CLUSTER_ID, 1)
+    assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 1)
     served.without_brokers()
-    answer = ask(served, METADATA)
-    assert (answer.controller_id, answer.brokers) == (-1, ())
-    for partition in answer.topics[0].partitions:
+    response = exchange(served, METADATA)
+    assert (response.controller_id, response.brokers) == (-1, ())
+    for partition in response.topics[0].partitions:
         assert (partition.error_code, partition.leader_id) == (ErrorCode.leader_not_available, -1)
 
 
-def test_authorized_operations_are_given_when_asked_for(served: Serving) -> None:
+def test_authorized_operations_are_returned_on_request(served: Serving) -> None:
     served.create("flights")
-    without = ask(served, METADATA, 10)
-    assert (without.topics[0].topic_authorized_operations, without.cluster_authorized_operations) == (NOT_ASKED,) * 2
+    without = exchange(served, METADATA, 10)
+    assert (without.topics[0].topic_authorized_operations, without.cluster_authorized_operations) == (OMITTED,) * 2
     both = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
-    asked = ask(served, METADATA, 10, **both)
-    assert asked.topics[0].topic_authorized_operations == ALL_OF_TOPIC
-    assert asked.cluster_authorized_operations == ALL_OF_CLUSTER
+    requested = exchange(served, METADATA, 10, **both)
+    assert requested.topics[0].topic_authorized_operations == ALL_OF_TOPIC
+    assert requested.cluster_authorized_operations == ALL_OF_CLUSTER
 
 
 # -- CreateTopics --------------------------------------------------------------------------------------
@@ -275,22 +275,22 @@ def test_created_topics_say_what_they_became(served: Serving) -> None:
 )
 def test_what_cannot_be_created_is_refused_by_name(served: Serving, topic: Any, error: ErrorCode, says: str) -> None:
     served.create("flights")
-    (answer,) = created(served, topic)
-    assert (answer.name, answer.error_code) == (topic["name"], error)
-    assert says in answer.error_message
+    (response,) = created(served, topic)
+    assert (response.name, response.error_code) == (topic["name"], error)
+    assert says in response.error_message
     assert set(served.controller.registry.load()) == {OFFSETS_TOPIC, "flights"}
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 32_767])
-def test_any_replication_factor_is_taken_and_told(served: Serving, factor: int) -> None:
+def test_any_replication_factor_is_accepted_and_returned(served: Serving, factor: int) -> None:
     """There are two gateways, and one replica whatever was requested."""
     topic = new_topic("flights", num_partitions=4, replication_factor=factor)
     (tried,) = created(served, topic, validate_only=True)
-    (answer,) = created(served, topic)
-    for each in (tried, answer):
+    (response,) = created(served, topic)
+    for each in (tried, response):
         assert (each.error_code, each.num_partitions, each.replication_factor) == (ErrorCode.none, 4, factor)
     assert served.controller.registry.load()["flights"].replication_factor == factor
-    partitions = ask(served, METADATA).topics[0].partitions
+    partitions = exchange(served, METADATA).topics[0].partitions
     for partition in partitions:
         assert partition.replica_nodes == partition.isr_nodes
         assert partition.replica_nodes[0] == partition.leader_id
@@ -302,11 +302,11 @@ def test_any_replication_factor_is_taken_and_told(served: Serving, factor: int) 
 def test_more_than_one_copy_can_be_refused(served: Serving) -> None:
     manual = [{"partition_index": 0, "broker_ids": [1, 2]}]
     for topic in (new_topic("new", replication_factor=2), new_topic("new", assignments=manual)):
-        (answer,) = created(served, topic)
-        assert answer.error_code == ErrorCode.invalid_replication_factor
-        assert "max.replication.factor=1" in answer.error_message
-        assert "storage.path" in answer.error_message
-    assert [answer.error_code for answer in created(served, new_topic("new"))] == [ErrorCode.none]
+        (response,) = created(served, topic)
+        assert response.error_code == ErrorCode.invalid_replication_factor
+        assert "max.replication.factor=1" in response.error_message
+        assert "storage.path" in response.error_message
+    assert [response.error_code for response in created(served, new_topic("new"))] == [ErrorCode.none]
 
 
 @pytest.mark.parametrize(
@@ -327,17 +327,17 @@ def test_a_manual_assignment_gives_the_numbers_of_partitions_and_replicas(
     served: Serving, assignments: Any, error: Any
 ) -> None:
     manual = [{"partition_index": index, "broker_ids": brokers} for index, brokers in assignments]
-    (answer,) = created(served, new_topic("new", assignments=manual))
-    assert answer.error_code == error
-    assert answer.num_partitions == (-1 if error else len(assignments))
-    assert answer.replication_factor == (-1 if error else len(assignments[0][1]))
-    (answer,) = created(served, new_topic("newer", num_partitions=2, assignments=manual))
-    assert answer.error_code == ErrorCode.invalid_request
+    (response,) = created(served, new_topic("new", assignments=manual))
+    assert response.error_code == error
+    assert response.num_partitions == (-1 if error else len(assignments))
+    assert response.replication_factor == (-1 if error else len(assignments[0][1]))
+    (response,) = created(served, new_topic("newer", num_partitions=2, assignments=manual))
+    assert response.error_code == ErrorCode.invalid_request
 
 
 def test_topics_of_one_request_fail_each_for_itself(served: Serving) -> None:
-    answers = created(served, new_topic("a"), new_topic("twice"), new_topic("no/name"), new_topic("twice"))
-    assert [(answer.name, answer.error_code) for answer in answers] == [
+    responses = created(served, new_topic("a"), new_topic("twice"), new_topic("no/name"), new_topic("twice"))
+    assert [(response.name, response.error_code) for response in responses] == [
         ("a", ErrorCode.none),
         ("twice", ErrorCode.invalid_request),
         ("no/name", ErrorCode.invalid_topic_exception),
@@ -346,8 +346,8 @@ def test_topics_of_one_request_fail_each_for_itself(served: Serving) -> None:
 
 
 def test_validate_only_creates_nothing(served: Serving) -> None:
-    (answer,) = created(served, new_topic("new", num_partitions=4), validate_only=True)
-    assert (answer.error_code, answer.num_partitions, answer.topic_id) == (ErrorCode.none, 4, None)
+    (response,) = created(served, new_topic("new", num_partitions=4), validate_only=True)
+    assert (response.error_code, response.num_partitions, response.topic_id) == (ErrorCode.none, 4, None)
     assert set(served.controller.registry.load()) == {OFFSETS_TOPIC}
 
 
@@ -357,12 +357,12 @@ def test_what_does_not_show_in_time_times_out(served: Serving) -> None:
     (made,) = created(served, new_topic("late"), timeout=1)
     assert made.error_code == ErrorCode.request_timed_out
     assert "late" in served.controller.registry.load()
-    (gone,) = ask(served, DELETE_TOPICS, timeout=0).responses
+    (gone,) = exchange(served, DELETE_TOPICS, timeout=0).responses
     assert gone.error_code == ErrorCode.request_timed_out
     served.controller.away = True
     (made,) = created(served, new_topic("never"))
     assert made.error_code == ErrorCode.request_timed_out
-    (grown,) = ask(served, CREATE_PARTITIONS).results
+    (grown,) = exchange(served, CREATE_PARTITIONS).results
     assert grown.error_code == ErrorCode.request_timed_out
 
 
@@ -383,8 +383,10 @@ def test_delete_by_name_and_by_id(served: Serving) -> None:
         (None, None),
         (OFFSETS_TOPIC, None),
     ]
-    answer = ask(served, DELETE_TOPICS, topics=[{"name": name, "topic_id": topic_id} for name, topic_id in wanted])
-    assert [(each.name, each.topic_id, each.error_code) for each in answer.responses] == [
+    response = exchange(
+        served, DELETE_TOPICS, topics=[{"name": name, "topic_id": topic_id} for name, topic_id in wanted]
+    )
+    assert [(each.name, each.topic_id, each.error_code) for each in response.responses] == [
         ("one", one.topic_id, ErrorCode.none),
         ("two", two.topic_id, ErrorCode.none),
         ("three", None, ErrorCode.invalid_request),
@@ -400,16 +402,16 @@ def test_delete_by_name_and_by_id(served: Serving) -> None:
 
 def test_a_name_given_twice_is_not_deleted(served: Serving) -> None:
     served.create("flights")
-    (answer,) = ask(served, DELETE_TOPICS, 5, topic_names=["flights", "flights"]).responses
-    assert (answer.error_code, answer.error_message) == (ErrorCode.invalid_request, "Duplicate topic name.")
+    (response,) = exchange(served, DELETE_TOPICS, 5, topic_names=["flights", "flights"]).responses
+    assert (response.error_code, response.error_message) == (ErrorCode.invalid_request, "Duplicate topic name.")
     assert "flights" in served.controller.registry.load()
 
 
 @pytest.mark.parametrize("served", [{"delete.topic.enable": "false"}], indirect=True)
 def test_deletion_can_be_off(served: Serving) -> None:
     served.create("flights")
-    assert ask(served, DELETE_TOPICS).responses[0].error_code == ErrorCode.topic_deletion_disabled
-    assert ask(served, DELETE_TOPICS, 2).responses[0].error_code == ErrorCode.invalid_request
+    assert exchange(served, DELETE_TOPICS).responses[0].error_code == ErrorCode.topic_deletion_disabled
+    assert exchange(served, DELETE_TOPICS, 2).responses[0].error_code == ErrorCode.invalid_request
     assert "flights" in served.controller.registry.load()
 
 
@@ -433,18 +435,20 @@ def test_deletion_can_be_off(served: Serving) -> None:
 def test_topics_only_grow(served: Serving, name: str, count: int, assignments: Any, error: ErrorCode) -> None:
     served.create("flights", 2)
     manual = None if assignments is None else [{"broker_ids": brokers} for brokers in assignments]
-    (answer,) = ask(served, CREATE_PARTITIONS, topics=[{"name": name, "count": count, "assignments": manual}]).results
-    assert (answer.name, answer.error_code) == (name, error)
+    (response,) = exchange(
+        served, CREATE_PARTITIONS, topics=[{"name": name, "count": count, "assignments": manual}]
+    ).results
+    assert (response.name, response.error_code) == (name, error)
     partitions = {topic.name: topic.partitions for topic in served.controller.registry.load().values()}
     assert partitions == {OFFSETS_TOPIC: 3, "flights": 2 if error else count}
 
 
-def test_partitions_are_added_with_the_replicas_that_are_asked_or_told(served: Serving) -> None:
+def test_a_new_partition_names_as_many_replicas_as_the_topic_reports(served: Serving) -> None:
     created(served, new_topic("flights", num_partitions=1, replication_factor=3))
 
     def grow(count: int, brokers: list[int]) -> ErrorCode:
         topic = {"name": "flights", "count": count, "assignments": [{"broker_ids": brokers}]}
-        error: ErrorCode = ask(served, CREATE_PARTITIONS, topics=[topic]).results[0].error_code
+        error: ErrorCode = exchange(served, CREATE_PARTITIONS, topics=[topic]).results[0].error_code
         return error
 
     assert grow(2, [2, 1]) == ErrorCode.none
@@ -452,13 +456,13 @@ def test_partitions_are_added_with_the_replicas_that_are_asked_or_told(served: S
     served.controller.brokers = (*BROKERS, Broker(id=3, host="three.test", port=9094, node_id="n3"))
     served.follow(served.controller.view())
     assert grow(3, [2, 1, 3]) == ErrorCode.none
-    assert {len(partition.replica_nodes) for partition in ask(served, METADATA).topics[0].partitions} == {3}
+    assert {len(partition.replica_nodes) for partition in exchange(served, METADATA).topics[0].partitions} == {3}
 
 
 def test_growth_can_be_tried_without_doing_it(served: Serving) -> None:
     served.create("flights", 2)
-    assert ask(served, CREATE_PARTITIONS, validate_only=True).results[0].error_code == ErrorCode.none
+    assert exchange(served, CREATE_PARTITIONS, validate_only=True).results[0].error_code == ErrorCode.none
     twice = [{"name": "flights", "count": 3, "assignments": None}] * 2
-    (answer,) = ask(served, CREATE_PARTITIONS, topics=twice).results
-    assert answer.error_code == ErrorCode.invalid_request
+    (response,) = exchange(served, CREATE_PARTITIONS, topics=twice).results
+    assert response.error_code == ErrorCode.invalid_request
     assert served.controller.registry.load()["flights"].partitions == 2

@@ -61,21 +61,23 @@ def as_before(full: Serving) -> Iterator[None]:
 
 def shown(full: Serving, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
     """Value and source of every config that is not the default."""
-    answer = describe_configs(full, kind, name)
-    assert answer.error_code is ErrorCode.none
-    return {config.name: (config.value, config.config_source) for config in answer.configs if config.config_source < 4}
+    response = describe_configs(full, kind, name)
+    assert response.error_code is ErrorCode.none
+    return {
+        config.name: (config.value, config.config_source) for config in response.configs if config.config_source < 4
+    }
 
 
-def errors(answers: list[Any]) -> list[ErrorCode]:
-    return [answer.error_code for answer in answers]
+def errors(responses: list[Any]) -> list[ErrorCode]:
+    return [response.error_code for response in responses]
 
 
 @pytest.mark.parametrize("version", versions_of(INCREMENTAL))
 def test_every_version_alters_topics(full: Serving, fresh: Fresh, version: int) -> None:
     topic = full.create(fresh("topic"), retention_ms="1000", segment_ms="5")
     changes = [("retention.ms", DELETE, None), ("flush.ms", SET, "7"), ("cleanup.policy", APPEND, "compact")]
-    [answer] = incremental(full.client, (TOPIC, topic.name, changes), version=version)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+    [response] = incremental(full.client, (TOPIC, topic.name, changes), version=version)
+    assert (response.error_code, response.error_message) == (ErrorCode.none, None)
     assert shown(full, TOPIC, topic.name) == {
         "segment.ms": ("5", 1),
         "flush.ms": ("7", 1),
@@ -91,12 +93,12 @@ def test_every_version_replaces(full: Serving, fresh: Fresh, version: int) -> No
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_answers_are_kafkas(full: Serving, fresh: Fresh, case: Case) -> None:
+def test_responses_are_those_of_kafka(full: Serving, fresh: Fresh, case: Case) -> None:
     topic = full.create(fresh("topic"))
     name = topic.name if case.name == THE_TOPIC else case.name
-    [answer] = incremental(full.client, (case.kind, name, case.changes))
-    assert answer.error_code is case.error
-    assert (answer.error_message is None) is (case.error is ErrorCode.none)
+    [response] = incremental(full.client, (case.kind, name, case.changes))
+    assert response.error_code is case.error
+    assert (response.error_message is None) is (case.error is ErrorCode.none)
     assert case.error is ErrorCode.none or shown(full, TOPIC, topic.name) == {}
 
 
@@ -142,8 +144,8 @@ def test_each_resource_is_altered_for_itself(full: Serving, fresh: Fresh) -> Non
 def test_what_is_only_validated_is_not_done(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("topic"))
     for value, error in (("7", ErrorCode.none), ("x", ErrorCode.invalid_config)):
-        asked = (TOPIC, topic.name, [("flush.ms", SET, value)])
-        assert errors(incremental(full.client, asked, validate_only=True)) == [error]
+        resource = (TOPIC, topic.name, [("flush.ms", SET, value)])
+        assert errors(incremental(full.client, resource, validate_only=True)) == [error]
         assert errors(replace(full.client, (TOPIC, topic.name, {"flush.ms": value}), validate_only=True)) == [error]
     assert errors(incremental(full.client, (TOPIC, "nobody", []), validate_only=True)) == [
         ErrorCode.unknown_topic_or_partition
@@ -155,11 +157,11 @@ def test_it_times_out_while_the_controller_is_away(full: Serving, fresh: Fresh) 
     """An error after which Kafka's admin client retries."""
     topic = full.create(fresh("topic"))
     full.controller.away = True
-    for answers in (
+    for responses in (
         incremental(full.client, (TOPIC, topic.name, [("flush.ms", SET, "7")])),
         replace(full.client, (TOPIC, topic.name, {"flush.ms": "7"})),
     ):
-        assert errors(answers) == [ErrorCode.request_timed_out]
+        assert errors(responses) == [ErrorCode.request_timed_out]
     full.controller.away = False
     assert shown(full, TOPIC, topic.name) == {}
 
@@ -168,8 +170,8 @@ def test_a_log_obeys_at_once(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("topic"))
 
     def written() -> ErrorCode:
-        [answer] = produce(full.client, (topic, 0, client_batch(10)))
-        return ErrorCode(answer.error_code)
+        [response] = produce(full.client, (topic, 0, client_batch(10)))
+        return ErrorCode(response.error_code)
 
     limit = "max.message.bytes"
     assert written() is ErrorCode.none
@@ -183,8 +185,8 @@ def test_a_log_obeys_at_once(full: Serving, fresh: Fresh) -> None:
     incremental(full.client, (TOPIC, topic.name, [(limit, SET, "1000")]))
     assert written() is ErrorCode.none
     other = full.create(fresh("topic"))
-    [answer] = produce(full.client, (other, 0, client_batch(10)))
-    assert answer.error_code is ErrorCode.message_too_large
+    [response] = produce(full.client, (other, 0, client_batch(10)))
+    assert response.error_code is ErrorCode.message_too_large
 
 
 def test_records_are_stored_in_the_codec_of_the_topic(full: Serving, fresh: Fresh) -> None:

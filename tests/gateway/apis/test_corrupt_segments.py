@@ -31,9 +31,9 @@ def damage(segment: Path) -> None:
 
 def corrupt_segments(full: Serving) -> float:
     _, text = full.http("/metrics")
-    told = [line for line in text.splitlines() if line.startswith("muster_log_corrupt_segments{")]
-    assert len(told) == 1, "of log-0; gateway 2 tells of log-1"
-    return float(told[0].rsplit(" ", 1)[1])
+    found = [line for line in text.splitlines() if line.startswith("muster_log_corrupt_segments{")]
+    assert len(found) == 1, "of log-0; gateway 2 reports log-1"
+    return float(found[0].rsplit(" ", 1)[1])
 
 
 def test_offsets_in_it_are_refused_and_all_others_served(full: Serving, fresh: Fresh) -> None:
@@ -79,7 +79,7 @@ def test_a_coordinator_does_not_load_half_of_its_groups(full: Serving, fresh: Fr
     full.controller.offsets[partition] = None
     full.follow(full.controller.view())
     errors = {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
-    found = full.client.ask(9, 5, {"group_id": group, "topics": None})
+    found = full.client.exchange(9, 5, {"group_id": group, "topics": None})
     assert found.error_code in errors, "not a group without offsets"
     segment.with_name(f"{segment.name}.corrupt").unlink()
     segment.write_bytes(whole)  # from a backup

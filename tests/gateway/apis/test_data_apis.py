@@ -43,8 +43,8 @@ def produce_body(*parts: tuple[Topic, int, bytes], acks: int = -1, **changes: An
 
 def produce(client: Client, *parts: tuple[Topic, int, bytes], version: int = 13, **changes: Any) -> list[Any]:
     """The partitions' results, in the order of the parts."""
-    answer = client.ask(PRODUCE, version, produce_body(*parts, **changes))
-    return [result for topic in answer.responses for result in topic.partition_responses]
+    response = client.exchange(PRODUCE, version, produce_body(*parts, **changes))
+    return [result for topic in response.responses for result in topic.partition_responses]
 
 
 def fetch_body(*parts: tuple[Topic, int, int], partition_max_bytes: int = 1 << 20, **changes: Any) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def fetch_body(*parts: tuple[Topic, int, int], partition_max_bytes: int = 1 << 2
 
 
 def fetch(client: Client, *parts: tuple[Topic, int, int], version: int = 18, **changes: Any) -> list[Any]:
-    answer = client.ask(FETCH, version, fetch_body(*parts, **changes))
-    return [result for topic in answer.responses for result in topic.partitions]
+    response = client.exchange(FETCH, version, fetch_body(*parts, **changes))
+    return [result for topic in response.responses for result in topic.partitions]
 
 
-def list_offsets(client: Client, version: int, topic: str, *asked: tuple[int, int]) -> list[Any]:
-    partitions = [{"partition_index": partition, "timestamp": timestamp} for partition, timestamp in asked]
+def list_offsets(client: Client, version: int, topic: str, *queries: tuple[int, int]) -> list[Any]:
+    partitions = [{"partition_index": partition, "timestamp": timestamp} for partition, timestamp in queries]
     body = {"replica_id": -1, "topics": [{"name": topic, "partitions": partitions}], "timeout": 5000}
-    (found,) = client.ask(LIST_OFFSETS, version, {"isolation_level": 0} | body).topics
+    (found,) = client.exchange(LIST_OFFSETS, version, {"isolation_level": 0} | body).topics
     assert found.name == topic
     return list(found.partitions)
 
@@ -109,8 +109,8 @@ def test_produce(full: Serving, fresh: Fresh, version: int) -> None:
     batch = client_batch(3)
     body = produce_body((topic, left, batch), (topic, right, batch), (topic, PARTITIONS, batch))
     body["topic_data"] += produce_body((Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1), 0, batch))["topic_data"]
-    answer = full.ask(PRODUCE, version, body)
-    known, unknown = answer.responses
+    response = full.exchange(PRODUCE, version, body)
+    known, unknown = response.responses
     if version < FIRST_PRODUCE_BY_ID:
         assert (known.name, unknown.name) == (topic.name, "nope")
         missing = ErrorCode.unknown_topic_or_partition
@@ -133,10 +133,10 @@ def test_fetch(full: Serving, fresh: Fresh, version: int) -> None:
     left, right = owned(full, topic).values()
     produce(full.client, (topic, left, client_batch(2, value=b"l")), (topic, right, client_batch(1, value=b"r")))
     nobody = Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1)
-    answer = full.ask(
+    response = full.exchange(
         FETCH, version, fetch_body((topic, left, 0), (topic, right, 0), (topic, PARTITIONS, 0), (nobody, 0, 0))
     )
-    known, unknown = answer.responses
+    known, unknown = response.responses
     if version < FIRST_FETCH_BY_ID:
         assert (known.topic, unknown.topic) == (topic.name, "nope")
         missing = ErrorCode.unknown_topic_or_partition
@@ -187,11 +187,11 @@ class TestProduce:
                     client.unanswered()
             client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"20"))))
             offsets = (
-                [client.answer(PRODUCE, 13).responses[0].partition_responses[0].base_offset for _ in range(20)]
+                [client.response(PRODUCE, 13).responses[0].partition_responses[0].base_offset for _ in range(20)]
                 if acks
                 else []
             )
-            last = client.answer(PRODUCE, 13).responses[0].partition_responses[0]
+            last = client.response(PRODUCE, 13).responses[0].partition_responses[0]
             assert [*offsets, last.base_offset] == (list(range(21)) if acks else [20])
             (read,) = fetch(client, (topic, 0, 0))
         assert values(read.records) == [b"%d" % number for number in range(21)]
@@ -243,7 +243,7 @@ class TestProduce:
         assert errors(produce(full.client, (internal, 0, batch))) == [ErrorCode.invalid_topic_exception]
         assert errors(produce(full.client, (topic, 0, batch), acks=2)) == [ErrorCode.invalid_required_acks]
         assert errors(produce(full.client, (topic, 0, batch), transactional_id="x")) == [ErrorCode.invalid_txn_state]
-        assert full.ask(PRODUCE, 13, produce_body()).responses == ()
+        assert full.exchange(PRODUCE, 13, produce_body()).responses == ()
         assert fetch(full.client, (topic, 0, 0))[0].high_watermark == 0
 
     def test_a_partition_that_comes_twice_is_not_half_written(self, full: Serving, fresh: Fresh) -> None:
@@ -269,9 +269,9 @@ class TestFetch:
                 eventually(lambda: all(waiting(full)), "the fetches of the log actors")
                 started_s = time.monotonic()
                 produce(full.client, (topic, partition, client_batch(1, value=b"news")))
-                answer = client.answer(FETCH, 18)
+                response = client.response(FETCH, 18)
                 assert time.monotonic() - started_s < 10
-            read = {item.partition_index: values(item.records) for item in answer.responses[0].partitions}
+            read = {item.partition_index: values(item.records) for item in response.responses[0].partitions}
             assert (read[partition], read[other]) == ([b"news"], [])
             eventually(lambda: not any(waiting(full)), "the fetches of the log actors")
 
@@ -286,8 +286,8 @@ class TestFetch:
             for partition in (left, right, left):
                 eventually(lambda: all(waiting(full)), "the fetches of the log actors")
                 produce(full.client, (topic, partition, client_batch()))
-            answer = client.answer(FETCH, 18)
-        assert {item.partition_index: len(item.records) for item in answer.responses[0].partitions} == {
+            response = client.response(FETCH, 18)
+        assert {item.partition_index: len(item.records) for item in response.responses[0].partitions} == {
             left: 2 * size,
             right: size,
         }
@@ -361,11 +361,11 @@ class TestFetch:
     def test_sessions_are_never_opened(self, full: Serving, fresh: Fresh) -> None:
         topic = full.create(fresh("t"))
         for session_id, epoch in ((0, 0), (0, -1), (77, 0), (77, -1)):
-            answer = full.ask(FETCH, 12, fetch_body((topic, 0, 0), session_id=session_id, session_epoch=epoch))
-            assert (answer.error_code, answer.session_id, len(answer.responses)) == (ErrorCode.none, 0, 1)
+            response = full.exchange(FETCH, 12, fetch_body((topic, 0, 0), session_id=session_id, session_epoch=epoch))
+            assert (response.error_code, response.session_id, len(response.responses)) == (ErrorCode.none, 0, 1)
         for session_id in (0, 77):
-            answer = full.ask(FETCH, 12, fetch_body(session_id=session_id, session_epoch=3))
-            assert (int(answer.error_code), answer.session_id, answer.responses) == (70, 0, ())
+            response = full.exchange(FETCH, 12, fetch_body(session_id=session_id, session_epoch=3))
+            assert (int(response.error_code), response.session_id, response.responses) == (70, 0, ())
 
     def test_a_partition_that_comes_twice_is_read_once(self, full: Serving, fresh: Fresh) -> None:
         topic = full.create(fresh("t"))
@@ -374,14 +374,14 @@ class TestFetch:
         (result,) = fetch(full.client, (topic, 0, 0), (topic, 0, 1))
         assert values(result.records) == [b"b"]
 
-    def test_nothing_is_asked_for(self, full: Serving) -> None:
+    def test_a_fetch_of_no_partition_returns_at_once(self, full: Serving) -> None:
         started_s = time.monotonic()
-        assert full.ask(FETCH, 18, fetch_body(max_wait=30_000, min_bytes=1)).responses == ()
+        assert full.exchange(FETCH, 18, fetch_body(max_wait=30_000, min_bytes=1)).responses == ()
         assert time.monotonic() - started_s < 10
 
     def test_the_offsets_topic_can_be_read(self, full: Serving) -> None:
         internal = full.gateway.view.topics[OFFSETS_TOPIC]
-        full.ask(10, 4, {"key_type": 0, "coordinator_keys": ["some group"]})
+        full.exchange(10, 4, {"key_type": 0, "coordinator_keys": ["some group"]})
         partition = full.gateway.partition_of("some group")
         assert errors(fetch(full.client, (internal, partition, 0))) == [ErrorCode.none]
 
@@ -399,5 +399,5 @@ def test_a_topic_that_this_gateway_has_not_heard_of_yet_is_waited_for(full: Serv
         full.client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"%d" % number))))
     eventually(lambda: 3 in [each.late_produces for each in full.gateway.connections.values()], "three wait")
     full.follow(full.controller.view())
-    answers = [full.client.answer(PRODUCE, 13).responses[0].partition_responses[0] for _ in range(3)]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 1), (0, 2)]
+    responses = [full.client.response(PRODUCE, 13).responses[0].partition_responses[0] for _ in range(3)]
+    assert [(response.error_code, response.base_offset) for response in responses] == [(0, 0), (0, 1), (0, 2)]

@@ -24,31 +24,31 @@ Fresh = Callable[[str], str]
 
 
 def delete_records(
-    full: Serving, version: int, *asked: tuple[str, int, int], timeout_ms: int = 10_000
+    full: Serving, version: int, *deletions: tuple[str, int, int], timeout_ms: int = 10_000
 ) -> list[tuple[str, int, int, ErrorCode]]:
     """(topic, partition, low watermark, error) of each (topic, partition, offset)."""
     body = {
         "topics": [
             {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
-            for topic, partition, offset in asked
+            for topic, partition, offset in deletions
         ],
         "timeout": timeout_ms,
     }
-    answer = full.ask(DELETE_RECORDS, version, body)
+    response = full.exchange(DELETE_RECORDS, version, body)
     return [
         (topic.name, item.partition_index, item.low_watermark, item.error_code)
-        for topic in answer.topics
+        for topic in response.topics
         for item in topic.partitions
     ]
 
 
 @pytest.mark.parametrize("version", versions_of(DELETE_RECORDS))
-def test_every_answer_tells_the_log_start(full: Serving, fresh: Fresh, version: int) -> None:
+def test_every_response_has_the_log_start(full: Serving, fresh: Fresh, version: int) -> None:
     topic = full.create(fresh("topic"), 3)
     for partition in range(3):
         produce(full.client, (topic, partition, client_batch(4)))
-    asked = [(topic.name, partition, offset) for partition, offset in ((0, 2), (1, -1), (2, 0))]
-    assert delete_records(full, version, *asked) == [
+    deletions = [(topic.name, partition, offset) for partition, offset in ((0, 2), (1, -1), (2, 0))]
+    assert delete_records(full, version, *deletions) == [
         (topic.name, partition, low, ErrorCode.none) for partition, low in ((0, 2), (1, 4), (2, 0))
     ]
     found = [list_offsets(full.client, 9, topic.name, (partition, EARLIEST))[0].offset for partition in range(3)]
@@ -67,7 +67,7 @@ def test_what_cannot_be_deleted_is_refused_alone(full: Serving, fresh: Fresh) ->
     both = full.create(fresh("both"), cleanup_policy="compact,delete")
     for topic in (plain, compact, both):
         produce(full.client, (topic, 0, client_batch(4)))
-    asked = [
+    deletions = [
         (plain.name, 0, 5),
         (plain.name, 1, 0),
         (compact.name, 0, 1),
@@ -75,7 +75,7 @@ def test_what_cannot_be_deleted_is_refused_alone(full: Serving, fresh: Fresh) ->
         (OFFSETS_TOPIC, 0, 0),
         ("no-such-topic", 0, 0),
     ]
-    found = {(topic, partition): (low, error) for topic, partition, low, error in delete_records(full, 2, *asked)}
+    found = {(topic, partition): (low, error) for topic, partition, low, error in delete_records(full, 2, *deletions)}
     assert found == {
         (plain.name, 0): (-1, ErrorCode.offset_out_of_range),
         (plain.name, 1): (-1, ErrorCode.unknown_topic_or_partition),
@@ -97,8 +97,8 @@ def test_what_was_done_is_answered_whatever_the_timeout(full: Serving, fresh: Fr
         (5, 5, ErrorCode.none),
         (-1, 5, ErrorCode.none),
     ):
-        answer = delete_records(full, 2, (topic.name, 0, offset), timeout_ms=timeout_ms)
-        assert answer == [(topic.name, 0, low, error)]
+        response = delete_records(full, 2, (topic.name, 0, offset), timeout_ms=timeout_ms)
+        assert response == [(topic.name, 0, low, error)]
 
 
 def test_a_partition_that_comes_twice_is_taken_with_its_last_offset(full: Serving, fresh: Fresh) -> None:
@@ -128,14 +128,14 @@ def test_confluent_kafkas_admin_client_deletes_records(full: Serving, fresh: Fre
     for target, partition in ((topic, 0), (topic, 1), (compact, 0)):
         produce(full.client, (target, partition, client_batch(5)))
 
-    def ask(*asked: tuple[str, int, int]) -> dict[tuple[str, int], Any]:
-        futures = admin.delete_records([TopicPartition(*item) for item in asked], request_timeout=20)
+    def exchange(*deletions: tuple[str, int, int]) -> dict[tuple[str, int], Any]:
+        futures = admin.delete_records([TopicPartition(*item) for item in deletions], request_timeout=20)
         return {(partition.topic, partition.partition): future for partition, future in futures.items()}
 
-    done = ask((topic.name, 0, 3), (topic.name, 1, -1), (compact.name, 0, 1))
+    done = exchange((topic.name, 0, 3), (topic.name, 1, -1), (compact.name, 0, 1))
     assert [done[topic.name, partition].result(30).low_watermark for partition in (0, 1)] == [3, 5]
     with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
         done[compact.name, 0].result(30)
     with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
-        ask((topic.name, 0, 6))[topic.name, 0].result(30)
+        exchange((topic.name, 0, 6))[topic.name, 0].result(30)
     assert list_offsets(full.client, 9, topic.name, (0, EARLIEST))[0].offset == 3

@@ -23,25 +23,25 @@ def init_producer_id(served: Serving, **changes: Any) -> Any:
         "enable2_pc": False,
         "keep_prepared_txn": False,
     }
-    return served.ask(22, 6, body | changes)
+    return served.exchange(22, 6, body | changes)
 
 
 def describe_configs(served: Serving, kind: int, name: str, keys: Any = None, **changes: Any) -> Any:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
-    return served.ask(32, 4, body | changes).results[0]
+    return served.exchange(32, 4, body | changes).results[0]
 
 
 def describe_cluster(served: Serving, **changes: Any) -> Any:
     body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
-    return served.ask(60, 2, body | changes)
+    return served.exchange(60, 2, body | changes)
 
 
 def test_no_two_producers_get_the_same_id(served: Serving) -> None:
-    answers = [init_producer_id(served) for _ in range(3)]
-    answers.append(init_producer_id(served, producer_id=answers[0].producer_id, producer_epoch=4))
-    assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(ErrorCode.none, 0)}
-    assert len({answer.producer_id for answer in answers}) == 4
+    responses = [init_producer_id(served) for _ in range(3)]
+    responses.append(init_producer_id(served, producer_id=responses[0].producer_id, producer_epoch=4))
+    assert {(response.error_code, response.producer_epoch) for response in responses} == {(ErrorCode.none, 0)}
+    assert len({response.producer_id for response in responses}) == 4
 
 
 @pytest.mark.parametrize(
@@ -54,29 +54,29 @@ def test_no_two_producers_get_the_same_id(served: Serving) -> None:
     ],
 )
 def test_who_gets_no_producer_id(served: Serving, changes: dict[str, Any], error: ErrorCode) -> None:
-    answer = init_producer_id(served, **changes)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+    response = init_producer_id(served, **changes)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (error, -1, -1)
 
 
-def test_producers_ask_again_while_the_controller_is_away(served: Serving) -> None:
+def test_producers_retry_while_the_controller_is_unavailable(served: Serving) -> None:
     """When the gateway's own ids are used up; a block from the controller has 1,000."""
     init_producer_id(served)
     served.controller.away = True
     for _ in range(1_000):
-        answer = init_producer_id(served)
-        if answer.error_code is not ErrorCode.none:
+        response = init_producer_id(served)
+        if response.error_code is not ErrorCode.none:
             break
-    assert (answer.error_code, answer.producer_id) == (ErrorCode.coordinator_load_in_progress, -1)
+    assert (response.error_code, response.producer_id) == (ErrorCode.coordinator_load_in_progress, -1)
 
 
 def test_configs_of_a_topic(served: Serving) -> None:
     served.create("flights", retention_ms="1000")
-    answer = describe_configs(served, TOPIC, "flights", ["retention.ms", "segment.bytes", "no.such"])
-    assert {config.name: (config.value, config.config_source) for config in answer.configs} == {
+    response = describe_configs(served, TOPIC, "flights", ["retention.ms", "segment.bytes", "no.such"])
+    assert {config.name: (config.value, config.config_source) for config in response.configs} == {
         "retention.ms": ("1000", 1),
         "segment.bytes": ("1073741824", 5),
     }
-    assert all(config.documentation is None and config.synonyms == () for config in answer.configs)
+    assert all(config.documentation is None and config.synonyms == () for config in response.configs)
     whole = describe_configs(served, TOPIC, "flights", include_synonyms=True, include_documentation=True)
     retention = next(config for config in whole.configs if config.name == "retention.ms")
     assert [(synonym.name, synonym.source) for synonym in retention.synonyms][:1] == [("retention.ms", 1)]
@@ -110,9 +110,9 @@ def test_configs_of_a_broker(served: Serving) -> None:
     ],
 )
 def test_what_has_no_configs_is_refused(served: Serving, kind: int, name: str, error: ErrorCode) -> None:
-    answer = describe_configs(served, kind, name)
-    assert (answer.error_code, answer.resource_type, answer.resource_name) == (error, kind, name)
-    assert answer.configs == ()
+    response = describe_configs(served, kind, name)
+    assert (response.error_code, response.resource_type, response.resource_name) == (error, kind, name)
+    assert response.configs == ()
 
 
 @pytest.mark.parametrize(
@@ -142,26 +142,26 @@ def test_configs_of_the_offsets_topic_are_those_that_its_log_obeys(served: Servi
 
 
 def test_configs_of_a_group(served: Serving) -> None:
-    answer = describe_configs(served, GROUP, "any group", include_synonyms=True)
-    configs = {config.name: (config.value, config.config_source, config.config_type) for config in answer.configs}
+    response = describe_configs(served, GROUP, "any group", include_synonyms=True)
+    configs = {config.name: (config.value, config.config_source, config.config_type) for config in response.configs}
     assert configs == {
         "consumer.assignment.interval.ms": ("1000", 5, 3),
         "consumer.heartbeat.interval.ms": ("5000", 5, 3),
         "consumer.session.timeout.ms": ("45000", 5, 3),
     }
-    assert [synonym.name for synonym in answer.configs[2].synonyms] == ["group.consumer.session.timeout.ms"]
+    assert [synonym.name for synonym in response.configs[2].synonyms] == ["group.consumer.session.timeout.ms"]
 
 
 def test_configs_of_client_metrics(served: Serving) -> None:
-    answer = describe_configs(served, CLIENT_METRICS, "any subscription")
-    configs = {config.name: (config.value, config.config_source) for config in answer.configs}
+    response = describe_configs(served, CLIENT_METRICS, "any subscription")
+    configs = {config.name: (config.value, config.config_source) for config in response.configs}
     assert configs == {"interval.ms": ("300000", 5), "match": ("", 5), "metrics": ("", 5)}
 
 
 def config_resources(served: Serving, *kinds: int, version: int = 1) -> Any:
-    answer = served.ask(74, version, {"resource_types": kinds} if version else {})
-    found = [(getattr(each, "resource_type", CLIENT_METRICS), each.resource_name) for each in answer.config_resources]
-    return answer.error_code, found
+    response = served.exchange(74, version, {"resource_types": kinds} if version else {})
+    found = [(getattr(each, "resource_type", CLIENT_METRICS), each.resource_name) for each in response.config_resources]
+    return response.error_code, found
 
 
 def test_what_has_configs(served: Serving) -> None:
@@ -175,12 +175,12 @@ def test_what_has_configs(served: Serving) -> None:
 
 
 def test_the_cluster(served: Serving) -> None:
-    answer = describe_cluster(served)
-    assert (answer.cluster_id, answer.controller_id, answer.endpoint_type) == (CLUSTER_ID, 1, 1)
-    assert [(each.broker_id, each.host, each.port, each.rack, each.is_fenced) for each in answer.brokers] == [
+    response = describe_cluster(served)
+    assert (response.cluster_id, response.controller_id, response.endpoint_type) == (CLUSTER_ID, 1, 1)
+    assert [(each.broker_id, each.host, each.port, each.rack, each.is_fenced) for each in response.brokers] == [
         (broker.id, broker.host, broker.port, None, False) for broker in BROKERS
     ]
-    assert answer.cluster_authorized_operations == -(2**31)
+    assert response.cluster_authorized_operations == -(2**31)
 
 
 @pytest.mark.parametrize(
@@ -188,5 +188,5 @@ def test_the_cluster(served: Serving) -> None:
     [(2, ErrorCode.mismatched_endpoint_type), (0, ErrorCode.unsupported_endpoint_type)],
 )
 def test_there_are_no_controller_endpoints(served: Serving, endpoint_type: int, error: ErrorCode) -> None:
-    answer = describe_cluster(served, endpoint_type=endpoint_type)
-    assert (answer.error_code, answer.brokers) == (error, ())
+    response = describe_cluster(served, endpoint_type=endpoint_type)
+    assert (response.error_code, response.brokers) == (error, ())

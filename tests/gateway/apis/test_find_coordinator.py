@@ -15,8 +15,8 @@ GROUP, TRANSACTION, SHARE, UNKNOWN = 0, 1, 2, 9
 
 def find_one(full: Serving, version: int, key: str, key_type: int) -> tuple[ErrorCode, str | None, int, str, int]:
     """Error, message, node, host and port."""
-    answer = full.ask(FIND_COORDINATOR, version, {"key_type": key_type, "key": key, "coordinator_keys": [key]})
-    found = answer.coordinators[0] if version >= 4 else answer
+    response = full.exchange(FIND_COORDINATOR, version, {"key_type": key_type, "key": key, "coordinator_keys": [key]})
+    found = response.coordinators[0] if version >= 4 else response
     return found.error_code, field(found, "error_message", ""), found.node_id, found.host, found.port
 
 
@@ -40,7 +40,7 @@ def test_other_coordinators_are_refused(full: Serving, version: int, key_type: i
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-def test_keys_are_answered_in_their_order_each_as_often_as_asked(full: Serving, fresh: Fresh, version: int) -> None:
+def test_keys_are_returned_in_their_order_each_as_often_as_requested(full: Serving, fresh: Fresh, version: int) -> None:
     group, other = fresh("g"), fresh("g")
     assert find(full.client, version, other, group, other) == [(other, 1, NONE), (group, 1, NONE), (other, 1, NONE)]
     assert find(full.client, version) == []

@@ -6,7 +6,7 @@ import pytest
 
 from muster.actors.wire.codec import ErrorCode, field, versions_of
 from muster.gateway.listener.registry import APIS
-from tests.gateway.faults.test_fault_answers import body_of
+from tests.gateway.faults.test_fault_responses import body_of
 from tests.gateway.group_client import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -70,13 +70,13 @@ def test_the_life_of_a_group(full: Serving, fresh: Fresh, version: int) -> None:
 
     (listed,) = [
         item
-        for item in client.ask(
+        for item in client.exchange(
             LIST_GROUPS, member.nearest(LIST_GROUPS), {"states_filter": [], "types_filter": []}
         ).groups
         if item.group_id == group
     ]
     assert (listed.protocol_type, field(listed, "group_state", "Stable")) == ("consumer", "Stable")
-    described = client.ask(
+    described = client.exchange(
         DESCRIBE_GROUPS, member.nearest(DESCRIBE_GROUPS), {"groups": [group], "include_authorized_operations": False}
     ).groups[0]
     assert (described.error_code, described.group_state, described.protocol_data) == (ErrorCode.none, "Stable", "range")
@@ -123,8 +123,8 @@ def test_static_members_leave_together(full: Serving, fresh: Fresh) -> None:
         {"member_id": "", "group_instance_id": "i-2", "reason": None},
         {"member_id": "nobody", "group_instance_id": None, "reason": None},
     ]
-    answer = member.ask(LEAVE_GROUP, members=leaving)
-    assert [(item.member_id, item.group_instance_id, item.error_code) for item in answer.members] == [
+    response = member.exchange(LEAVE_GROUP, members=leaving)
+    assert [(item.member_id, item.group_instance_id, item.error_code) for item in response.members] == [
         (member.id, "i-1", ErrorCode.none),
         ("", "i-2", ErrorCode.unknown_member_id),
         ("nobody", None, ErrorCode.unknown_member_id),
@@ -136,15 +136,15 @@ def test_offsets_of_groups_in_several_partitions(full: Serving, fresh: Fresh, ve
     topic, groups = full.create(fresh("t")), groups_in_two_partitions(full, fresh)
     for offset, group in enumerate(groups):
         assert Member(full.client, group).commit((topic, 0, offset))[0][2] is ErrorCode.none
-    asked = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0]}]
+    one = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0]}]
     body = {
         "groups": [
             {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
-            for group, topics in [(groups[0], asked), (groups[1], asked), (groups[1], None), ("nobody's", asked)]
+            for group, topics in [(groups[0], one), (groups[1], one), (groups[1], None), ("nobody's", one)]
         ],
         "require_stable": True,
     }
-    found = full.ask(OFFSET_FETCH, version, body).groups
+    found = full.exchange(OFFSET_FETCH, version, body).groups
     assert [item.group_id for item in found] == [groups[0], groups[1], groups[1], "nobody's"]
     assert [item.topics[0].partitions[0].committed_offset for item in found] == [0, 1, 1, -1]
     assert {item.error_code for item in found} == {ErrorCode.none}
@@ -155,18 +155,20 @@ def test_groups_of_several_partitions_are_described_listed_and_deleted(full: Ser
     for group in groups:
         Member(full.client, group).commit((topic, 0, 1))
     nobody = fresh("nobody")
-    asked = [groups[1], nobody, groups[0], groups[1]]
+    names = [groups[1], nobody, groups[0], groups[1]]
     for version in versions_of(DESCRIBE_GROUPS):
-        described = full.ask(DESCRIBE_GROUPS, version, {"groups": asked, "include_authorized_operations": False}).groups
-        assert [item.group_id for item in described] == asked
+        described = full.exchange(
+            DESCRIBE_GROUPS, version, {"groups": names, "include_authorized_operations": False}
+        ).groups
+        assert [item.group_id for item in described] == names
         states = [item.group_state for item in described]
         assert states == ["Empty", "Dead", "Empty", "Empty"]
         gone = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
         assert [item.error_code for item in described] == [ErrorCode.none, gone, ErrorCode.none, ErrorCode.none]
-    listed = full.ask(LIST_GROUPS, 5, {"states_filter": ["Empty"], "types_filter": ["classic"]}).groups
+    listed = full.exchange(LIST_GROUPS, 5, {"states_filter": ["Empty"], "types_filter": ["classic"]}).groups
     assert set(groups) <= {item.group_id for item in listed}
     assert all((item.group_state, item.group_type) == ("Empty", "classic") for item in listed)
-    assert delete(full.client, *asked) == [
+    assert delete(full.client, *names) == [
         (groups[1], ErrorCode.none),
         (nobody, ErrorCode.group_id_not_found),
         (groups[0], ErrorCode.none),
@@ -188,7 +190,7 @@ def test_odd_names(full: Serving, fresh: Fresh, group: str, client_id: str | Non
         assert member.sync({member.id: b"all"}).assignment == b"all"
         assert member.commit((topic, 0, 7)) == [(topic.topic_id, 0, ErrorCode.none)]
         assert member.committed([topic])[0][1] == 7
-        (described,) = client.ask(
+        (described,) = client.exchange(
             DESCRIBE_GROUPS, 6, {"groups": [group], "include_authorized_operations": False}
         ).groups
         assert (described.group_id, described.members[0].client_id) == (group, client_id or "")
@@ -217,35 +219,35 @@ def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> 
             topic = full.create(f"loading-{version}")
             assert member.commit((topic, 0, 1), (NOBODY, 0, 1))[1][2] is loading
             assert delete(full.client, "g", version=member.nearest(DELETE_GROUPS)) == [("g", loading)]
-            (described,) = full.ask(
+            (described,) = full.exchange(
                 DESCRIBE_GROUPS,
                 member.nearest(DESCRIBE_GROUPS),
                 {"groups": ["g"], "include_authorized_operations": False},
             ).groups
             assert described.error_code is loading
             filters = {"states_filter": [], "types_filter": []}
-            listed = full.ask(LIST_GROUPS, member.nearest(LIST_GROUPS), filters)
+            listed = full.exchange(LIST_GROUPS, member.nearest(LIST_GROUPS), filters)
             assert (listed.error_code, listed.groups) == (loading, ())
 
 
 def test_a_failed_fetch_while_the_actor_is_down(full: Serving, fresh: Fresh) -> None:
     """v1 has only partitions to carry the error, v2-7 the whole response, later versions each group."""
     topic = full.create(fresh("t"))
-    asked = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0, 1]}]
-    wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": asked}
+    topics = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0, 1]}]
+    wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": topics}
     loading = ErrorCode.coordinator_load_in_progress
     with coordinators_down(full):
         for version in versions_of(OFFSET_FETCH):
-            answer = full.ask(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
+            response = full.exchange(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
             if version == 1:
-                errors = [(item.partition_index, item.error_code) for item in answer.topics[0].partitions]
+                errors = [(item.partition_index, item.error_code) for item in response.topics[0].partitions]
                 assert errors == [(0, loading), (1, loading)]
             else:
-                found = answer.groups[0] if version >= 8 else answer
+                found = response.groups[0] if version >= 8 else response
                 assert (found.error_code, found.topics) == (loading, ())
 
 
-def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serving) -> None:
+def test_wrong_arguments_are_reported_before_the_state_of_the_coordinator(full: Serving) -> None:
     with coordinators_down(full):
         for version in versions_of(JOIN_GROUP):
             member = Member(full.client, "g", version)
@@ -263,7 +265,7 @@ def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serv
             {"protocol_type": None, "protocol_name": "range"},
             {"protocol_type": "x", "protocol_name": None},
         ):
-            refused = full.ask(SYNC_GROUP, 5, typeless | protocol)
+            refused = full.exchange(SYNC_GROUP, 5, typeless | protocol)
             assert refused.error_code is ErrorCode.inconsistent_group_protocol
 
 
@@ -282,7 +284,7 @@ OF_CONSUMERS = {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFe
 def test_requests_of_consumers_alone_are_evidence(full: Serving, fresh: Fresh, api_key: int, version: int) -> None:
     topic, group = full.create(fresh("t")), fresh("g")
     with full.connect() as client:
-        client.ask(api_key, version, body_of(api_key, topic, group))
+        client.exchange(api_key, version, body_of(api_key, topic, group))
         (connection,) = (each for each in full.gateway.connections.values() if each.port == client.port)
         found = connection.attribution.group_of("a client")
     assert found == (group if APIS[api_key].name in OF_CONSUMERS else None)

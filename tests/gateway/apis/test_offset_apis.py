@@ -12,10 +12,12 @@ from tests.gateway.group_client import NOBODY, OFFSET_COMMIT, OFFSET_FETCH, Fres
 from tests.gateway.serving import Serving
 
 NONE, UNKNOWN = ErrorCode.none, ErrorCode.unknown_topic_or_partition
-Asked = tuple[Topic, list[int]]
+TopicPartitions = tuple[Topic, list[int]]
 
 
-def commit(full: Serving, version: int, group: str, *asked: Asked, **changes: Any) -> list[tuple[str, list[Any]]]:
+def commit(
+    full: Serving, version: int, group: str, *targets: TopicPartitions, **changes: Any
+) -> list[tuple[str, list[Any]]]:
     """[(topic, [(partition, error)])] of a commit without membership, whole and in order."""
     topics = [
         {
@@ -25,7 +27,7 @@ def commit(full: Serving, version: int, group: str, *asked: Asked, **changes: An
                 {"partition_index": index, "committed_offset": 5, "committed_metadata": ""} for index in partitions
             ],
         }
-        for topic, partitions in asked
+        for topic, partitions in targets
     ]
     body = {
         "group_id": group,
@@ -35,14 +37,14 @@ def commit(full: Serving, version: int, group: str, *asked: Asked, **changes: An
         "retention_time": -1,
         "topics": topics,
     }
-    answer = full.ask(OFFSET_COMMIT, version, body | changes)
-    names = {topic.topic_id: topic.name for topic, _ in asked}
+    response = full.exchange(OFFSET_COMMIT, version, body | changes)
+    names = {topic.topic_id: topic.name for topic, _ in targets}
     return [
         (
             names[topic.topic_id] if version >= 10 else topic.name,
             [(item.partition_index, item.error_code) for item in topic.partitions],
         )
-        for topic in answer.topics
+        for topic in response.topics
     ]
 
 
@@ -64,7 +66,7 @@ def test_what_is_refused_comes_first(full: Serving, fresh: Fresh, version: int) 
 
 
 @pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
-def test_what_is_asked_twice_is_answered_twice(full: Serving, fresh: Fresh, version: int) -> None:
+def test_a_partition_that_is_committed_twice_has_two_results(full: Serving, fresh: Fresh, version: int) -> None:
     topic, group = full.create(fresh("t"), 2), fresh("g")
     find(full.client, 4, group)
     twice = [(0, NONE), (0, NONE)]
@@ -77,7 +79,7 @@ def test_what_is_asked_twice_is_answered_twice(full: Serving, fresh: Fresh, vers
 
 
 @pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
-def test_a_coordinator_is_not_asked_for_nothing(full: Serving, fresh: Fresh, version: int) -> None:
+def test_the_coordinator_gets_no_empty_commit(full: Serving, fresh: Fresh, version: int) -> None:
     topic = full.create(fresh("t"))
     unknown_group = {"generation_id_or_member_epoch": 7}
     assert commit(full, version, "nobody's", (topic, [3]), **unknown_group) == [(topic.name, [(3, UNKNOWN)])]
@@ -86,14 +88,14 @@ def test_a_coordinator_is_not_asked_for_nothing(full: Serving, fresh: Fresh, ver
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_a_group_that_is_asked_for_twice_is_answered_twice(full: Serving, fresh: Fresh, version: int) -> None:
+def test_a_group_that_is_requested_twice_is_returned_twice(full: Serving, fresh: Fresh, version: int) -> None:
     topic, group = full.create(fresh("t")), fresh("g")
     find(full.client, 4, group)
     Member(full.client, group).commit((topic, 0, 7))
-    asked = {"group_id": group, "member_id": "ignored", "member_epoch": 4, "topics": None}
-    found = full.ask(OFFSET_FETCH, version, {"groups": [asked, asked], "require_stable": True}).groups
+    query = {"group_id": group, "member_id": "ignored", "member_epoch": 4, "topics": None}
+    found = full.exchange(OFFSET_FETCH, version, {"groups": [query, query], "require_stable": True}).groups
     assert [[item.committed_offset for item in each.topics[0].partitions] for each in found] == [[7], [7]]
-    assert full.ask(OFFSET_FETCH, version, {"groups": [], "require_stable": False}).groups == ()
+    assert full.exchange(OFFSET_FETCH, version, {"groups": [], "require_stable": False}).groups == ()
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -101,20 +103,20 @@ def test_odd_partitions_and_topics_of_a_fetch(full: Serving, fresh: Fresh, versi
     topic, group = full.create(fresh("t"), 2), fresh("g")
     find(full.client, 4, group)
     Member(full.client, group).commit((topic, 0, 7))
-    asked = [
+    topics = [
         {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": indexes}
         for indexes in ([0, 0, 9, -1], [])
     ]
-    wanted = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": asked}
-    answer = full.ask(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
-    found = answer.groups[0] if version >= 8 else answer
+    wanted = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
+    response = full.exchange(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
+    found = response.groups[0] if version >= 8 else response
     assert [
         [(item.partition_index, item.committed_offset, item.error_code) for item in each.partitions]
         for each in found.topics
     ] == [[(0, 7, NONE), (0, 7, NONE), (9, -1, NONE), (-1, -1, NONE)], []]
 
 
-def test_what_names_topics_by_id_tells_nothing_of_topics_that_are_gone(full: Serving, fresh: Fresh) -> None:
+def test_a_fetch_with_topic_ids_omits_deleted_topics(full: Serving, fresh: Fresh) -> None:
     kept, gone, group = full.create(fresh("t")), full.create(fresh("t")), fresh("g")
     find(full.client, 4, group)
     member = Member(full.client, group)
@@ -132,8 +134,8 @@ def test_leader_epochs_are_kept_but_not_with_a_retention_of_their_own(full: Serv
     find(full.client, 4, group)
 
     def stored() -> list[tuple[int, int]]:
-        asked = [{"name": topic.name, "partition_indexes": [0]}]
-        (found,) = full.ask(OFFSET_FETCH, 5, {"group_id": group, "topics": asked}).topics
+        wanted = [{"name": topic.name, "partition_indexes": [0]}]
+        (found,) = full.exchange(OFFSET_FETCH, 5, {"group_id": group, "topics": wanted}).topics
         return [(item.committed_offset, field(item, "committed_leader_epoch", None)) for item in found.partitions]
 
     item = {"partition_index": 0, "committed_offset": -5, "committed_leader_epoch": 7, "committed_metadata": None}

@@ -15,10 +15,11 @@ Deleted = tuple[ErrorCode, list[tuple[str, list[tuple[int, ErrorCode]]]]]
 
 def delete_offsets(full: Serving, group: str, *topics: tuple[str, list[int]]) -> Deleted:
     """The whole response: error, [(topic, [(partition, error)])]."""
-    asked = [{"name": name, "partitions": [{"partition_index": index} for index in each]} for name, each in topics]
-    answer = full.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": asked})
-    return answer.error_code, [
-        (topic.name, [(item.partition_index, item.error_code) for item in topic.partitions]) for topic in answer.topics
+    entries = [{"name": name, "partitions": [{"partition_index": index} for index in each]} for name, each in topics]
+    response = full.exchange(OFFSET_DELETE, 0, {"group_id": group, "topics": entries})
+    return response.error_code, [
+        (topic.name, [(item.partition_index, item.error_code) for item in topic.partitions])
+        for topic in response.topics
     ]
 
 
@@ -48,7 +49,7 @@ def test_an_offset_that_is_not_there_is_deleted_too(full: Serving, fresh: Fresh)
     assert delete_offsets(full, group) == (NONE, [])
 
 
-def test_the_coordinator_is_asked_even_if_nothing_is_left(full: Serving, fresh: Fresh) -> None:
+def test_the_coordinator_is_queried_even_if_nothing_is_left(full: Serving, fresh: Fresh) -> None:
     group = fresh("g")
     find(full.client, 4, group)
     assert delete_offsets(full, group, ("nope", [0])) == (ErrorCode.group_id_not_found, [])
@@ -67,7 +68,7 @@ def test_a_group_that_works_with_another_protocol_type_keeps_its_offsets(full: S
     assert delete_offsets(full, group, (topic.name, [0])) == (NONE, [(topic.name, [(0, NONE)])])
 
 
-def test_what_is_told_while_the_coordinator_is_down(full: Serving, fresh: Fresh) -> None:
+def test_errors_while_the_coordinator_is_down(full: Serving, fresh: Fresh) -> None:
     topic, group = full.create(fresh("t")), fresh("g")
     find(full.client, 4, group)
     with coordinators_down(full):

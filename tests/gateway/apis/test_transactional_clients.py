@@ -17,7 +17,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from muster.gateway.apis.transactions import NOT_SERVED
 from tests.gateway.serving import Serving
 
-ASKS_ON_S = 60.0
+RETRIES_S = 60.0
 """How long each would retry if it considered the error transient."""
 
 
@@ -29,7 +29,7 @@ def bootstrap(full: Serving) -> str:
 def librdkafka(bootstrap: str, client_id: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, "transactional.id": "t"})
     with pytest.raises(KafkaException) as failed:
-        producer.init_transactions(ASKS_ON_S)
+        producer.init_transactions(RETRIES_S)
     error: KafkaError = failed.value.args[0]
     assert (error.fatal(), error.retriable()) == (True, False)
     assert NOT_SERVED in error.str()

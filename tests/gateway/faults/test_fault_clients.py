@@ -138,7 +138,7 @@ def test_a_commit_that_took_effect_and_is_refused(
     assert committed(full, group, topic) == 5
 
 
-def test_a_consumer_that_is_told_to_rejoin(
+def test_a_consumer_that_must_rejoin(
     full: Serving, bootstrap: str, faults: FaultClient, topic: Topic, fresh: Fresh
 ) -> None:
     """UNKNOWN_MEMBER_ID to one heartbeat: it rejoins and continues from its position."""

@@ -70,7 +70,7 @@ class TestActions:
         with full.connect() as client:
             client.request(FIND_COORDINATOR, 4, {"coordinator_keys": [group]})
             request_commit(client, group, topic, 7)
-            assert client.answer(FIND_COORDINATOR, 4).coordinators[0].error_code is ErrorCode.none
+            assert client.response(FIND_COORDINATOR, 4).coordinators[0].error_code is ErrorCode.none
             assert client.is_closed()
         assert committed(full, group, topic) == {"before": -1, "after": 7}[phase]
 
@@ -82,11 +82,11 @@ class TestActions:
         with full.connect() as client:
             request_commit(client, group, topic, 7)
             client.unanswered()
-            assert client.ask(FIND_COORDINATOR, 4, {"coordinator_keys": [group]}).coordinators[0].key == group
+            assert client.exchange(FIND_COORDINATOR, 4, {"coordinator_keys": [group]}).coordinators[0].key == group
         assert committed(full, group, topic) == {"before": -1, "after": 7}[phase]
 
     @BEFORE_AND_AFTER
-    def test_no_answer(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
+    def test_no_response(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
         """Later responses of the connection wait behind it, until the fault ends: then it is closed."""
         group = new_group(full, fresh)
         fault = faults.inject("no-answer", api=COMMIT, group=group, phase=phase)
@@ -141,11 +141,11 @@ def test_requests_of_a_connection_keep_their_order(full: Serving, faults: FaultC
     with full.connect() as client:
         for number in range(4):
             client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"%d" % number))))
-        answers = [client.answer(PRODUCE, 13).responses[0].partition_responses[0] for _ in range(4)]
-    assert [answer.base_offset for answer in answers] == [0, 1, 2, 3]
+        responses = [client.response(PRODUCE, 13).responses[0].partition_responses[0] for _ in range(4)]
+    assert [response.base_offset for response in responses] == [0, 1, 2, 3]
 
 
-def test_a_produce_without_an_answer_is_closed_on(full: Serving, faults: FaultClient, topic: Topic) -> None:
+def test_a_produce_without_a_response_closes_the_connection(full: Serving, faults: FaultClient, topic: Topic) -> None:
     """acks=0: there is no response for an error."""
     faults.inject("error", api="Produce", topic=topic.name, error="NOT_LEADER_OR_FOLLOWER")
     with full.connect() as client:
@@ -171,8 +171,10 @@ class TestScopes:
 
     def test_client_id(self, full: Serving, faults: FaultClient) -> None:
         faults.inject("close", client_id="hers", api="Metadata")
-        asked = (METADATA, 12, METADATA_BODY)
-        assert self._errors(full, ("hers", *asked), ("his", *asked), ("hers", LIST_OFFSETS, 1, LIST_OFFSETS_BODY)) == [
+        metadata = (METADATA, 12, METADATA_BODY)
+        assert self._errors(
+            full, ("hers", *metadata), ("his", *metadata), ("hers", LIST_OFFSETS, 1, LIST_OFFSETS_BODY)
+        ) == [
             "closed",
             "answered",
             "answered",
@@ -203,9 +205,9 @@ class TestScopes:
     def test_topic_by_name_and_by_id(self, full: Serving, faults: FaultClient, fresh: Fresh, version: int) -> None:
         topic, other = full.create(fresh("t")), full.create(fresh("t"))
         faults.inject("close", topic=topic.name)
-        asked = [("a", PRODUCE, version, produce_body((one, 0, client_batch()))) for one in (topic, other)]
+        requests = [("a", PRODUCE, version, produce_body((one, 0, client_batch()))) for one in (topic, other)]
         both = ("a", FETCH, version, fetch_body((other, 0, 0), (topic, 0, 0), max_wait=0))
-        assert self._errors(full, *asked, both) == ["closed", "answered", "closed"]
+        assert self._errors(full, *requests, both) == ["closed", "answered", "closed"]
 
     def test_partition_of_a_topic(self, full: Serving, faults: FaultClient, fresh: Fresh) -> None:
         topic, other = full.create(fresh("t"), 2), full.create(fresh("t"), 2)
@@ -222,15 +224,15 @@ class TestScopes:
         partition = full.gateway.partition_of(group)
         other = next(name for name in map(str, range(99)) if full.gateway.partition_of(name) != partition)
         faults.inject("close", partition=partition)
-        asked = [("a", FIND_COORDINATOR, 4, {"coordinator_keys": [name]}) for name in (group, other)]
-        assert self._errors(full, *asked) == ["closed", "answered"]
+        requests = [("a", FIND_COORDINATOR, 4, {"coordinator_keys": [name]}) for name in (group, other)]
+        assert self._errors(full, *requests) == ["closed", "answered"]
 
     def test_gateway(self, full: Serving, faults: FaultClient) -> None:
         faults.inject("close", api="Metadata", gateway=full.gateway.id + 1)
-        asked = ("a", METADATA, 12, METADATA_BODY)
-        assert self._errors(full, asked) == ["answered"]
+        metadata = ("a", METADATA, 12, METADATA_BODY)
+        assert self._errors(full, metadata) == ["answered"]
         faults.inject("close", api="Metadata", gateway=f"gateway-{full.gateway.id}")
-        assert self._errors(full, asked) == ["closed"]
+        assert self._errors(full, metadata) == ["closed"]
 
 
 class TestWhen:
@@ -238,10 +240,11 @@ class TestWhen:
         """Numbers of the requests, from 1, that got the error; two connections take turns."""
         body = {"key": group, "key_type": 0}
         with full.connect() as first, full.connect() as second:
-            answers = [
-                (second, first)[number % 2].ask(FIND_COORDINATOR, 3, body).error_code for number in range(1, count + 1)
+            responses = [
+                (second, first)[number % 2].exchange(FIND_COORDINATOR, 3, body).error_code
+                for number in range(1, count + 1)
             ]
-        return [number for number, error in enumerate(answers, 1) if error is ErrorCode.not_coordinator]
+        return [number for number, error in enumerate(responses, 1) if error is ErrorCode.not_coordinator]
 
     @pytest.mark.parametrize(
         ("when", "expected"),
@@ -251,8 +254,8 @@ class TestWhen:
         group = new_group(full, fresh)
         faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when=when)
         assert self._errors(full, group, 4) == expected
-        (told,) = faults.faults()
-        assert (told["matched"], told["hits"]) == (expected[-1], len(expected))
+        (listed,) = faults.faults()
+        assert (listed["matched"], listed["hits"]) == (expected[-1], len(expected))
 
     def test_a_probability_replays(self, full: Serving, faults: FaultClient, fresh: Fresh) -> None:
         group = new_group(full, fresh)
@@ -278,7 +281,7 @@ class TestWhen:
         first = faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when="once")
         second = faults.inject("error", api="FindCoordinator", group=group, error="GROUP_AUTHORIZATION_FAILED")
         body = {"key": group, "key_type": 0}
-        assert [full.ask(FIND_COORDINATOR, 3, body).error_code for _ in range(2)] == [
+        assert [full.exchange(FIND_COORDINATOR, 3, body).error_code for _ in range(2)] == [
             ErrorCode.not_coordinator,
             ErrorCode.group_authorization_failed,
         ]
@@ -294,22 +297,22 @@ class TestWhen:
         full.controller.away = True
         assert self._errors(full, group, 1) == []
         assert f"fault {once} does not act" in caplog.text
-        assert full.ask(16, 4, {"states_filter": []}).error_code is ErrorCode.not_coordinator
+        assert full.exchange(16, 4, {"states_filter": []}).error_code is ErrorCode.not_coordinator
         full.controller.away = False
         assert [one["hits"] for one in faults.faults()] == [0, 1]
         assert self._errors(full, group, 1) == [1]
 
 
-def test_a_new_controller_is_asked_what_is_in_force(full: Serving, faults: FaultClient, fresh: Fresh) -> None:
+def test_a_new_controller_is_queried_for_the_faults_in_force(full: Serving, faults: FaultClient, fresh: Fresh) -> None:
     """Its predecessor kept the fault, and died before it had informed this gateway."""
     group, local = new_group(full, fresh), full.controller.faults
     assert local is not None
     local.registry.add("f-kept", Fault("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR"))
     body = {"key": group, "key_type": 0}
-    assert full.ask(FIND_COORDINATOR, 3, body).error_code is ErrorCode.none
+    assert full.exchange(FIND_COORDINATOR, 3, body).error_code is ErrorCode.none
     full.controller.epoch += 1
     full.follow(full.controller.view())
-    while full.ask(FIND_COORDINATOR, 3, body).error_code is not ErrorCode.not_coordinator:
+    while full.exchange(FIND_COORDINATOR, 3, body).error_code is not ErrorCode.not_coordinator:
         continue
 
 
@@ -319,7 +322,7 @@ def test_it_is_in_the_log_and_in_a_metric(
     group = new_group(full, fresh)
     fault = faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR")
     with caplog.at_level(logging.WARNING), full.connect("name\nof mine") as client:
-        client.ask(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
+        client.exchange(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
     (line,) = [record.getMessage() for record in caplog.records if fault in record.getMessage()]
     assert f"fault {fault}: error NOT_COORDINATOR (before) to FindCoordinator, correlation id 1" in line
     assert r"'name\nof mine'" in line
@@ -332,7 +335,7 @@ def test_without_faults_nothing_stands_between(full: Serving, faults: FaultClien
     body = {"key": new_group(full, fresh), "key_type": 0}
     on, full.gateway.faults = full.gateway.faults, None
     try:
-        assert full.ask(FIND_COORDINATOR, 3, body).error_code is ErrorCode.none
+        assert full.exchange(FIND_COORDINATOR, 3, body).error_code is ErrorCode.none
         assert full.http("/v1/faults")[0] == 403
     finally:
         full.gateway.faults = on

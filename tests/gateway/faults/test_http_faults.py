@@ -68,9 +68,9 @@ def test_inject_list_clear(full: Serving, faults: FaultClient) -> None:
     status, injected = send(full, "POST", "/v1/faults", {"action": "drop", "group": "g", "expires_ms": 60_000})
     assert (status, injected["late_gateways"]) == (201, [])
     status, listed = send(full, "GET", "/v1/faults")
-    (told,) = listed["faults"]
-    assert told["fault"] == {"action": "drop", "group": "g", "expires_ms": 60_000}
-    assert told["expires_at_ms"] - told["injected_ms"] == 60_000
+    (active,) = listed["faults"]
+    assert active["fault"] == {"action": "drop", "group": "g", "expires_ms": 60_000}
+    assert active["expires_at_ms"] - active["injected_ms"] == 60_000
     assert send(full, "DELETE", f"/v1/faults/{injected['id']}") == (200, {"cleared": [injected["id"]]})
     assert send(full, "DELETE", f"/v1/faults/{injected['id']}")[0] == 404
     assert send(full, "DELETE", "/v1/faults") == (200, {"cleared": []})
@@ -89,15 +89,15 @@ def test_inject_list_clear(full: Serving, faults: FaultClient) -> None:
     ],
 )
 def test_what_is_refused(full: Serving, body: Any, content_type: str, status: int, text: str) -> None:
-    answered, answer = send(full, "POST", "/v1/faults", body, content_type)
+    answered, response = send(full, "POST", "/v1/faults", body, content_type)
     assert answered == status
-    assert text in answer["error"]
+    assert text in response["error"]
     assert send(full, "GET", "/v1/faults")[1] == {"faults": []}
 
 
-def test_problems_are_told_one_by_one(full: Serving) -> None:
-    _, answer = send(full, "POST", "/v1/faults", {"action": "delay", "api": "X", "delay_ms": 0})
-    assert [problem.split()[0] for problem in answer["problems"]] == ["api:", "delay_ms"]
+def test_problems_are_reported_one_by_one(full: Serving) -> None:
+    _, response = send(full, "POST", "/v1/faults", {"action": "delay", "api": "X", "delay_ms": 0})
+    assert [problem.split()[0] for problem in response["problems"]] == ["api:", "delay_ms"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_problems_are_told_one_by_one(full: Serving) -> None:
     ],
 )
 def test_everything_is_refused_unless_it_is_enabled(served: Serving, method: str, path: str) -> None:
-    status, answer = send(served, method, path, {"action": "drop"} if method == "POST" else None)
+    status, response = send(served, method, path, {"action": "drop"} if method == "POST" else None)
     assert status == 403
-    assert "fault.injection.enable=true" in answer["error"]
+    assert "fault.injection.enable=true" in response["error"]
     assert send(served, "GET", "/v1/openapi.json")[0] == 200
     with pytest.raises(FaultsDisabled, match="fault injection is off"):
         FaultClient(served.http_url).inject("drop")
@@ -155,7 +155,7 @@ class TestClient:
     )
     def test_what_the_gateway_has_to_do_itself(self, faults: FaultClient, actor: psutil.Process, name: str) -> None:
         """The controller cannot stop itself, nor a gateway before it has responded."""
-        with pytest.raises(UnknownTarget, match="nobody could end a pause"):
+        with pytest.raises(UnknownTarget, match="no one could end a pause"):
             faults.pause(name)
         fault = faults.pause(name, expires_ms=600_000)
         while name != "controller" and not faults.faults():
@@ -211,16 +211,16 @@ class TestDescription:
         together = ("needs either", "names no", "is no error")
         assert not [fields for fields, text in BAD if admits(fields) and not any(part in text for part in together)]
 
-    def test_answers_are_as_described(self, full: Serving, faults: FaultClient, actor: psutil.Process) -> None:
+    def test_responses_are_as_described(self, full: Serving, faults: FaultClient, actor: psutil.Process) -> None:
         faults.inject("drop", when={"nth": 2})
         faults.pause("log-0")
-        answers = {
+        responses = {
             "Injected": send(full, "POST", "/v1/faults", {"action": "drop"})[1],
             "Faults": send(full, "GET", "/v1/faults")[1],
             "Error": send(full, "POST", "/v1/faults", {})[1],
             "Cleared": send(full, "DELETE", "/v1/faults")[1],
         }
-        assert [name for name, answer in answers.items() if not admitted_by(name)(answer)] == []
+        assert [name for name, response in responses.items() if not admitted_by(name)(response)] == []
 
     def test_it_admits_the_same_plans(self) -> None:
         admits = admitted_by("Plan")
@@ -286,11 +286,11 @@ class TestPlans:
 
     def test_a_plan_that_cannot_be_does_nothing(self, full: Serving, faults: FaultClient) -> None:
         steps = [{"at": 0, "action": "drop"}, {"at": 1, "action": "delay"}]
-        status, answer = send(full, "POST", "/v1/faults/plan", {"steps": steps})
-        assert (status, answer["problems"]) == (400, ["step 2: delay needs delay_ms"])
+        status, response = send(full, "POST", "/v1/faults/plan", {"steps": steps})
+        assert (status, response["problems"]) == (400, ["step 2: delay needs delay_ms"])
         assert faults.faults() == []
 
-    def test_a_client_of_its_own_times_is_told_the_steps(self, full: Serving) -> None:
+    def test_a_client_with_its_own_times_gets_the_steps(self, full: Serving) -> None:
         status, checked = send(full, "POST", "/v1/faults/plan/check", PLAN)
         assert (status, checked["name"]) == (200, "short")
         assert [(step["step"], step["at_ms"]) for step in checked["steps"]] == [(1, 0), (2, 20), (3, 40)]
@@ -321,7 +321,7 @@ class TestPlans:
             {"at": 1, "name": "later", "action": "drop"},
             {"at": 0, "clear": "later"},
         ]
-        with pytest.raises(UnknownTarget, match="before it was injected"):
+        with pytest.raises(UnknownTarget, match="before it is injected"):
             faults.run({"steps": steps})
         assert faults.faults() == []
 
@@ -353,9 +353,9 @@ class TestCommand:
     def test_inject_list_clear(self, full: Serving, faults: FaultClient) -> None:
         options = ("--api", "Heartbeat", "--group", "g", "--error", "16", "--nth", "2", "--phase", "after")
         done = self.muster(full, "inject", "error", *options)
-        (told,) = faults.faults()
-        assert done.stdout.strip() == told["id"]
-        assert told["fault"] == {
+        (active,) = faults.faults()
+        assert done.stdout.strip() == active["id"]
+        assert active["fault"] == {
             "action": "error",
             "group": "g",
             "api": "Heartbeat",
@@ -365,7 +365,7 @@ class TestCommand:
         }
         shown = self.muster(full, "list").stdout
         assert "group=g api=Heartbeat error=NOT_COORDINATOR" in shown
-        assert self.muster(full, "clear").stdout.strip() == told["id"]
+        assert self.muster(full, "clear").stdout.strip() == active["id"]
         assert "no fault is in force" in self.muster(full, "list").stderr
 
     def test_run(self, full: Serving, faults: FaultClient, tmp_path: Path) -> None:

@@ -30,31 +30,31 @@ def group(full: Serving, fresh: Fresh) -> str:
 
 
 @pytest.fixture
-def answers(full: Serving) -> Iterator[Callable[..., None]]:
+def responses(full: Serving) -> Iterator[Callable[..., None]]:
     """Set the response of every running offsets actor to a query: a function of partition and query."""
     assert full.actors is not None
-    before = {partition: dict(core.answers) for partition, core in full.actors.offsets.items()}
+    before = {partition: dict(core.query_handlers) for partition, core in full.actors.offsets.items()}
 
-    def answer(name: str, how: Callable[[int, dict[str, Any]], Any]) -> None:
+    def response(name: str, how: Callable[[int, dict[str, Any]], Any]) -> None:
         assert full.actors is not None
         for partition, core in full.actors.offsets.items():
-            before.setdefault(partition, dict(core.answers))
-            core.answers[name] = lambda question, partition=partition: how(partition, question)
+            before.setdefault(partition, dict(core.query_handlers))
+            core.query_handlers[name] = lambda query, partition=partition: how(partition, query)
 
-    yield answer
+    yield response
     for partition, known in before.items():
         core = full.actors.offsets[partition]
-        core.answers.clear()
-        core.answers.update(known)
+        core.query_handlers.clear()
+        core.query_handlers.update(known)
 
 
-def test_history_is_what_the_groups_coordinator_answers(
-    full: Serving, group: str, answers: Callable[..., None]
+def test_history_is_the_response_of_the_groups_coordinator(
+    full: Serving, group: str, responses: Callable[..., None]
 ) -> None:
-    answers("history", lambda partition, question: {"partition": partition, "asked": question})
+    responses("history", lambda partition, query: {"partition": partition, "asked": query})
     status, body = get(full, f"/v1/groups/history?group={quote(group)}&limit=7")
-    asked = {"ask": "history", "group": group, "limit": 7}
-    assert (status, body) == (200, {"partition": full.gateway.partition_of(group), "asked": asked})
+    sent = {"ask": "history", "group": group, "limit": 7}
+    assert (status, body) == (200, {"partition": full.gateway.partition_of(group), "asked": sent})
     _, body = get(full, f"/v1/groups/history?group={quote(group)}")
     assert body["asked"]["limit"] == 20
 
@@ -71,17 +71,17 @@ def test_history_is_what_the_groups_coordinator_answers(
         ),
     ],
 )
-def test_what_cannot_be_asked_is_400(full: Serving, query: str) -> None:
+def test_a_wrong_query_is_400(full: Serving, query: str) -> None:
     status, body = get(full, f"/v1/groups/history?{query}")
     assert status == 400
     assert set(body) == {"error"}
 
 
-def test_what_the_coordinator_refuses(full: Serving, group: str, answers: Callable[..., None]) -> None:
+def test_what_the_coordinator_refuses(full: Serving, group: str, responses: Callable[..., None]) -> None:
     path = f"/v1/groups/history?group={quote(group)}"
-    answers("history", lambda partition, question: {"error": f"unknown group {question['group']!r}"})
+    responses("history", lambda partition, query: {"error": f"unknown group {query['group']!r}"})
     assert get(full, path) == (404, {"error": f"unknown group {group!r}"})
-    answers("history", lambda partition, question: 1 // 0)
+    responses("history", lambda partition, query: 1 // 0)
     status, body = get(full, path)
     assert status == 500
     assert "ZeroDivisionError" in body["error"]
@@ -96,14 +96,14 @@ def test_what_is_no_http_has_one_line_in_the_log(full: Serving, caplog: pytest.L
 
 
 @pytest.mark.parametrize("route", ["history", "lag"])
-def test_asking_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+def test_a_query_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Of a partition that was never used."""
     monkeypatch.setattr(full.controller, "start_offsets", None)
-    unused = full.gateway.partition_of("nobody")
+    unused = full.gateway.partition_of("nope")
     endpoint = full.controller.offsets.pop(unused, None)
     full.follow(full.controller.view())
     try:
-        assert get(full, f"/v1/groups/{route}?group=nobody") == (404, {"error": "unknown group nobody"})
+        assert get(full, f"/v1/groups/{route}?group=nope") == (404, {"error": "unknown group nope"})
         assert unused not in full.gateway.view.offsets
     finally:
         if endpoint is not None:
@@ -113,11 +113,11 @@ def test_asking_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyP
 
 
 def test_a_group_whose_coordinator_is_down_is_503(
-    full: Serving, group: str, answers: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    full: Serving, group: str, responses: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.gateway.http.groups._READY_S", 0.05)
     monkeypatch.setattr(full.controller, "start_offsets", None)
-    answers("waiting", lambda partition, question: {"waiting": [partition]})
+    responses("waiting", lambda partition, query: {"waiting": [partition]})
     down = full.gateway.partition_of(group)
     endpoint, full.controller.offsets[down] = full.controller.offsets[down], None
     full.follow(full.controller.view())
@@ -136,27 +136,27 @@ def test_a_group_whose_coordinator_is_down_is_503(
         assert full.run(full.gateway.coordinator_ready(down, 10))
 
 
-def test_a_coordinator_that_never_answers_is_503(
-    full: Serving, group: str, answers: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_a_coordinator_that_never_responds_is_503(
+    full: Serving, group: str, responses: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.gateway.http.groups._REQUEST_TIMEOUT_S", 0.05)
     cancelled = asyncio.Event()
 
-    async def never(partition: int, question: dict[str, Any]) -> dict[str, Any]:
+    async def never(partition: int, query: dict[str, Any]) -> dict[str, Any]:
         try:
             return await asyncio.get_running_loop().create_future()
         finally:
             cancelled.set()
 
-    answers("history", never)
+    responses("history", never)
     status, body = get(full, f"/v1/groups/history?group={quote(group)}")
     assert status == 503
     assert "does not respond" in body["error"]
     full.run(cancelled.wait())
 
 
-def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, answers: Callable[..., None]) -> None:
-    answers("waiting", lambda partition, question: {"waiting": [{"partition": partition}], "more": partition})
+def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, responses: Callable[..., None]) -> None:
+    responses("waiting", lambda partition, query: {"waiting": [{"partition": partition}], "more": partition})
     assert get(full, "/v1/groups/waiting") == (
         200,
         {
@@ -165,9 +165,9 @@ def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, answ
             "missing_partitions": [],
         },
     )
-    answers("waiting", lambda partition, question: {} if partition == 1 else {"error": "not now"})
+    responses("waiting", lambda partition, query: {} if partition == 1 else {"error": "not now"})
     assert get(full, "/v1/groups/waiting") == (200, {"partial": True, "missing_partitions": [0, 2]})
-    answers("waiting", lambda partition, question: {"error": "not now"})
+    responses("waiting", lambda partition, query: {"error": "not now"})
     status, body = get(full, "/v1/groups/waiting")
     assert status == 503
     assert "offsets-0, offsets-1, offsets-2" in body["error"]

@@ -24,8 +24,8 @@ def produce(full: Serving, topic: Topic, partition: int, count: int) -> None:
     """One batch with old timestamps."""
     records = client_batch(count, first_ms=1)
     data = [{"topic_id": topic.topic_id, "partition_data": [{"index": partition, "records": records}]}]
-    answer = full.ask(PRODUCE, 13, {"acks": -1, "timeout": 1000, "topic_data": data})
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = full.exchange(PRODUCE, 13, {"acks": -1, "timeout": 1000, "topic_data": data})
+    assert response.responses[0].partition_responses[0].error_code == 0
 
 
 def assignment(topic: Topic, *partitions: int) -> bytes:
@@ -53,12 +53,12 @@ def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: F
     member.commit((topic, 0, 5), (topic, 1, 2), (topic, 3, 9))
     member.join()
     member.sync({member.id: assignment(topic, 0, 2)})
-    asked_ms = [now_ms()]
+    sent_ms = [now_ms()]
     status, body = lag_of(full, group)
-    asked_ms.append(now_ms())
+    sent_ms.append(now_ms())
     assert (status, body["group"], body["state"]) == (200, group, "Stable")
     behind_s = body["partitions"][0].pop("lag_s")
-    assert asked_ms[0] - second_ms[1] <= round(behind_s * 1000) <= asked_ms[1] - second_ms[0]
+    assert sent_ms[0] - second_ms[1] <= round(behind_s * 1000) <= sent_ms[1] - second_ms[0]
     mine = {"member_id": member.id, "client_id": "reader", "host": "/127.0.0.1"}
     nobody = dict.fromkeys(mine)
     expected = [
@@ -85,7 +85,7 @@ def test_a_group_that_reads_the_offsets_topic_and_one_that_reads_nothing(full: S
     assert lag_of(full, idle) == (200, {"group": idle, "state": "Stable", "partitions": []})
 
 
-def test_a_log_that_does_not_answer_leaves_its_partitions_without_an_end(
+def test_a_log_that_does_not_respond_leaves_its_partitions_without_an_end(
     full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, group = full.create(fresh("t"), 1), fresh("g")
@@ -95,15 +95,15 @@ def test_a_log_that_does_not_answer_leaves_its_partitions_without_an_end(
     assert full.actors is not None
     server = full.actors.log_servers[full.gateway.view.log_of(topic, 0)]
     unknown = {"end_offset": None, "lag": None, "lag_s": None, "committed_offset": 1}
-    for broken in (lambda question: {"error": "no"}, lambda question: full.gateway.until_view(lambda _: False, 30)):
-        monkeypatch.setitem(server.answers, "append_times", broken)
+    for broken in (lambda query: {"error": "no"}, lambda query: full.gateway.until_view(lambda _: False, 30)):
+        monkeypatch.setitem(server.query_handlers, "append_times", broken)
         monkeypatch.setattr("muster.gateway.http.lag._REQUEST_TIMEOUT_S", 0.2)
         status, body = lag_of(full, group)
         assert status == 200
         assert body["partitions"][0].items() >= unknown.items()
 
 
-def test_what_cannot_be_told(full: Serving, fresh: Fresh) -> None:
+def test_without_a_known_group_there_is_no_lag(full: Serving, fresh: Fresh) -> None:
     group = fresh("nobody's")
     find(full.client, 4, group)
     assert lag_of(full, "") == (400, {"error": "the parameter group is missing"})

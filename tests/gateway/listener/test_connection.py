@@ -69,7 +69,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
 
 
 def works(client: Client) -> bool:
-    return bool(client.ask(API_VERSIONS, 0, {}).error_code is ErrorCode.none)
+    return bool(client.exchange(API_VERSIONS, 0, {}).error_code is ErrorCode.none)
 
 
 def ends_with(full: Serving, said: Callable[[], list[str]], send: Callable[[Client], None]) -> str:
@@ -160,9 +160,9 @@ def test_an_array_is_not_believed_to_be_as_long_as_it_says(
 def test_a_version_of_api_versions_that_is_unknown_is_answered(full: Serving) -> None:
     with full.connect() as client:
         client.send(request(API_VERSIONS, 99, b"whatever"))
-        _, answer = codec.decode_response(API_VERSIONS, 0, client.receive())
-        assert answer.error_code is ErrorCode.unsupported_version
-        assert [item.api_key for item in answer.api_keys] == [API_VERSIONS]
+        _, response = codec.decode_response(API_VERSIONS, 0, client.receive())
+        assert response.error_code is ErrorCode.unsupported_version
+        assert [item.api_key for item in response.api_keys] == [API_VERSIONS]
 
 
 def test_random_bytes(full: Serving, said: Callable[[], list[str]]) -> None:
@@ -214,7 +214,7 @@ JOIN = {
 }
 
 
-def test_a_request_that_is_cut_off_is_told(full: Serving, said: Callable[[], list[str]]) -> None:
+def test_a_request_that_is_cut_off_is_logged(full: Serving, said: Callable[[], list[str]]) -> None:
     def cut(client: Client) -> None:
         client.send_raw(b"\0\0\0\x20" + b"x" * 10)
         client.finish()
@@ -257,7 +257,7 @@ def test_what_came_before_a_bad_request_is_answered(full: Serving, fresh: Fresh,
         client.request(FETCH, 18, fetch_body((topic, 0, 0), max_wait=200, min_bytes=1))
         for _ in range(3):
             client.send(request(999, 0))
-        assert len(client.answer(FETCH, 18).responses) == 1
+        assert len(client.response(FETCH, 18).responses) == 1
         assert client.is_closed()
     assert len(said()) == 1
 
@@ -306,9 +306,9 @@ def test_a_client_that_does_not_read_is_not_read(full: Serving, fresh: Fresh) ->
         assert not connection._is_reading
         assert len(connection._slots) <= 1
         for number in range(count):
-            correlation_id, answer = codec.decode_response(FETCH, 18, client.receive())
+            correlation_id, response = codec.decode_response(FETCH, 18, client.receive())
             assert correlation_id == number
-            assert len(answer.responses[0].partitions[0].records) > len(value)
+            assert len(response.responses[0].partitions[0].records) > len(value)
         eventually(lambda: connection._is_reading, "reading")
 
 
@@ -324,8 +324,8 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(full: Serving, fr
     with full.connect() as client:
         client.send_raw(pipeline(HEARTBEAT, 4, body, count))
         for number in range(count):
-            correlation_id, answer = codec.decode_response(HEARTBEAT, 4, client.receive())
-            assert (correlation_id, answer.error_code) == (number, ErrorCode.unknown_member_id)
+            correlation_id, response = codec.decode_response(HEARTBEAT, 4, client.receive())
+            assert (correlation_id, response.error_code) == (number, ErrorCode.unknown_member_id)
 
 
 def test_a_member_whose_connection_closes_while_it_joins(full: Serving, fresh: Fresh) -> None:
@@ -396,7 +396,7 @@ def test_idle_connections_are_closed(zk: ZooKeeperClient, tmp_path: Path, said: 
             assert works(idle)
             busy.request(FETCH, 18, fetch_body((topic, 0, 0), max_wait=1500, min_bytes=1))
             assert idle.is_closed()
-            assert len(busy.answer(FETCH, 18).responses) == 1
+            assert len(busy.response(FETCH, 18).responses) == 1
             assert works(busy)
             assert busy.is_closed()
 

@@ -23,12 +23,12 @@ def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.Monke
     member = Member(full.connect(), fresh("hung"))
     member.join(session_timeout_ms=300)
 
-    async def no_answer(*_: Any) -> bytes:
+    async def no_response(*_: Any) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(groups, "REQUEST_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(Channel, "call", no_answer)
+    monkeypatch.setattr(Channel, "call", no_response)
     return member
 
 

@@ -35,7 +35,7 @@ Fresh = Callable[[str], str]
 def test_the_host_is_the_one_in_the_header(full: Serving, header: bytes, host: str) -> None:
     with full.connect() as client:
         client.send_raw(header)
-        client.ask(API_VERSIONS, 0, {})
+        client.exchange(API_VERSIONS, 0, {})
         (connection,) = [one for one in full.gateway.connections.values() if one.port in (client.port, 54321, 1)]
         assert connection.host == host
         assert f'"{host}"'.encode() in connection.context
@@ -48,7 +48,7 @@ def test_a_header_in_pieces(full: Serving) -> None:
         client.request(API_VERSIONS, 0, {})
         for byte in sent:
             send(bytes([byte]))
-        assert client.answer(API_VERSIONS, 0).api_keys
+        assert client.response(API_VERSIONS, 0).api_keys
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_header_in_pieces(full: Serving) -> None:
         (SIGNATURE + b"\x21\x11\xff\xff", "a PROXY header of 65551 bytes is announced"),
     ],
 )
-def test_who_sends_no_header_is_closed_and_told_why(
+def test_a_connection_without_a_header_is_closed_and_its_fault_logged(
     full: Serving, caplog: pytest.LogCaptureFixture, data: bytes, why: str
 ) -> None:
     full.flush_complaints()

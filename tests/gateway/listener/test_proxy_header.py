@@ -93,7 +93,7 @@ def test_the_longest_header() -> None:
         (SIGNATURE[:-1] + b"?", "no PROXY protocol header came first"),
     ],
 )
-def test_what_is_no_header_is_told_at_the_first_byte_that_differs(data: bytes, why: str) -> None:
+def test_a_wrong_header_is_refused_at_the_first_byte_that_differs(data: bytes, why: str) -> None:
     with pytest.raises(BadHeader, match=why):
         read_header(data)
     differs = next(i for i in range(1, len(data) + 1) if not SIGNATURE.startswith(data[:i]))

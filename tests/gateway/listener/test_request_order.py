@@ -41,8 +41,8 @@ REQUESTS: list[tuple[int, int, dict[str, Any]]] = [
 def test_what_follows_a_change_finds_it(served: Serving) -> None:
     for request in REQUESTS:
         served.client.request(*request)
-    answers = [served.client.answer(key, version) for key, version, _ in REQUESTS]
-    _, created, _, grown, _, described, _, deleted = answers
+    responses = [served.client.response(key, version) for key, version, _ in REQUESTS]
+    _, created, _, grown, _, described, _, deleted = responses
     assert [len(each.topics[0].partitions) for each in (created, grown)] == [2, 3]
     assert [config.value for config in described.results[0].configs] == ["777000"]
     assert deleted.topics[0].error_code is ErrorCode.unknown_topic_or_partition

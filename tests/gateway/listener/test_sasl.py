@@ -55,11 +55,11 @@ def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _handshake(client: Client, mechanism: str, version: int = 1) -> Any:
-    return client.ask(HANDSHAKE, version, {"mechanism": mechanism})
+    return client.exchange(HANDSHAKE, version, {"mechanism": mechanism})
 
 
 def _authenticate(client: Client, token: bytes, version: int = 2) -> Any:
-    return client.ask(AUTHENTICATE, version, {"auth_bytes": token})
+    return client.exchange(AUTHENTICATE, version, {"auth_bytes": token})
 
 
 def _plain(user: str = "ann", password: str = PASSWORD, authorization_id: str = "") -> bytes:
@@ -67,7 +67,7 @@ def _plain(user: str = "ann", password: str = PASSWORD, authorization_id: str = 
 
 
 def _works(client: Client) -> bool:
-    return bool(client.ask(METADATA, 4, NO_TOPICS).cluster_id)
+    return bool(client.exchange(METADATA, 4, NO_TOPICS).cluster_id)
 
 
 def _principals(served: Serving) -> set[str]:
@@ -79,10 +79,10 @@ def test_plain(secured: Serving, version: int) -> None:
     with secured.connect() as client:
         shaken = _handshake(client, "PLAIN")
         assert (shaken.error_code, shaken.mechanisms) == (ErrorCode.none, ("PLAIN", *SCRAM_MECHANISMS))
-        answer = _authenticate(client, _plain(), version)
-        assert (answer.error_code, answer.error_message, answer.auth_bytes) == (ErrorCode.none, None, b"")
+        response = _authenticate(client, _plain(), version)
+        assert (response.error_code, response.error_message, response.auth_bytes) == (ErrorCode.none, None, b"")
         if version:
-            assert not answer.session_lifetime
+            assert not response.session_lifetime
         assert _works(client)
         assert "User:ann" in _principals(secured)
         (connection,) = [c for c in secured.gateway.connections.values() if c.principal == "User:ann"]
@@ -117,10 +117,10 @@ def test_the_whole_login_in_one_packet_and_in_single_bytes(secured: Serving) -> 
         client.request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
         client.request(AUTHENTICATE, 2, {"auth_bytes": _plain()})
         client.request(METADATA, 4, NO_TOPICS)
-        client.answer(API_VERSIONS, 0)
-        assert client.answer(HANDSHAKE, 1).error_code is ErrorCode.none
-        assert client.answer(AUTHENTICATE, 2).error_code is ErrorCode.none
-        assert client.answer(METADATA, 4).cluster_id
+        client.response(API_VERSIONS, 0)
+        assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
+        assert client.response(AUTHENTICATE, 2).error_code is ErrorCode.none
+        assert client.response(METADATA, 4).cluster_id
     sent = bytearray()
     with secured.connect() as client:
         client.send_raw, send = sent.extend, client.send_raw  # type: ignore[assignment]
@@ -128,16 +128,16 @@ def test_the_whole_login_in_one_packet_and_in_single_bytes(secured: Serving) -> 
         client.request(AUTHENTICATE, 2, {"auth_bytes": _plain()})
         for byte in sent:
             send(bytes([byte]))
-        assert client.answer(HANDSHAKE, 1).error_code is ErrorCode.none
-        assert client.answer(AUTHENTICATE, 2).error_code is ErrorCode.none
+        assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
+        assert client.response(AUTHENTICATE, 2).error_code is ErrorCode.none
 
 
-def test_versions_are_told_to_everybody(secured: Serving) -> None:
+def test_every_client_gets_the_versions(secured: Serving) -> None:
     with secured.connect() as client:
-        told = {api.api_key: api.max_version for api in client.ask(API_VERSIONS, 3, SOFTWARE).api_keys}
-        assert (told[HANDSHAKE], told[AUTHENTICATE]) == (1, 2)
+        versions = {api.api_key: api.max_version for api in client.exchange(API_VERSIONS, 3, SOFTWARE).api_keys}
+        assert (versions[HANDSHAKE], versions[AUTHENTICATE]) == (1, 2)
         assert _handshake(client, "PLAIN").error_code is ErrorCode.none
-        client.ask(API_VERSIONS, 3, SOFTWARE)
+        client.exchange(API_VERSIONS, 3, SOFTWARE)
         assert _authenticate(client, _plain()).error_code is ErrorCode.none
 
 
@@ -170,8 +170,8 @@ def test_a_failed_login_is_answered_in_kafkas_words_and_closed(
 ) -> None:
     with secured.connect() as client:
         assert _handshake(client, mechanism).error_code is ErrorCode.none
-        answer = _authenticate(client, token)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.sasl_authentication_failed, says)
+        response = _authenticate(client, token)
+        assert (response.error_code, response.error_message) == (ErrorCode.sasl_authentication_failed, says)
         assert client.is_closed()
     assert reasons()[-1].endswith(f"closed: {mechanism}: {says}")
 
@@ -182,8 +182,8 @@ def test_a_wrong_scram_password_is_found_in_the_last_step_for_unknown_users_too(
         _handshake(client, "SCRAM-SHA-256")
         scram = ScramClient(["SCRAM-SHA-256"], user, "wrong")
         scram.set_server_first(_authenticate(client, scram.get_client_first().encode()).auth_bytes.decode())
-        answer = _authenticate(client, scram.get_client_final().encode())
-        assert (answer.error_code, answer.error_message) == (
+        response = _authenticate(client, scram.get_client_final().encode())
+        assert (response.error_code, response.error_message) == (
             ErrorCode.sasl_authentication_failed,
             f"{INVALID} SCRAM-SHA-256",
         )
@@ -195,8 +195,8 @@ def test_what_is_pipelined_behind_a_failed_login_is_not_served(secured: Serving)
         client.request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
         client.request(AUTHENTICATE, 2, {"auth_bytes": _plain(password="wrong")})
         client.request(METADATA, 4, NO_TOPICS)
-        client.answer(HANDSHAKE, 1)
-        assert client.answer(AUTHENTICATE, 2).error_code is ErrorCode.sasl_authentication_failed
+        client.response(HANDSHAKE, 1)
+        assert client.response(AUTHENTICATE, 2).error_code is ErrorCode.sasl_authentication_failed
         assert client.is_closed()
 
 
@@ -208,7 +208,7 @@ def test_a_bare_token_that_is_wrong_only_closes(secured: Serving) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "plain", "", "x" * 30_000])
-def test_another_mechanism_is_told_the_enabled_ones_and_closed(secured: Serving, mechanism: str) -> None:
+def test_another_mechanism_gets_the_enabled_ones_and_is_closed(secured: Serving, mechanism: str) -> None:
     with secured.connect() as client:
         shaken = _handshake(client, mechanism)
         assert shaken.error_code is ErrorCode.unsupported_sasl_mechanism
@@ -262,7 +262,7 @@ def test_large_frames_come_after_the_login(secured: Serving, reasons: Callable[[
         _handshake(client, "PLAIN")
         _authenticate(client, _plain())
         client.request(METADATA, 4, {"topics": [{"name": "!" * 200}] * 4000, "allow_auto_topic_creation": False})
-        assert client.answer(METADATA, 4).cluster_id
+        assert client.response(METADATA, 4).cluster_id
 
 
 def test_users_are_read_anew_and_stay_when_the_file_is_damaged(

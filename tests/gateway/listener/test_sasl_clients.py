@@ -111,7 +111,7 @@ def test_clients_produce_and_consume(full: Serving, client: Callable[..., list[b
     ],
 )
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_login_is_told_as_such(full: Serving, login: dict[str, str], code: int, mechanism: str) -> None:
+def test_a_wrong_login_is_reported_as_such(full: Serving, login: dict[str, str], code: int, mechanism: str) -> None:
     errors: list[KafkaError] = []
     client = AdminClient(
         {

@@ -154,8 +154,8 @@ def of_fetches(frames: Iterable[bytes], topic: str) -> Books:
     """What the Fetch responses, as written, contain of that topic."""
     found: Books = {"bytes": Counter(), "messages": Counter()}
     for frame in frames:
-        _, answer = codec.decode_response(FETCH, VERSION, frame[4:])
-        for item in answer.responses:
+        _, response = codec.decode_response(FETCH, VERSION, frame[4:])
+        for item in response.responses:
             for partition in item.partitions if item.topic == topic else ():
                 place = (topic, str(partition.partition_index))
                 found["bytes"][place] += len(partition.records or b"")
@@ -228,7 +228,7 @@ def test_under_load_every_scrape_balances(
             if chance.random() < 0.5:
                 client.reset()
                 continue
-            client.answer(FETCH, VERSION)
+            client.response(FETCH, VERSION)
             client.close()
 
     threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
@@ -244,7 +244,7 @@ def test_under_load_every_scrape_balances(
                 find(coming, 4, member.group)
                 member.join()
                 member.sync({member.id: assignment(topic.name, *range(PARTITIONS))})
-                fetching.ask(FETCH, VERSION, fetch_body(*all_of(topic)))
+                fetching.exchange(FETCH, VERSION, fetch_body(*all_of(topic)))
                 ports.append(fetching.port)
                 member.leave()
         for thread in threads:
@@ -266,8 +266,8 @@ def test_what_a_fault_kept_from_the_client_was_not_sent(
         assert client.is_closed()
     assert counted(scraped(full), topic.name) == before == {"bytes": Counter(), "messages": Counter()}
     with full.connect() as client:
-        answers = fetch(client, *all_of(topic), version=VERSION)
-        sizes = {(topic.name, str(item.partition_index)): len(item.records) for item in answers}
+        responses = fetch(client, *all_of(topic), version=VERSION)
+        sizes = {(topic.name, str(item.partition_index)): len(item.records) for item in responses}
         assert counted(scraped(full), topic.name)["bytes"] == sizes
         port = client.port
     check_totals(full, topic, written, [port])

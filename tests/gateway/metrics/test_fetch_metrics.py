@@ -101,8 +101,8 @@ def test_a_hostile_group_reads_back_as_it_is(full: Serving, topic: Topic, group:
                 lambda: groups(full, topic.name) == {group_label(group): 6},
                 f"all of it is the group's: {groups(full, topic.name)}",
             )
-            told = {sample.labels["group"] for sample in samples(full, "kop_server_MESSAGE_OUT", topic.name)}
-            assert told == {group_label(group)}
+            labels = {sample.labels["group"] for sample in samples(full, "kop_server_MESSAGE_OUT", topic.name)}
+            assert labels == {group_label(group)}
             families = list(parse_openmetrics(full.http("/metrics", Accept=OPENMETRICS)[1]))
             members = {
                 sample.labels["group"] for f in families if f.name == "muster_group_members" for sample in f.samples
@@ -116,9 +116,9 @@ def test_long_groups_that_begin_alike_have_labels_of_their_own(full: Serving, to
     names = ["g" * 1_000 + end for end in ("a", "b")]
     for name in names:
         member_that_read(full, name, topic)
-    told = groups(full, topic.name)
-    assert told.keys() == {group_label(name) for name in names}
-    assert all(len(name) < MAX_GROUP_CHARS + 20 for name in told)
+    counted = groups(full, topic.name)
+    assert counted.keys() == {group_label(name) for name in names}
+    assert all(len(name) < MAX_GROUP_CHARS + 20 for name in counted)
 
 
 def test_kops_names_are_exact(full: Serving, fresh: Fresh, topic: Topic) -> None:
@@ -183,7 +183,7 @@ def test_series_of_a_deleted_group_go_and_begin_anew(full: Serving, fresh: Fresh
     assert created() > began
 
 
-def test_a_client_id_of_two_groups_is_told_of(
+def test_a_client_id_of_two_groups_is_logged(
     full: Serving, fresh: Fresh, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     """F5: both with the default id of their library."""
@@ -197,10 +197,10 @@ def test_a_client_id_of_two_groups_is_told_of(
     before = keys(later_ms)  # clients of other tests that are still connected
     members = [join(full.connect(name), fresh("g"), topic.name, [0]) for _ in range(2)]
     assert keys(later_ms) == before + 1
-    told = [record.getMessage() for record in caplog.records if name in record.getMessage()]
-    assert len(told) == 1
-    assert "not unique on host 127.0.0.1" in told[0]
-    assert all(member.group in told[0] for member in members)
+    logged = [record.getMessage() for record in caplog.records if name in record.getMessage()]
+    assert len(logged) == 1
+    assert "not unique on host 127.0.0.1" in logged[0]
+    assert all(member.group in logged[0] for member in members)
 
 
 def test_groups_beyond_the_bound_share_the_overflow(

@@ -64,7 +64,7 @@ def queries() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("expression", "legend"), [(e, n) for _, e, n in queries()], ids=[t for t, _, _ in queries()])
-def test_a_panel_asks_for_what_is_exposed(expression: str, legend: str) -> None:
+def test_a_panel_queries_what_is_exposed(expression: str, legend: str) -> None:
     assert list(wrong(expression, legend, exposed())) == []
 
 
@@ -78,10 +78,10 @@ def test_what_is_not_exposed_is_found() -> None:
     ]
 
 
-def test_variables_ask_for_what_is_exposed() -> None:
-    asked = [v["query"]["query"] for v in DASHBOARD["templating"]["list"] if v["type"] == "query"]
+def test_variables_query_what_is_exposed() -> None:
+    expressions = [v["query"]["query"] for v in DASHBOARD["templating"]["list"] if v["type"] == "query"]
     known = exposed()
-    for query in asked:
+    for query in expressions:
         found = re.fullmatch(r"label_values\((\w+), (\w+)\)", query)
         assert found is not None
         assert found[2] in known[found[1]]

@@ -22,7 +22,7 @@ from muster.gateway.attribution.account import Account
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.exposition import expose
 from muster.gateway.metrics.gateway import GatewayMetrics
-from muster.gateway.metrics.groups import STATES, Scrape, told_here
+from muster.gateway.metrics.groups import STATES, Scrape, exposed_here
 from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from tests.attribution.bench import Sink
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, delete, find
@@ -147,7 +147,7 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
         pass
     first.leave()
     deleted = {"name": topic.name, "partitions": [{"partition_index": 1}]}
-    first.ask(OFFSET_DELETE, topics=[deleted])
+    first.exchange(OFFSET_DELETE, topics=[deleted])
     empty = of_group(metrics(full), group)
     assert (empty["state"], empty["members"], empty["generation"]) == (states("Empty"), 0, 3)
     assert (empty["rebalances_started"], empty["rebalances_completed"]) == ({"member joined": 2, "member left": 1}, 2)
@@ -200,7 +200,7 @@ def test_of_a_partition(full: Serving, fresh: Fresh, topic: Topic) -> None:
     }
 
 
-def test_a_new_actor_counts_anew_and_the_move_is_told(full: Serving, fresh: Fresh, topic: Topic) -> None:
+def test_a_new_actor_counts_anew_and_the_move_is_reported(full: Serving, fresh: Fresh, topic: Topic) -> None:
     group = fresh("g")
     find(full.client, 4, group)
     member = stable_member(full, group, assignment(topic.name, 0, 3))
@@ -267,10 +267,10 @@ def test_a_name_that_cannot_be_encoded_does_not_cost_the_scrape() -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [lambda question: 1 // 0, lambda question: {}, lambda question: {"partition": 1}, lambda question: never()],
+    [lambda query: 1 // 0, lambda query: {}, lambda query: {"partition": 1}, lambda query: never()],
     ids=["fails", "says nothing", "says too little", "never answers"],
 )
-def test_an_actor_that_does_not_answer_is_left_out_and_counted(
+def test_an_actor_that_does_not_respond_is_left_out_and_counted(
     full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch, how: Any
 ) -> None:
     group, other = fresh("g"), fresh("g")
@@ -284,7 +284,7 @@ def test_an_actor_that_does_not_answer_is_left_out_and_counted(
     before = metrics(full)["muster_group_metrics_scrape_errors_total"].get(key, 0)
     assert full.actors is not None
     with monkeypatch.context() as patch:
-        patch.setitem(full.actors.offsets[partition].answers, "metrics", how)
+        patch.setitem(full.actors.offsets[partition].query_handlers, "metrics", how)
         during = metrics(full)
     assert of_group(during, group) == {}
     assert of_group(during, other)["members"] == 1
@@ -297,7 +297,7 @@ async def never() -> dict[str, Any]:
     return {}
 
 
-def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> None:
+def test_of_two_gateways_one_reports_a_group(full: Serving, fresh: Fresh) -> None:
     groups: dict[int, str] = {}
     while len(groups) < 3:
         group = fresh("g")
@@ -328,10 +328,10 @@ def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> No
     try:
         full.follow(view)
         texts = [full.http("/metrics")[1], other.http("/metrics")[1]]
-        told = [{dict(labels)["group"] for labels in scraped(text)["muster_group_members"]} for text in texts]
-        assert not told[0] & told[1]
-        assert told[0] | told[1] >= set(groups.values())
-        for number, names in enumerate(told, 1):
+        reported = [{dict(labels)["group"] for labels in scraped(text)["muster_group_members"]} for text in texts]
+        assert not reported[0] & reported[1]
+        assert reported[0] | reported[1] >= set(groups.values())
+        for number, names in enumerate(reported, 1):
             advertised = {
                 group for partition, group in groups.items() if view.coordinator_of(partition) == here[number - 1]
             }
@@ -343,7 +343,7 @@ def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> No
         full.follow(full.controller.view())
 
 
-def test_each_partition_is_told_of_by_its_coordinator() -> None:
+def test_each_partition_is_reported_by_its_coordinator() -> None:
     """On whichever nodes the actors are, all gateways together report every partition once."""
     brokers = tuple(Broker(id=number, host="h", port=number, node_id=f"n{number % 3}") for number in range(1, 6))
     offsets: dict[int, Endpoint | None] = {
@@ -361,8 +361,8 @@ def test_each_partition_is_told_of_by_its_coordinator() -> None:
         logs={0: None},
         offsets=offsets,
     )
-    told = [told_here(view, broker.id) for broker in brokers]
-    assert sorted(partition for some in told for partition in some) == list(range(50))
-    for broker, partitions in zip(brokers, told, strict=True):
+    reported = [exposed_here(view, broker.id) for broker in brokers]
+    assert sorted(partition for some in reported for partition in some) == list(range(50))
+    for broker, partitions in zip(brokers, reported, strict=True):
         assert all(view.coordinator_of(partition) == broker for partition in partitions)
-    assert told_here(replace(view, brokers=()), 1) == []
+    assert exposed_here(replace(view, brokers=()), 1) == []

@@ -73,11 +73,11 @@ def commits_are_complete(full: Serving, topic: str, group: str, member_id: str) 
     commits = rows(full, "commits", group)
     assert Counter(row["partition"] for row in commits).keys() == {0, 1}
     for partition in range(2):
-        told = [row for row in commits if row["partition"] == partition]
-        assert [row["previous"] for row in told] == [None, *(row["offset"] for row in told[:-1])]
-        assert sum(row["commits"] for row in told) == COMMITS
-        assert told[-1]["offset"] == 3 + partition
-        assert min(row["lowest"] for row in told) == 1 + partition
+        found = [row for row in commits if row["partition"] == partition]
+        assert [row["previous"] for row in found] == [None, *(row["offset"] for row in found[:-1])]
+        assert sum(row["commits"] for row in found) == COMMITS
+        assert found[-1]["offset"] == 3 + partition
+        assert min(row["lowest"] for row in found) == 1 + partition
     who = {(row["generation"], row["member_id"], row["client_id"], row["host"], row["topic"]) for row in commits}
     assert who == {(1, member_id, "biller", "127.0.0.1", topic)}
 

@@ -123,7 +123,7 @@ def test_after_a_kill_the_history_goes_on(full: Serving, fresh: Fresh) -> None:
     assert history(full, group) == [new, before]
 
 
-def test_who_is_awaited_is_told_and_logged_once(full: Serving, fresh: Fresh) -> None:
+def test_the_awaited_member_is_reported_and_logged_once(full: Serving, fresh: Fresh) -> None:
     group = coordinated(full, fresh)
     leader, other = Member(full.client, group), Member(full.connect("slow"), group)
     rebalance(leader)
@@ -185,7 +185,7 @@ class Lines(logging.Handler):
 
 
 @pytest.mark.parametrize("bad", [{}, {"group": 7}, {"group": "g", "limit": 0}, {"group": "g", "limit": "many"}])
-def test_a_question_that_makes_no_sense(full: Serving, bad: dict[str, Any]) -> None:
+def test_a_query_that_makes_no_sense(full: Serving, bad: dict[str, Any]) -> None:
     assert full.run(full.gateway.coordinator_ready(0, 10))
     assert full.actors is not None
     assert "error" in full.run(full.actors.histories[0].history(bad))

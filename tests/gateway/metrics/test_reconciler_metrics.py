@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.actors.reconciler.reconciler import Reconciler
 from muster.gateway.metrics.exposition import expose
 from muster.gateway.metrics.families import RECONCILER
-from muster.gateway.metrics.reconciler import asked
+from muster.gateway.metrics.reconciler import reconciler_status
 from muster.placement.view import Broker, ClusterView
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
@@ -34,7 +34,7 @@ async def fresh_status(hosts: str) -> dict[str, Any]:
         await asyncio.to_thread(reconciler.close)
 
 
-def test_every_family_is_told_by_the_first_gateway_alone(zk_hosts: str) -> None:
+def test_every_family_is_reported_by_the_first_gateway_alone(zk_hosts: str) -> None:
     found = asyncio.run(fresh_status(zk_hosts)) | {
         "repairs": {"create_registration": 3},
         "differences": {"missing_kop": 2},
@@ -44,8 +44,8 @@ def test_every_family_is_told_by_the_first_gateway_alone(zk_hosts: str) -> None:
     async def status() -> dict[str, Any]:
         return found
 
-    told = asyncio.run(asked(status, view(2, 3), 2))
-    families = {one.name: one for one in text_string_to_metric_families(expose(2, [told.write]).decode())}
+    reported = asyncio.run(reconciler_status(status, view(2, 3), 2))
+    families = {one.name: one for one in text_string_to_metric_families(expose(2, [reported.write]).decode())}
     assert {family.name.removesuffix("_total") for family in RECONCILER} == families.keys()
     samples = {(one.name, *sorted(one.labels.items())): one.value for each in families.values() for one in each.samples}
     gateway = ("gateway", "2")
@@ -54,11 +54,11 @@ def test_every_family_is_told_by_the_first_gateway_alone(zk_hosts: str) -> None:
     assert samples["muster_reconciler_divergences", ("difference", "missing"), gateway, ("kind", "kop")] == 2
     assert samples["muster_reconciler_oldest_divergence_seconds", gateway] == 1.5
     assert samples["muster_reconciler_rounds_total", gateway, ("outcome", "skipped")] == 1
-    assert expose(3, [asyncio.run(asked(status, view(2, 3), 3)).write]) == b""
+    assert expose(3, [asyncio.run(reconciler_status(status, view(2, 3), 3)).write]) == b""
 
 
 def test_a_reconciler_that_is_away_costs_no_scrape() -> None:
     async def gone() -> dict[str, Any]:
         raise ValueError("no actor of that name")
 
-    assert expose(1, [asyncio.run(asked(gone, view(1), 1)).write]) == b""
+    assert expose(1, [asyncio.run(reconciler_status(gone, view(1), 1)).write]) == b""

@@ -34,13 +34,13 @@ def damage(segment: Path, at: int | None = None) -> None:
 
 def served(log: PartitionLog) -> dict[int, bool]:
     """By offset, whether it is readable."""
-    answers = {}
+    responses = {}
     for offset in range(log.log_start_offset, log.high_watermark):
         try:
-            answers[offset] = bool(log.read(offset, 1, at_least_one=True))
+            responses[offset] = bool(log.read(offset, 1, at_least_one=True))
         except StorageError:
-            answers[offset] = False
-    return answers
+            responses[offset] = False
+    return responses
 
 
 def without(*missing: range, end: int = 14) -> dict[int, bool]:

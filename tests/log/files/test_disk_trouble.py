@@ -100,7 +100,7 @@ def test_reads(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> No
     async def main() -> None:
         log = open_log(tmp_path / "t-0", 1, config=SMALL)
         await log.append(client_batch(1))
-        questions: list[Callable[[], object]] = [
+        queries: list[Callable[[], object]] = [
             lambda: log.read(0, 1, at_least_one=True),
             lambda: log.offset_for_time(0),
             lambda: log.offset_of_max_timestamp(),
@@ -108,13 +108,13 @@ def test_reads(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> No
         ]
         with monkeypatch.context() as patched:
             patched.setattr(os, "pread", broken)
-            for question in questions:
+            for query in queries:
                 with pytest.raises(StorageError) as error:
-                    question()
+                    query()
                 assert error.value.code is ErrorCode.kafka_storage_error
         assert log.corrupt_segments == 0, "an error of the disk is not damage"
-        for question in questions:
-            assert question()
+        for query in queries:
+            assert query()
         await log.close()
 
     run(main())

@@ -19,7 +19,7 @@ from tests.log.support import NOW_MS, client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)
 BATCHES = 14
-Answers = tuple[object, ...]
+Contents = tuple[object, ...]
 
 
 async def filled(directory: Path) -> None:
@@ -29,7 +29,7 @@ async def filled(directory: Path) -> None:
     await log.close()
 
 
-def answers(log: PartitionLog) -> Answers:
+def contents(log: PartitionLog) -> Contents:
     """Everything that an index or a snapshot affects."""
     reads = tuple(log.read(offset, 300, at_least_one=True) for offset in range(log.high_watermark + 1))
     available = tuple(log.bytes_available(offset) for offset in range(log.high_watermark + 1))
@@ -83,12 +83,12 @@ def test_every_byte_of_a_snapshot_counts(original: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".snapshot"])
-def test_a_log_answers_the_same_whatever_lies_beside_its_segments(original: Path, tmp_path: Path, suffix: str) -> None:
-    async def opened(directory: Path, epoch: int) -> Answers:
+def test_a_log_reads_the_same_whatever_lies_beside_its_segments(original: Path, tmp_path: Path, suffix: str) -> None:
+    async def opened(directory: Path, epoch: int) -> Contents:
         log = open_log(directory, epoch, config=SMALL)
-        told = answers(log)
+        found = contents(log)
         await log.close()
-        return told
+        return found
 
     files = sorted(original.glob(f"*{suffix}"))
     assert files
@@ -118,13 +118,13 @@ def remove(directory: Path, pattern: str) -> None:
 def test_without_snapshot_without_indexes_and_without_both(original: Path) -> None:
     async def main() -> None:
         log = open_log(original, 2, config=SMALL)
-        expected = answers(log)
+        expected = contents(log)
         await log.close()
         for epoch, patterns in ((3, ["*.snapshot"]), (4, ["*.index"]), (5, ["*.snapshot", "*.index"])):
             for pattern in patterns:
                 remove(original, pattern)
             log = open_log(original, epoch, config=SMALL)
-            assert answers(log) == expected
+            assert contents(log) == expected
             await log.close()
 
     run(main())

@@ -84,7 +84,7 @@ def _commit_while_the_assignment_is_awaited() -> list[Change]:
     return [(offsets, "_check_commit", mutant)]
 
 
-@_mutant("whoever_waits_has_somebody_to_wait_for", "nobody_waits_too_long")
+@_mutant("every_waiting_request_can_end", "no_request_waits_too_long")
 def _no_sync_deadline() -> list[Change]:
     complete = rebalance._await_assignment
 
@@ -106,7 +106,7 @@ def _members_that_the_leader_leaves_out_keep_their_assignment() -> list[Change]:
 
 
 @_mutant("a_partition_is_assigned_once")
-def _everybody_is_told_the_share_of_the_first() -> list[Change]:
+def _every_member_gets_the_share_of_the_first() -> list[Change]:
     synced = sync._synced
 
     def mutant(group: Group, member: Member) -> SyncGroupResponse:
@@ -131,21 +131,21 @@ def _a_replaced_static_member_starts_without_assignment() -> list[Change]:
 def _a_failed_sync_phase_keeps_assignments() -> list[Change]:
     def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
-            membership.answer_sync(shard, group, member, SyncGroupResponse(error=error))
+            membership.respond_to_sync(shard, group, member, SyncGroupResponse(error=error))
 
     return [(rebalance, "drop_assignments", mutant), (sync, "drop_assignments", mutant)]
 
 
 @_mutant("what_is_acknowledged_is_durable")
-def _answers_before_the_write_is_durable() -> list[Change]:
+def _responds_before_the_write_is_durable() -> list[Change]:
     def mutant(shard: Shard, token: Any, request: Any, response: Any) -> None:
         shard.reply(token, response)
 
     return [(Shard, "reply_when_durable", mutant)]
 
 
-@_mutant("assignments_are_durable_before_they_are_told", "states_move_as_the_table_says")
-def _assignment_told_before_it_is_durable() -> list[Change]:
+@_mutant("assignments_are_durable_before_they_are_sent", "states_move_as_the_table_says")
+def _assignment_sent_before_it_is_durable() -> list[Change]:
     follow = Shard.follow
 
     def mutant(shard: Shard, written: Callable[[], None], failed: Any) -> None:
@@ -170,7 +170,7 @@ def _the_old_id_stays_valid_after_a_static_replacement() -> list[Change]:
     return [(Group, "rename", mutant)]
 
 
-@_mutant("nobody_is_expelled_without_a_reason")
+@_mutant("no_member_is_expelled_without_a_reason")
 def _join_phase_ends_with_members_missing() -> list[Change]:
     def mutant(shard: Shard, group: Group) -> None:
         if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay:
@@ -179,7 +179,7 @@ def _join_phase_ends_with_members_missing() -> list[Change]:
     return [(module, "complete_if_all_joined", mutant) for module in (rebalance, join, leave)]
 
 
-@_mutant("nobody_is_expelled_without_a_reason", "whoever_is_silent_can_expire")
+@_mutant("no_member_is_expelled_without_a_reason", "silent_members_can_expire")
 def _heartbeats_do_not_renew_the_session() -> list[Change]:
     beat = heartbeat.heartbeat
 
@@ -190,7 +190,7 @@ def _heartbeats_do_not_renew_the_session() -> list[Change]:
     return [(heartbeat, "heartbeat", mutant)]
 
 
-@_mutant("whoever_is_silent_can_expire")
+@_mutant("silent_members_can_expire")
 def _no_session_after_the_join_phase() -> list[Change]:
     complete = rebalance._await_assignment
 
@@ -234,7 +234,7 @@ def _a_superseded_join_is_answered_twice() -> list[Change]:
     return [(module, "park", mutant) for module in (join, static)]
 
 
-@_mutant("whoever_waits_has_somebody_to_wait_for")
+@_mutant("every_waiting_request_can_end")
 def _a_new_rebalance_forgets_parked_syncs() -> list[Change]:
     def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
@@ -270,7 +270,7 @@ def _no_group_is_ever_full() -> list[Change]:
     return [(join, "_has_room", lambda shard, group, request: True)]
 
 
-@_mutant("a_generation_is_told_alike")
+@_mutant("members_agree_on_their_generation")
 def _a_leader_that_did_not_join_stays_leader() -> list[Change]:
     def mutant(group: Group) -> bool:
         return any(member.parked_join for member in group.members.values())
@@ -309,7 +309,7 @@ def _some_updates_are_not_sent() -> list[Change]:
     ]
 
 
-@_mutant("timers_belong_to_somebody")
+@_mutant("every_timer_has_an_owner")
 def _cancelled_sessions_go_on() -> list[Change]:
     cancel = Timers.cancel
 
@@ -320,7 +320,7 @@ def _cancelled_sessions_go_on() -> list[Change]:
     return [(Timers, "cancel", mutant)]
 
 
-@_mutant("states_move_as_the_table_says", "assignments_are_durable_before_they_are_told")
+@_mutant("states_move_as_the_table_says", "assignments_are_durable_before_they_are_sent")
 def _an_assignment_arrives_in_a_later_generation() -> list[Change]:
     become = sync._become_stable
     follow = Shard.follow

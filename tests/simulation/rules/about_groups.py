@@ -8,9 +8,9 @@ from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.group.codec.records import GroupKey, GroupMetadata, decode_key, decode_value
 from muster.actors.group.messages import JoinGroupResponse, SyncGroup, SyncGroupResponse
 from muster.actors.group.state import GroupState
-from tests.simulation.actor import Asked, Step, StepKind
-from tests.simulation.ledger import Told
+from tests.simulation.actor import Received, Step, StepKind
 from tests.simulation.planted.broken import Broken
+from tests.simulation.promises import Assignments
 from tests.simulation.shots import GroupShot
 from tests.simulation.view import View
 
@@ -64,27 +64,27 @@ def generations_only_grow(view: View, step: Step) -> None:
             raise Broken(f"{group_id} is in generation {after.generation}, its record says {stored.generation}")
 
 
-def a_generation_is_told_alike(view: View, step: Step) -> None:
+def members_agree_on_their_generation(view: View, step: Step) -> None:
     """All members of a new generation must agree on its number, protocol and leader, and one of them must be the
     leader.
 
     Only the leader gets the list of members. It must be complete: a member missing from it gets no partitions.
     """
     joined: dict[str, list[JoinGroupResponse]] = {}
-    for asked, response in step.answered:
+    for received, response in step.answered:
         if isinstance(response, JoinGroupResponse) and response.error is E.none:
-            joined.setdefault(asked.request.group_id, []).append(response)  # type: ignore[union-attr]
-    for group_id, answers in joined.items():
+            joined.setdefault(received.request.group_id, []).append(response)  # type: ignore[union-attr]
+    for group_id, responses in joined.items():
         after, before = step.after[group_id], step.before.get(group_id)  # type: ignore[index]
         if before is not None and before.generation == after.generation:
             continue
-        if len({(a.generation_id, a.protocol_name, a.leader) for a in answers}) != 1:
-            raise Broken(f"members of {group_id} were told different things: {answers}")
-        leader = [answer for answer in answers if answer.member_id == answer.leader]
+        if len({(a.generation_id, a.protocol_name, a.leader) for a in responses}) != 1:
+            raise Broken(f"members of {group_id} got different responses: {responses}")
+        leader = [response for response in responses if response.member_id == response.leader]
         if len(leader) != 1:
-            raise Broken(f"the leader {answers[0].leader} of {group_id} has not joined")
+            raise Broken(f"the leader {responses[0].leader} of {group_id} has not joined")
         if {member.member_id for member in leader[0].members} != after.members.keys():
-            raise Broken(f"the leader of {group_id} was told {leader[0].members}, members are {[*after.members]}")
+            raise Broken(f"the leader of {group_id} got {leader[0].members}, members are {[*after.members]}")
 
 
 def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
@@ -100,10 +100,10 @@ def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
 
 def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
     """The assignment is the leader's decision alone: each member gets what the leader gave it, or nothing."""
-    asked = step.asked
-    if asked is None or not isinstance(asked.request, SyncGroup) or not step.outcome.records:
+    received = step.received
+    if received is None or not isinstance(received.request, SyncGroup) or not step.outcome.records:
         return
-    given = dict(asked.request.assignments)
+    given = dict(received.request.assignments)
     for record in step.outcome.records:
         key = decode_key(record.key)
         if not isinstance(key, GroupKey) or record.value is None:
@@ -113,20 +113,20 @@ def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
         if {m.member_id: m.assignment for m in stored.members} != {
             m.member_id: given.get(m.member_id, b"") for m in stored.members
         }:
-            raise Broken(f"{asked.sender} gave {given}, the record has {stored.members}")
+            raise Broken(f"{received.sender} gave {given}, the record has {stored.members}")
 
 
-def assignments_are_durable_before_they_are_told(view: View, step: Step) -> None:
+def assignments_are_durable_before_they_are_sent(view: View, step: Step) -> None:
     """A member that got its partitions must find them after any crash: the log has them, in that generation."""
-    for asked, response in _synced(step):
-        request = asked.request
+    for received, response in _synced(step):
+        request = received.request
         assert isinstance(request, SyncGroup)
         stored = view.log.group(request.group_id)
         shares = {m.member_id: m.assignment for m in stored.members} if stored else {}
         if stored is None or stored.generation != request.generation_id:
-            raise Broken(f"{request.member_id} is told its share of generation {request.generation_id}, log: {stored}")
+            raise Broken(f"{request.member_id} gets its share of generation {request.generation_id}, log: {stored}")
         if shares.get(request.member_id) != response.assignment:
-            raise Broken(f"{request.member_id} is told {response.assignment!r}, the log has {shares}")
+            raise Broken(f"{request.member_id} gets {response.assignment!r}, the log has {shares}")
 
 
 def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
@@ -147,23 +147,23 @@ def a_generation_has_one_assignment(view: View, step: Step) -> None:
     A repeated request gets the same bytes, before or after a crash, under the old id or from the next process of the
     instance.
     """
-    for asked, response in _synced(step):
-        told, slot = _told(view, step, asked)
-        if told.shares.setdefault(slot, response.assignment) != response.assignment:
-            raise Broken(f"{slot} was told {told.shares[slot]!r} and now {response.assignment!r}")
+    for received, response in _synced(step):
+        assignments, slot = _assignments_of(view, step, received)
+        if assignments.shares.setdefault(slot, response.assignment) != response.assignment:
+            raise Broken(f"{slot} got {assignments.shares[slot]!r} and now gets {response.assignment!r}")
 
 
 def a_partition_is_assigned_once(view: View, step: Step) -> None:
     """Two consumers of one partition in one generation: this is what a group must prevent."""
-    for asked, response in _synced(step):
-        request = asked.request
+    for received, response in _synced(step):
+        request = received.request
         assert isinstance(request, SyncGroup)
-        if (view.incarnation(request.group_id), request.generation_id) in view.ledger.dishonest:
+        if (view.incarnation(request.group_id), request.generation_id) in view.promises.dishonest:
             continue
-        told, slot = _told(view, step, asked)
+        assignments, slot = _assignments_of(view, step, received)
         for partition in assigned_partitions(response.assignment) or ():
-            if told.owners.setdefault(partition, slot) != slot:
-                raise Broken(f"{partition} belongs to {told.owners[partition]} and to {slot} in {request}")
+            if assignments.owners.setdefault(partition, slot) != slot:
+                raise Broken(f"{partition} belongs to {assignments.owners[partition]} and to {slot} in {request}")
 
 
 def a_reload_gives_the_group_back(view: View, step: Step) -> None:
@@ -181,26 +181,32 @@ def a_reload_gives_the_group_back(view: View, step: Step) -> None:
             raise Broken(f"{group_id} is in generation {group.generation} led by {group.leader}, log: {stored}")
         if shares != {member.member_id: member.assignment for member in stored.members}:
             raise Broken(f"{group_id} has {shares}, log: {stored.members}")
-        told = view.ledger.told.get((view.incarnation(group_id), group.generation))
+        assignments = view.promises.assignments.get((view.incarnation(group_id), group.generation))
         for member_id, member in group.members.items():
             slot = member.group_instance_id or member_id
-            if told and told.shares.get(slot, member.assignment) != member.assignment:
-                raise Broken(f"{slot} was told {told.shares[slot]!r}, the loaded group has {member.assignment!r}")
-    later = [told for told in view.ledger.told if told[0] == view.incarnation(told[0][0])]
+            if assignments and assignments.shares.get(slot, member.assignment) != member.assignment:
+                raise Broken(f"{slot} got {assignments.shares[slot]!r}, the loaded group has {member.assignment!r}")
+    later = [
+        assignments
+        for assignments in view.promises.assignments
+        if assignments[0] == view.incarnation(assignments[0][0])
+    ]
     for (group_id, _), generation in later:
         if group_id not in step.after or step.after[group_id].generation < generation:
             raise Broken(f"{group_id} was in generation {generation}, now it is {step.after.get(group_id)}")
 
 
-def _synced(step: Step) -> list[tuple[Asked, SyncGroupResponse]]:
+def _synced(step: Step) -> list[tuple[Received, SyncGroupResponse]]:
     return [(a, r) for a, r in step.answered if isinstance(r, SyncGroupResponse) and r.error is E.none]
 
 
-def _told(view: View, step: Step, asked: Asked) -> tuple[Told, str]:
+def _assignments_of(view: View, step: Step, received: Received) -> tuple[Assignments, str]:
     """The assignments of that generation, and the owner of this response's share: an instance or a member."""
-    request = asked.request
+    request = received.request
     assert isinstance(request, SyncGroup)
     group: GroupShot = step.after[request.group_id]
     slot = group.members[request.member_id].group_instance_id or request.member_id
-    told = view.ledger.told.setdefault((view.incarnation(request.group_id), request.generation_id), Told())
-    return told, slot
+    assignments = view.promises.assignments.setdefault(
+        (view.incarnation(request.group_id), request.generation_id), Assignments()
+    )
+    return assignments, slot

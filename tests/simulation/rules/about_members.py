@@ -19,7 +19,7 @@ from muster.actors.group.messages import (
 from muster.actors.group.timers import TimerKind, TimerName
 from muster.actors.group.types import GroupId, MemberId
 from tests.simulation.actor import Step, StepKind
-from tests.simulation.offsets_ledger import PERHAPS
+from tests.simulation.known_offsets import PERHAPS
 from tests.simulation.planted.broken import Broken
 from tests.simulation.shots import GroupShot, MemberShot
 from tests.simulation.view import View
@@ -32,16 +32,16 @@ def only_members_speak_for_the_group(view: View, step: Step) -> None:
 
     Accepting too much lets the past overwrite the present; refusing a member makes it stop without reason.
     """
-    for asked, response in step.answered:
-        if asked.expected is None:
+    for received, response in step.answered:
+        if received.expected is None:
             continue
-        wrong = _errors(response) - {asked.expected}
+        wrong = _errors(response) - {received.expected}
         failed_write = step.kind in (StepKind.FAILED, StepKind.RESIGNED)
         if wrong - (PERHAPS if failed_write else set()) - _of_the_partition(response):
-            raise Broken(f"{asked.request} is answered {response}, right is {asked.expected!r}")
+            raise Broken(f"{received.request} is answered {response}, right is {received.expected!r}")
 
 
-def nobody_is_expelled_without_a_reason(view: View, step: Step) -> None:
+def no_member_is_expelled_without_a_reason(view: View, step: Step) -> None:
     """A client that heartbeats, rejoins and syncs in time remains a member, and no client joins without JoinGroup.
 
     This is based on what reached the coordinator: an id disappears because its session or its phase has ended, because
@@ -58,7 +58,7 @@ def nobody_is_expelled_without_a_reason(view: View, step: Step) -> None:
     for group_id, after in step.after.items():
         known = step.before[group_id].members if group_id in step.before else {}
         for member_id in after.members.keys() - known.keys():
-            request = step.asked.request if step.asked else None
+            request = step.received.request if step.received else None
             if not isinstance(request, JoinGroup) or request.group_id != group_id:
                 raise Broken(f"{member_id} is a member of {group_id} without a JoinGroup")
 
@@ -77,7 +77,7 @@ def _explained(view: View, step: Step) -> set[tuple[GroupId, MemberId]]:
 
 
 def _check_left(step: Step, event: MemberLeft) -> None:
-    request = step.asked.request if step.asked else None
+    request = step.received.request if step.received else None
     if not isinstance(request, LeaveGroup) or request.group_id != event.group:
         raise Broken(f"{event} without a LeaveGroup")
     statics = step.before[event.group].static_members
@@ -91,7 +91,7 @@ def _check_expired(view: View, step: Step, event: MemberExpired) -> None:
 
     A new member that heartbeats (clients do not, but a liar may in its name) has only a session from then, as in Kafka.
     """
-    watch = view.ledger.watches[event.group]
+    watch = view.promises.watches[event.group]
     group = step.before[event.group]
     member = group.members.get(event.member_id)
     if member is None:
@@ -115,14 +115,17 @@ def _check_expired(view: View, step: Step, event: MemberExpired) -> None:
             good = now_ms >= due_ms and event.member_id not in watch.synced
             why = f"it may sync until {due_ms}, synced: {watch.synced}"
         case Removal.GROUP_FULL:
-            asked = step.asked.request if step.asked else None
-            good, why = isinstance(asked, JoinGroup) and asked.member_id == event.member_id, f"asked was {asked}"
+            received = step.received.request if step.received else None
+            good, why = (
+                isinstance(received, JoinGroup) and received.member_id == event.member_id,
+                f"the request was {received}",
+            )
     if not good:
         raise Broken(f"{event} at {now_ms}, but {why}")
 
 
 def _replaced(step: Step, member: MemberShot) -> bool:
-    request = step.asked.request if step.asked else None
+    request = step.received.request if step.received else None
     return (
         isinstance(request, JoinGroup)
         and not request.member_id
@@ -144,7 +147,7 @@ def an_instance_has_one_member(view: View, step: Step) -> None:
             raise Broken(f"{group_id} awaits SyncGroup of {group.pending_syncs - group.members.keys()}")
 
 
-def whoever_is_silent_can_expire(view: View, step: Step) -> None:
+def silent_members_can_expire(view: View, step: Step) -> None:
     """A member without a pending request has a session that ends; a group must not keep dead members."""
     if step.kind is StepKind.RESIGNED:
         return

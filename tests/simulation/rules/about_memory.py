@@ -51,7 +51,7 @@ def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
         raise Broken(f"groups in memory: {sorted(step.after)}, in the log: {sorted(known)}")
 
 
-def timers_belong_to_somebody(view: View, step: Step) -> None:
+def every_timer_has_an_owner(view: View, step: Step) -> None:
     """A timer without an owner is a leak, and may affect a later owner of that name."""
     for name in view.timers._armed:
         group = step.after.get(GroupId(name.group))
@@ -65,11 +65,11 @@ def timers_belong_to_somebody(view: View, step: Step) -> None:
             case TimerKind.SYNC:
                 good = group is not None and group.state in (COMPLETING, STABLE)
             case TimerKind.SIMPLE:
-                good = (name.group, name.member) in view.ledger.registrations
+                good = (name.group, name.member) in view.promises.registrations
             case _:
                 good = True
         if not good:
-            raise Broken(f"{name} is armed for nobody")
+            raise Broken(f"{name} is armed, but has no owner")
 
 
 def counters_agree_with_members(view: View, step: Step) -> None:
@@ -91,7 +91,7 @@ def registrations_agree_with_members(view: View, step: Step) -> None:
     if not step.changed and not step.outcome.updates and step.kind is StepKind.REQUEST:
         return
     registered: dict[str, set[str]] = {}
-    for (group_id, member_id), registration in view.ledger.registrations.items():
+    for (group_id, member_id), registration in view.promises.registrations.items():
         if registration.kind is Kind.MEMBER:
             registered.setdefault(group_id, set()).add(member_id)
     for group_id in registered.keys() | step.after.keys():
@@ -109,7 +109,7 @@ def registrations_agree_with_members(view: View, step: Step) -> None:
 
 
 def _check_partitions(view: View, group_id: str, member_id: str, generation: int, share: bytes) -> None:
-    registration = view.ledger.registrations[group_id, member_id]
+    registration = view.promises.registrations[group_id, member_id]
     consumer = view.core.groups[GroupId(group_id)].protocol_type == "consumer"
     expected = assigned_partitions(share) if consumer else None
     if registration.partitions != expected or registration.generation != generation:
@@ -120,7 +120,7 @@ def updates_sum_up_to_registrations(view: View, step: Step) -> None:
     """Gateways receive updates only: applied in order, they must give what a new gateway receives at once."""
     if not step.outcome.updates and step.kind is not StepKind.LOADED:
         return
-    summed = set(view.ledger.registrations.values())
+    summed = set(view.promises.registrations.values())
     if summed != set(view.core.registrations()):
         raise Broken(f"updates give {summed}, registrations() {view.core.registrations()}")
     sequences = [update.sequence for update in step.outcome.updates]

@@ -8,8 +8,8 @@ from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode
 from muster.actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
-from tests.simulation.actor import Asked, Step, StepKind
-from tests.simulation.offsets_ledger import Change, Key
+from tests.simulation.actor import Received, Step, StepKind
+from tests.simulation.known_offsets import Change, Key
 from tests.simulation.planted.broken import Broken
 from tests.simulation.view import View
 
@@ -24,23 +24,23 @@ def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
     """
     if not step.outcome.records and step.kind not in (StepKind.LOADED, StepKind.FAILED):
         return
-    hard, ledger = view.core.hard_state, view.ledger.offsets
+    hard, promises = view.core.hard_state, view.promises.offsets
     for key in _removed_by_time(step):
         if not _may_expire(view, step, key):
-            raise Broken(f"{key} is removed, allowed: {ledger.allowed(key)}")
-        ledger.expired(key, step.now_ms)
-    for key in [*ledger.changes]:
+            raise Broken(f"{key} is removed, allowed: {promises.allowed(key)}")
+        promises.expired(key, step.now_ms)
+    for key in [*promises.changes]:
         group_id, topic, partition = key
         found = hard.offsets(group_id).get((topic, partition))
         offset = found.offset if found else None
-        if offset not in [change.offset for change in ledger.allowed(key)]:
-            raise Broken(f"{key} is {offset}, allowed: {ledger.allowed(key)}")
+        if offset not in [change.offset for change in promises.allowed(key)]:
+            raise Broken(f"{key} is {offset}, allowed: {promises.allowed(key)}")
         if step.kind is StepKind.LOADED:
-            ledger.settle_for_good(key, offset)
+            promises.settle_for_good(key, offset)
     for group_id in hard.known_groups():
         for topic, partition in hard.offsets(group_id):
-            if (group_id, topic, partition) not in ledger.changes:
-                raise Broken(f"nobody has committed {topic}-{partition} of {group_id}")
+            if (group_id, topic, partition) not in promises.changes:
+                raise Broken(f"no client has committed {topic}-{partition} of {group_id}")
 
 
 def reads_show_what_is_durable(view: View, step: Step) -> None:
@@ -48,13 +48,13 @@ def reads_show_what_is_durable(view: View, step: Step) -> None:
 
     A plain OffsetFetch returns what is durable now; one that requires stable offsets returns the newest, once durable.
     """
-    for asked, response in step.answered:
-        if not isinstance(response, OffsetFetchResponse) or not isinstance(asked.request, OffsetFetch):
+    for received, response in step.answered:
+        if not isinstance(response, OffsetFetchResponse) or not isinstance(received.request, OffsetFetch):
             continue
         for group in response.groups:
             for topic in group.topics if group.error is E.none else ():
                 for fetched in topic.partitions:
-                    _check_read(view, asked, (group.group_id, topic.name, fetched.index), fetched)
+                    _check_read(view, received, (group.group_id, topic.name, fetched.index), fetched)
 
 
 def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
@@ -101,20 +101,20 @@ def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) 
     return step.now_ms - base_ms
 
 
-def _check_read(view: View, asked: Asked, key: Key, fetched: FetchedOffset) -> None:
+def _check_read(view: View, received: Received, key: Key, fetched: FetchedOffset) -> None:
     offset = fetched.offset if fetched.offset != -1 else None
-    ledger = view.ledger.offsets
-    if asked.request.require_stable:  # type: ignore[union-attr]
-        if offset not in [change.offset for change in (*ledger.readable_then(asked, key), *ledger.allowed(key))]:
-            raise Broken(f"{asked.request} reads {offset}, could be {ledger.readable_then(asked, key)}")
+    promises = view.promises.offsets
+    if received.request.require_stable:  # type: ignore[union-attr]
+        if offset not in [change.offset for change in (*promises.readable_then(received, key), *promises.allowed(key))]:
+            raise Broken(f"{received.request} reads {offset}, could be {promises.readable_then(received, key)}")
     else:
         record = offset_record(OffsetKey(*key), None)
         value = view.log.durable.get(record.key)
         stored = decode_value(OffsetKey(*key), value) if value is not None else None
         durable = stored.offset if isinstance(stored, CommittedOffset) else None
         if offset != durable:
-            raise Broken(f"{asked.request} reads {offset} of {key}, durable is {durable}")
-    ledger.settle(key, offset)
+            raise Broken(f"{received.request} reads {offset} of {key}, durable is {durable}")
+    promises.settle(key, offset)
 
 
 def _may_expire(view: View, step: Step, key: Key) -> bool:
@@ -130,7 +130,7 @@ def _may_expire(view: View, step: Step, key: Key) -> bool:
             and change.expires_ms is None
             and step.now_ms - before.state_since_ms >= config.offsets_retention_ms
         )
-        for change in view.ledger.offsets.allowed(key)
+        for change in view.promises.offsets.allowed(key)
         if change.offset is not None
     )
 

@@ -20,7 +20,7 @@ from muster.spark.jobs.attribution import JOB, reasons, shares
 from muster.spark.jobs.attribution_drift import drift
 from muster.spark.jobs.attribution_holes import holes, restarts, volumes
 from muster.spark.jobs.job import Options
-from tests.spark.rows import answer, at, picked, table
+from tests.spark.rows import at, picked, result, table
 
 Row = dict[str, Any]
 
@@ -111,7 +111,7 @@ def holes_of(spark: SparkSession) -> Holes:
     def of(name: str, *columns: str) -> list[tuple[Any, ...]]:
         number = list(SCENES).index(name)
 
-        def told(column: str, value: Any) -> Any:
+        def in_scene(column: str, value: Any) -> Any:
             if isinstance(value, datetime):
                 return seconds_of(value) - number * _DAY_S
             if column == "restarted" and value is not None:
@@ -119,7 +119,7 @@ def holes_of(spark: SparkSession) -> Holes:
             return value - _GATEWAYS * number if column == "gateway" else value
 
         its_own = [row for row in rows if row["gateway"] // _GATEWAYS == number]
-        return [tuple(told(column, row[column]) for column in columns) for row in its_own]
+        return [tuple(in_scene(column, row[column]) for column in columns) for row in its_own]
 
     return of
 
@@ -143,12 +143,12 @@ def test_shares_by_reason(spark: SparkSession) -> None:
     )
     columns = ["gateway", "bytes", "unattributed_bytes", "unattributed_share"]
     by_reason = ["no_group_bytes", "ambiguous_bytes", "other_reason_bytes", "internal_bytes"]
-    assert answer(shares(sent), *columns, *by_reason) == [
+    assert result(shares(sent), *columns, *by_reason) == [
         (0, 1000, 250, 0.25, 200, 0, 50, 5000),
         (0, 10, 10, 1.0, 0, 10, 0, 0),
         (1, 0, 0, None, 0, 0, 0, 7),
     ]
-    assert answer(reasons(sent), "reason", "bytes", "share")[:2] == [("internal", 5007, None), (None, 750, 750 / 1010)]
+    assert result(reasons(sent), "reason", "bytes", "share")[:2] == [("internal", 5007, None), (None, 750, 750 / 1010)]
     with pytest.raises(ValueError, match="second"):
         volumes(table(spark, SAMPLES, []), seconds=0)
 
@@ -242,7 +242,7 @@ SCENES["not a member"] = Scene(
 )
 
 
-def test_nor_did_one_that_looks_like_a_groups_member(holes_of: Holes) -> None:
+def test_a_reader_that_looks_like_a_groups_member_lost_nothing(holes_of: Holes) -> None:
     assert holes_of("not a member", "gateway", "cause", "had_group_bytes") == [(1, "reader_without_group", 0)]
 
 
@@ -327,7 +327,7 @@ def test_a_restart_is_what_ended_and_not_what_was_found(spark: SparkSession) -> 
             life(5, "offsets-1", "lost"),
         ],
     )
-    rows = answer(restarts(events).orderBy("restart_began"), "actor", "restart_began", "restart_ended")
+    rows = result(restarts(events).orderBy("restart_began"), "actor", "restart_began", "restart_ended")
     assert [(actor, seconds_of(began), ended and seconds_of(ended)) for actor, began, ended in rows] == [
         ("gateway-0", 10.0, 20.0),
         ("gateway-0", 30.0, None),

@@ -21,7 +21,6 @@ from examples.demo.consumption import (
     Unattributed,
 )
 from muster.actors.tables.schemas.samples import SAMPLES
-from muster.spark.answer import answer_of
 from muster.spark.jobs.consumption import (
     JOB,
     chargeback,
@@ -39,6 +38,7 @@ from muster.spark.jobs.consumption import (
 )
 from muster.spark.jobs.job import Options
 from muster.spark.render.showing import to_json
+from muster.spark.result import run_job
 from muster.spark.tables import read_table, schema_of
 from tests.spark.arrivals import write_samples
 from tests.spark.rows import NOON
@@ -254,7 +254,7 @@ def test_a_day_whose_midnight_is_skipped_begins_at_one(spark: SparkSession) -> N
     assert collected(days, "local_time", "rate_messages_per_second") == [("2026-04-24 01:00 +03:00", 10 / (23 * 3600))]
 
 
-def test_rates_are_of_the_time_that_was_asked_about_and_has_passed(spark: SparkSession) -> None:
+def test_rates_are_of_the_part_of_the_requested_time_that_has_passed(spark: SparkSession) -> None:
     sent = sent_per_step(table(spark, {"at_s": 30}, {"at_s": 60}, {"at_s": 200}, {"at_s": 1000}))
     options = Options(start=NOON + timedelta(seconds=20), end=LATER, now=NOON + timedelta(seconds=210))
     rows = collected(rates(sent, ["group"], seconds=60, options=options), "messages", "rate_messages_per_second")
@@ -313,17 +313,17 @@ def test_two_members_that_were_sent_the_same_are_two_consumers_and_one_group(spa
     assert collected(partitions_of(runs), "messages", "distinct", "resent") == [(25, 15, 10)]
 
 
-def test_a_question_about_one_group_is_about_that_group_only(spark: SparkSession) -> None:
+def test_a_query_about_one_group_returns_that_group_only(spark: SparkSession) -> None:
     samples = table(spark, {}, {"group": "archive"}, {"group": None, "reason": "no_group"})
-    answer = sections({SAMPLES: samples}, Options(groups=frozenset({"archive"})))
-    assert {row.group for section in answer for row in section.frame.collect() if "group" in row} == {"archive"}
+    result = sections({SAMPLES: samples}, Options(groups=frozenset({"archive"})))
+    assert {row.group for section in result for row in section.frame.collect() if "group" in row} == {"archive"}
 
 
 def test_the_demo_reads_what_the_command_writes(spark: SparkSession, tmp_path: Path) -> None:
     samples = table(spark, {"first": 0, "last": 9, "at_s": 61}, {"group": None, "reason": "no_group", "last": 0})
     options = Options(now=LATER, bucket_seconds=BUCKET_SECONDS)
-    answer = answer_of(JOB, spark, tmp_path, options, tables={SAMPLES: samples})
-    assert Consumption.from_json(to_json([answer], options)) == Consumption(
+    result = run_job(JOB, spark, tmp_path, options, tables={SAMPLES: samples})
+    assert Consumption.from_json(to_json([result], options)) == Consumption(
         sent=(
             Sent(bucket=NOON, group=None, messages=1),
             Sent(bucket=NOON + timedelta(seconds=60), group="billing", messages=10),

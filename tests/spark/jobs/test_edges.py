@@ -22,10 +22,10 @@ from muster.actors.tables.hours import TableDamaged
 from muster.actors.tables.parquet import write_whole
 from muster.actors.tables.rollup import hour_folder
 from muster.actors.tables.schemas import TABLES, time_column_of
-from muster.spark.answer import Shown, answer_of, tables_of
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.attribution_holes import holes, volumes
 from muster.spark.jobs.job import Job, Options
+from muster.spark.result import Shown, run_job, tables_of
 
 Row = dict[str, Any]
 ZONE = "America/New_York"
@@ -201,7 +201,7 @@ def _only(job: Job, name: str, spark: SparkSession, storage: Path, options: Opti
     tables = tables_of(job, spark, storage, options)
     [section] = [section for section in job.sections(tables, options) if section.name == name]
     alone = Job(name=job.name, title=job.title, tables=job.tables, sections=lambda *_: [section])
-    [shown] = answer_of(alone, spark, storage, options, tables=tables).sections
+    [shown] = run_job(alone, spark, storage, options, tables=tables).sections
     return shown
 
 
@@ -373,4 +373,4 @@ def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path, job: str, 
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(TableDamaged, match=f"{table}/date=2026-11-01/hour=0[58]/writer-1.parquet: "):
-        answer_of(JOBS[job], spark, tmp_path, Options(now=NOW))
+        run_job(JOBS[job], spark, tmp_path, Options(now=NOW))

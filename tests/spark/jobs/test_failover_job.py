@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from muster.spark.jobs.failover import JOB, moves, outages, per_kind, per_node
 from muster.spark.jobs.job import Options
-from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
+from tests.spark.rows import NOON, at, collected, nothing, picked, result, table
 
 
 def life(at_s: float, actor: str, event: str, **changes: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_outages(rows: tuple[DataFrame, DataFrame]) -> None:
         ("offsets-1", "node-1", "serving", "kill", pytest.approx(0.3), 1.0, None),
     ]
     assert picked(found, "reason", "recovered_by")[-1] == ("pid 12 has ended", "standby-0 serves in its place")
-    assert answer(moves(*rows), "actor", "node_id", "seconds") == [
+    assert result(moves(*rows), "actor", "node_id", "seconds") == [
         ("controller", "node-2", 2.0),
         ("log-1", "node-1", 3.0),
     ]
@@ -96,13 +96,13 @@ def test_outages(rows: tuple[DataFrame, DataFrame]) -> None:
 def test_per_kind_and_node(rows: tuple[DataFrame, DataFrame]) -> None:
     found = outages(*rows, now=at(1_000)).cache()
     columns = ("actors", "outages", "recovered", "not_ended", "median_seconds", "p99_seconds", "max_seconds")
-    assert answer(per_kind(found), "kind", *columns) == [
+    assert result(per_kind(found), "kind", *columns) == [
         ("log", 1, 2, 2, 0, 4.0, 4.0, 4.0),
         ("controller", 1, 1, 1, 0, 3.0, 3.0, 3.0),
         ("offsets", 1, 1, 1, 0, 1.0, 1.0, 1.0),
         ("gateway", 2, 2, 0, 1, None, None, None),
     ]
-    assert answer(per_node(found), "node_id", "kind", "outages", "not_ended") == [
+    assert result(per_node(found), "node_id", "kind", "outages", "not_ended") == [
         ("node-1", "log", 2, 0),
         ("node-3", "gateway", 2, 1),
         ("node-1", "controller", 1, 0),
@@ -110,14 +110,14 @@ def test_per_kind_and_node(rows: tuple[DataFrame, DataFrame]) -> None:
     ]
 
 
-def test_time_that_is_asked_about(rows: tuple[DataFrame, DataFrame]) -> None:
+def test_only_the_requested_time_is_reported(rows: tuple[DataFrame, DataFrame]) -> None:
     """From 400 s to 600 s: one that began in this time, and one that had not ended yet."""
     tables = dict(zip(JOB.tables, rows, strict=True))
     options = Options(start=at(400), end=at(600), now=at(600))
     sections = {section.name: section.frame for section in JOB.sections(tables, options)}
-    assert answer(sections["longest"], "actor", "seconds") == [("log-0", 4.0)]
-    assert answer(sections["open"], "actor", "open_seconds") == [("gateway-1", 300.0)]
-    assert answer(sections["moves"], "actor") == [("log-1",)]
+    assert result(sections["longest"], "actor", "seconds") == [("log-0", 4.0)]
+    assert result(sections["open"], "actor", "open_seconds") == [("gateway-1", 300.0)]
+    assert result(sections["moves"], "actor") == [("log-1",)]
 
 
 def test_names_the_slow_failover(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from muster.spark.jobs.job import Options
 from muster.spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition
-from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
+from tests.spark.rows import NOON, at, collected, nothing, picked, result, table
 
 NOW_S = 600
 LAST = range(510, 601, 10)
@@ -184,7 +184,7 @@ def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> N
     ]
     found = run(spark, commits, ends, [row for rows in groups.values() for row in rows]).cache()
     silent = "no commit for 300 s, longer than the 100 s of its last commits"
-    assert {group: rest for group, *rest in answer(found, "group", "verdict", "rule")} == {
+    assert {group: rest for group, *rest in result(found, "group", "verdict", "rule")} == {
         "cron": ["ENDED", "its members left 299 s ago, 1 s behind"],
         "caught up": ["OK", "no lag now"],
         "lost since": ["ENDED", "its members left 299 s ago, 1 s behind"],
@@ -200,7 +200,7 @@ def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> N
     }
     ended = per_group(found.where("group = 'cron'"))
     columns = ("status", "verdict", "lag_messages", "ended_partitions", "catch_up_seconds")
-    assert answer(ended, *columns) == [("OK", "ENDED", 3_000, 1, None)]
+    assert result(ended, *columns) == [("OK", "ENDED", 3_000, 1, None)]
 
 
 def lag(row: Any) -> tuple[Any, ...]:
@@ -327,12 +327,12 @@ def test_sums(spark: SparkSession) -> None:
     ]
     partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)], []).cache()
     columns = ("partitions", "lag_messages", "verdict")
-    assert answer(per_group(partitions), "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
+    assert result(per_group(partitions), "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
         ("billing", "ERR", 3, 5_300, "STALLED", 1, None),
         ("slow", "WARN", 2, 3_100, "WARNING", 0, None),
         ("archive", "OK", 1, 0, "OK", 0, 0.0),
     ]
-    assert answer(per_member(partitions), "group", "member_id", *columns) == [
+    assert result(per_member(partitions), "group", "member_id", *columns) == [
         ("billing", "m-1", 2, 5_200, "STALLED"),
         ("slow", "m-0", 1, 3_100, "WARNING"),
         ("billing", "m-0", 1, 100, "WARNING"),
@@ -357,7 +357,7 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
     )
     ends = table(spark, "end_offsets", growing(0))
     steps = over_time(commits, ends, step_seconds=120)
-    assert [((moment.timestamp() - NOON.timestamp()), *rest) for moment, *rest in answer(
+    assert [((moment.timestamp() - NOON.timestamp()), *rest) for moment, *rest in result(
         steps, "at", "group", "lag_messages", "partitions"
     )] == [
         (0.0, "billing", 0, 1),
@@ -368,10 +368,10 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
         (600.0, "billing-2", 1_200, 1),
     ]  # fmt: skip
     later = over_time(commits, ends, step_seconds=120, start=at(400), end=at(500), groups=1)
-    assert {row[0] for row in answer(later, "group")} == {"billing-2"}
+    assert {row[0] for row in result(later, "group")} == {"billing-2"}
     came_again = [commit(0, 7), commit(60, None, kind="expired", previous=7), commit(120, 8)]
     again = table(spark, "commits", [row | {"group": "again"} for row in came_again])
-    assert answer(gone(commits.union(again)), "group", "topic", "partition", "how", "offset", "client_id") == [
+    assert result(gone(commits.union(again)), "group", "topic", "partition", "how", "offset", "client_id") == [
         ("billing", "flights", 0, "deleted", 1_300, "rdkafka")
     ]
 

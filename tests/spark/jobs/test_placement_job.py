@@ -22,7 +22,7 @@ from muster.spark.jobs.placement import JOB
 from muster.spark.jobs.placement_skew import long_loads, skew
 from muster.spark.jobs.placement_what_if import scenarios
 from muster.spark.jobs.shared import java_hash
-from tests.spark.rows import answer, at, collected, picked, table
+from tests.spark.rows import at, collected, picked, result, table
 
 Row = dict[str, Any]
 
@@ -51,7 +51,7 @@ def test_the_hash_is_kafkas(spark: SparkSession) -> None:
         java_hash.java_string_hash(F.col("group")).alias("hash"),
         *(java_hash.partition_for(F.col("group"), count).alias(f"of_{count}") for count in (1, 7, 50)),
     )
-    for group, value, *partitions in answer(hashed, *hashed.columns):
+    for group, value, *partitions in result(hashed, *hashed.columns):
         assert value == hashing.java_string_hash(group), group
         assert partitions == [hashing.partition_for(group, count) for count in (1, 7, 50)], group
     with pytest.raises(ValueError, match="partition"):
@@ -74,7 +74,7 @@ def life(actor: str, event: str, node: str | None, at_s: float = 0) -> Row:
     return {"ts": at(at_s), "actor": actor, "kind": actor.partition("-")[0], "event": event, "node_id": node}
 
 
-def answers(spark: SparkSession, options: Options, names: Sequence[str], **rows: list[Row]) -> dict[str, Any]:
+def results(spark: SparkSession, options: Options, names: Sequence[str], **rows: list[Row]) -> dict[str, Any]:
     """The sections of these names, for tables with these rows."""
     tables = {name: table(spark, name, rows.get(name, [])) for name in JOB.tables}
     return collected(JOB.sections(tables, options), *names)
@@ -88,7 +88,7 @@ def member(group: str, name: str, at_s: float) -> Row:
 
 def test_loads_by_hand(spark: SparkSession) -> None:
     """For etl, idle except for one event, the last snapshot before noon counts; for gone, which left before, none."""
-    found = answers(
+    found = results(
         spark,
         Options(top=1, start=at(0)),
         ["partitions", "nodes", "blame"],
@@ -155,7 +155,7 @@ def test_skew_by_hand(spark: SparkSession) -> None:
         "name string, commits long, groups long, bytes long",
     )
     loads = loads.withColumns({"members": F.lit(4), "events": F.lit(0)})
-    rows = answer(
+    rows = result(
         skew(long_loads(loads, "partition", F.col("name"))),
         *("load", "places", "mean", "highest", "highest_name", "max_over_mean", "variation", "gini"),
     )
@@ -172,7 +172,7 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
     commits = [commit(name, 100, 3) for name in names[1:]] + [commit(names[0], 10_000, 3)]
     nodes = ["node-a", "node-b"]
     lives = [life(f"offsets-{number}", "serving", nodes[number % 2]) for number in range(8)]
-    found = answers(
+    found = results(
         spark,
         Options(what_if_partitions=50, what_if_nodes=3),
         ["skew", "blame", "what_if"],
@@ -215,7 +215,7 @@ def test_partitions_that_nobody_names_count(spark: SparkSession) -> None:
     names = ["readers", "billing", "orders", "flights"]
     commits = [commit(name, 10, hashing.partition_for(name, 50)) for name in names]
     assert max(row["offsets_partition"] for row in commits) < 49
-    found = answers(spark, Options(what_if_partitions=50), ["partitions", "what_if"], **{COMMITS: commits})
+    found = results(spark, Options(what_if_partitions=50), ["partitions", "what_if"], **{COMMITS: commits})
     assert len(found["partitions"]) == 50
     rows = {row[:3]: row[3:] for row in picked(found["what_if"], "scenario", "level", "load", "places", "moved_groups")}
     assert rows["now", "partition", "commits"] == (50, 0)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from muster.actors.tables.schemas.groups import REGISTRATIONS
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs.reattribution import per_group, per_reason, reattributed, relabelled, tenures
-from tests.spark.rows import NOON, answer, at, picked, table
+from tests.spark.rows import NOON, at, picked, result, table
 
 Row = dict[str, Any]
 HOUR_S = 3600.0
@@ -71,7 +71,7 @@ def found(spark: SparkSession) -> Found:
     """For a scene: group/member by the seconds and partition of the samples that got one."""
     scenes = list(enumerate(SCENES.values()))
     samples = [_of_scene(row, number) for number, (sent, _) in scenes for row in sent]
-    registrations = [_of_scene(row, number) for number, (_, told) in scenes for row in told]
+    registrations = [_of_scene(row, number) for number, (_, registered) in scenes for row in registered]
     rows = reattributed(table(spark, SAMPLES, samples), table(spark, REGISTRATIONS, registrations)).collect()
 
     def of(name: str) -> dict[tuple[float, int], str]:
@@ -107,7 +107,7 @@ def test_a_tenure_lasts_to_the_next_word_about_the_member(spark: SparkSession) -
         said(70, "billing/d", [3]),  # of epoch 1, whose clock was ahead
         said(65, "billing/d", None, event="withdrawn", epoch=2),
     ]
-    held = answer(tenures(table(spark, REGISTRATIONS, rows)).orderBy("since_ms"), "member_id", "since_ms", "until_ms")
+    held = result(tenures(table(spark, REGISTRATIONS, rows)).orderBy("since_ms"), "member_id", "since_ms", "until_ms")
     noon_ms = int(NOON.timestamp() * 1000)
     assert [(member, since - noon_ms, until and until - noon_ms) for member, since, until in held] == [
         ("a", 0, 10_000),
@@ -252,12 +252,12 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
     registrations = table(spark, REGISTRATIONS, [said(0, "billing/a", [0])])
     given = reattributed(samples, registrations).persist()  # as the job does
     columns = ["reason", "bytes_before", "bytes_given", "bytes_after", "messages_given"]
-    assert answer(per_reason(samples, given), *columns) == [
+    assert result(per_reason(samples, given), *columns) == [
         ("ambiguous", 1000, 1000, 0, 10),
         ("internal", 7, 0, 7, 0),
         ("no_group", 3000, 2000, 1000, 20),
     ]
-    assert answer(per_group(given), "group", "reason", "bytes") == [
+    assert result(per_group(given), "group", "reason", "bytes") == [
         ("billing", "no_group", 2000),
         ("billing", "ambiguous", 1000),
     ]
@@ -266,7 +266,7 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
 
     better = relabelled(samples, given).persist()
     assert better.columns == samples.columns
-    assert sorted(answer(better, "partition", "group", "evidence", "reason", "bytes"), key=str) == [
+    assert sorted(result(better, "partition", "group", "evidence", "reason", "bytes"), key=str) == [
         (0, "billing", "history", None, 1000),
         (0, "billing", "history", None, 1000),
         (0, "billing", "history", None, 1000),
@@ -274,7 +274,7 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
         (0, None, "none", "internal", 7),
         (1, None, "none", "no_group", 1000),
     ]
-    assert answer(reattributed(better, registrations), "group") == []
+    assert result(reattributed(better, registrations), "group") == []
 
 
 def _taking_over(seed: int) -> tuple[tuple[list[Row], list[Row]], dict[tuple[float, int], set[str]]]:

@@ -26,7 +26,7 @@ from muster.spark.jobs.rebalances import (
 from muster.spark.jobs.shared.membership import FlapRules, comings_and_goings, flapping, returns
 from muster.spark.jobs.storms import StormRules, storms
 from muster.spark.tables import read_table
-from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
+from tests.spark.rows import NOON, at, collected, nothing, picked, result, table
 
 JOINED, LEFT, EXPIRED = "member joined", "member left", "session expired"
 
@@ -121,30 +121,30 @@ def test_per_group(by_hand: DataFrame) -> None:
         (None, 2, JOINED, 1),
     ]
     assert picked(groups, "per_hour") == [(pytest.approx(6 * 3_600 / 7_206),), (pytest.approx(3_600 / 7_206),)]
-    asked = per_group(by_hand, start=NOON, end=at(4 * 3_600))
-    assert answer(asked, "per_hour") == [(1.5,), (0.25,)]
+    in_range = per_group(by_hand, start=NOON, end=at(4 * 3_600))
+    assert result(in_range, "per_hour") == [(1.5,), (0.25,)]
 
 
 def test_causes_and_triggering_members(by_hand: DataFrame) -> None:
-    assert answer(per_cause(by_hand), "group", "cause", "rebalances", "share", "lost_partition_seconds") == [
+    assert result(per_cause(by_hand), "group", "cause", "rebalances", "share", "lost_partition_seconds") == [
         ("billing", LEFT, 3, 0.5, 48.0),
         ("billing", JOINED, 2, pytest.approx(1 / 3), 48.0),
         ("archive", JOINED, 1, 1.0, None),
         ("billing", EXPIRED, 1, pytest.approx(1 / 6), 4.0),
     ]
     columns = ("client_id", "host", "rebalances", "share", "member_ids", "reason", "lost_partition_seconds")
-    assert answer(triggering_members(by_hand), *columns) == [
+    assert result(triggering_members(by_hand), *columns) == [
         ("slow", "10.0.0.9", 3, 0.5, 2, "poll timeout", 48.0),
         ("rdkafka", "10.0.0.1", 1, pytest.approx(1 / 6), 1, None, 4.0),
     ]
 
 
 def test_longest_and_partitions_and_over_time(by_hand: DataFrame) -> None:
-    assert answer(longest(by_hand).limit(2), "seconds", "cause", "ending", "members") == [
+    assert result(longest(by_hand).limit(2), "seconds", "cause", "ending", "members") == [
         (9.0, JOINED, "restarted", 3),
         (6.0, EXPIRED, "stable", 3),
     ]
-    assert answer(lost_by_partition(by_hand), "group", "topic", "partition", "rebalances", "lost_seconds") == [
+    assert result(lost_by_partition(by_hand), "group", "topic", "partition", "rebalances", "lost_seconds") == [
         ("billing", "flights", 0, 2, 14.0),
         ("billing", "flights", 1, 1, 2.0),
     ]
@@ -165,9 +165,9 @@ def test_storms(by_hand: DataFrame) -> None:
         ("billing", 5, 1.25, 96.0, LEFT, 3, "slow", "10.0.0.9", 3)
     ]
     assert [moment.timestamp() - NOON.timestamp() for moment in picked(found, "began", "ended")[0]] == [0.0, 249.0]
-    assert answer(storms(by_hand, rules=StormRules(rebalances=3, within_minutes=2)), "rebalances") == [(5,)]
-    assert answer(storms(by_hand, rules=StormRules(rebalances=6, within_minutes=10)), "rebalances") == []
-    assert answer(storms(by_hand, rules=StormRules(rebalances=2, within_minutes=0.9)), "rebalances") == []
+    assert result(storms(by_hand, rules=StormRules(rebalances=3, within_minutes=2)), "rebalances") == [(5,)]
+    assert result(storms(by_hand, rules=StormRules(rebalances=6, within_minutes=10)), "rebalances") == []
+    assert result(storms(by_hand, rules=StormRules(rebalances=2, within_minutes=0.9)), "rebalances") == []
 
 
 def test_members_that_flap(spark: SparkSession) -> None:
@@ -193,13 +193,13 @@ def test_members_that_flap(spark: SparkSession) -> None:
     returned = returns(changes, rejoin_seconds=300).persist()
     flaps = flapping(returned)
     columns = ("client_id", "group_instance_id", "instances", "returns", "left", "member_ids", "away_median_seconds")
-    assert answer(flaps, *columns) == [
+    assert result(flaps, *columns) == [
         ("e", "instance-e", 1, 4, 0, 4, 0.0),
         ("a", None, 1, 3, 3, 3, 11.0),
     ]
     slow = flapping(returned, rules=FlapRules(within_minutes=5))
-    assert answer(slow, "client_id", "most_returns") == [("e", 4)]
-    assert answer(returned.where("client_id = 'f'"), "member_id") == [("f1",)]
+    assert result(slow, "client_id", "most_returns") == [("e", 4)]
+    assert result(returned.where("client_id = 'f'"), "member_id") == [("f1",)]
 
 
 def test_groups_without_events(spark: SparkSession) -> None:
@@ -211,7 +211,7 @@ def test_groups_without_events(spark: SparkSession) -> None:
     ]
     events = [member_event(0, "generation", (None, None, None, None))]
     changes = comings_and_goings(table(spark, "rebalances", rows), table(spark, "group_events", events))
-    assert answer(flapping(returns(changes, rejoin_seconds=300)), "group", "returns", "expired") == [("archive", 3, 3)]
+    assert result(flapping(returns(changes, rejoin_seconds=300)), "group", "returns", "expired") == [("archive", 3, 3)]
 
 
 Rows = list[dict[str, Any]]
@@ -274,7 +274,7 @@ def _with_a_storm() -> tuple[Rows, Rows]:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession) -> dict[str, list[Row]]:
+def reported(spark: SparkSession) -> dict[str, list[Row]]:
     """The job's rows about both."""
     (rebalances, events), (stormy, flapping_events) = _for_advice(), _with_a_storm()
     tables = {
@@ -284,8 +284,8 @@ def told(spark: SparkSession) -> dict[str, list[Row]]:
     return collected(JOB.sections(tables, Options(now=NOON, top=1_000)), "storms", "flapping", "advice")
 
 
-def test_advice(told: dict[str, list[Row]]) -> None:
-    found = [row for row in told["advice"] if row["group"] == "billing"]
+def test_advice(reported: dict[str, list[Row]]) -> None:
+    found = [row for row in reported["advice"] if row["group"] == "billing"]
     figures = ("setting", "client_id", "occurrences", "out_of", "median_seconds", "lost_partition_seconds")
     assert {row["advice"]: tuple(row[name] for name in figures) for row in found} == {
         "static membership": ("group.instance.id", "pod", 4, 4, 5.0, 160.0),
@@ -306,18 +306,18 @@ def test_advice(told: dict[str, list[Row]]) -> None:
     )
 
 
-def test_names_the_storm_and_who_flaps(told: dict[str, list[Row]]) -> None:
-    storm, *others = told["storms"]
+def test_names_the_storm_and_who_flaps(reported: dict[str, list[Row]]) -> None:
+    storm, *others = reported["storms"]
     seldom = ("group-7", 5, None, "c7", 2)  # the other three had no single trigger
     columns = ("group", "rebalances", "lost_partition_seconds", "client_id", "culprit_rebalances")
     assert picked(others, *columns) == [seldom, seldom]
     assert picked([storm], "group", "cause", "client_id", "host") == [("group-42", LEFT, "bad", "10.0.0.66")]
     assert storm["rebalances"] >= 40
-    assert picked(told["flapping"], "group", "client_id", "returns") == [
+    assert picked(reported["flapping"], "group", "client_id", "returns") == [
         ("group-42", "bad", 40),
         ("billing", "pod", 4),
     ]
-    assert ("group-42", "static membership", "bad") in picked(told["advice"], "group", "advice", "client_id")
+    assert ("group-42", "static membership", "bad") in picked(reported["advice"], "group", "advice", "client_id")
 
 
 def test_empty_tables(spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.spark.answer import Answer, Column, Shown
+from muster.spark.result import Column, JobResult, Shown
 
 
 def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Shown:
@@ -20,8 +20,8 @@ def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Sh
     )
 
 
-def answer(job: str, *sections: Shown) -> Answer:
-    return Answer(job=job, title=job, sections=sections)
+def result(job: str, *sections: Shown) -> JobResult:
+    return JobResult(job=job, title=job, sections=sections)
 
 
 def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: Any) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from muster.spark.answer import Answer, Shown
 from muster.spark.jobs.job import Options, Plot
-from muster.spark.render.report_page import render_answers
-from tests.spark.render.pages import answer, section, standing
+from muster.spark.render.report_page import render_results
+from muster.spark.result import JobResult, Shown
+from tests.spark.render.pages import result, section, standing
 from tests.spark.rows import NOON
 
 pytestmark = pytest.mark.spark_apart
@@ -73,7 +73,7 @@ def over_time(name: str, x: str, y: str) -> Shown:
     return replace(section(name, *rows), plot=lines)
 
 
-def answers() -> list[Answer]:
+def results() -> list[JobResult]:
     """Of 14 minutes with a dozen groups, with every long name."""
     rule = "no commit for 424 s, longer than the 61 s of its last commits; its last member was removed: session expired"
     verdicts = ("STOPPED", "WARNING", "OK")
@@ -109,24 +109,24 @@ def answers() -> list[Answer]:
     sent = [{"group": group, "bytes": 10**10, "messages": 10**8, "share_percent": 8.3, "cost": 1.5} for group in GROUPS]
     kinds = Plot(kind="bars", x=("actor",), y="seconds", y_label="seconds")
     return [
-        answer(
+        result(
             "lag", section("groups", *groups), section("partitions", *partitions), over_time("over_time", "at", "lag")
         ),
-        answer("failover", replace(section("longest", *outages), plot=kinds)),
-        answer(
+        result("failover", replace(section("longest", *outages), plot=kinds)),
+        result(
             "rebalances",
             section("groups", *rebalances),
             section("culprits", *triggering_members),
             section("storms", *({"group": group} for group in GROUPS)),
             over_time("over_time", "bucket", "rebalances"),
         ),
-        answer("consumption", section("chargeback", *sent), over_time("per_bucket", "bucket", "rate_bytes_per_second")),
+        result("consumption", section("chargeback", *sent), over_time("per_bucket", "bucket", "rate_bytes_per_second")),
     ]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    text = render_answers(answers(), Options(now=NOON))
+    text = render_results(results(), Options(now=NOON))
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(text.replace("</body>", f"<script>{MEASURE}</script></body>"))
     return file
@@ -176,7 +176,7 @@ def test_nothing_is_wider_than_the_page_and_no_name_higher_than_a_line(page: Pat
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_question_is_a_screen_and_its_decisive_columns_are_seen(page: Path) -> None:
+def test_each_screen_fits_the_window_and_shows_its_decisive_columns(page: Path) -> None:
     found = measured(page, 1280)
     assert len(found["screens"]) == 4
     assert max(found["screens"]) <= SCREEN_PX

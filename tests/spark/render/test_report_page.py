@@ -12,21 +12,21 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from muster.actors.runtime.terminal import printable
-from muster.spark.answer import Answer, Plotted, Shown
 from muster.spark.jobs.job import Options, Plot
 from muster.spark.render import plots
 from muster.spark.render.page_tables import shared_beginnings, shortened
-from muster.spark.render.report_page import LEAD_ROWS, render_answers
-from muster.spark.render.screens import QUESTIONS
+from muster.spark.render.report_page import LEAD_ROWS, render_results
+from muster.spark.render.screens import SCREENS
 from muster.spark.render.screens.screen import Level, Screen
+from muster.spark.result import JobResult, Plotted, Shown
 from muster.spark.units import cell_in, number_ticks, time_ticks
-from tests.spark.render.pages import answer, section, standing
+from tests.spark.render.pages import result, section, standing
 from tests.spark.rows import NOON
 
 
 def screen(job: str, *sections: Shown) -> Screen:
-    (question,) = [each for each in QUESTIONS if each.job == job]
-    return question.screen(answer(job, *sections))
+    (job_screen,) = [each for each in SCREENS if each.job == job]
+    return job_screen.screen(result(job, *sections))
 
 
 @pytest.mark.parametrize(
@@ -44,29 +44,29 @@ def screen(job: str, *sections: Shown) -> Screen:
         (None, "bytes", "-"),
     ],
 )
-def test_numbers_have_the_units_that_their_columns_tell(value: Any, column: str, said: str) -> None:
+def test_numbers_have_the_units_of_their_columns(value: Any, column: str, said: str) -> None:
     assert cell_in(value, column) == said
 
 
-def test_the_page_begins_with_what_has_to_be_done_and_who_ended_on_purpose_is_none_of_it() -> None:
+def test_the_page_begins_with_what_must_be_done_and_leaves_out_groups_that_ended_on_purpose() -> None:
     steps = section("steps", *({"at": NOON + timedelta(hours=hours), "bytes": 1} for hours in (0, 36)))
     steps = replace(steps, plot=Plot(kind="lines", x=("at",), y="bytes", y_label="bytes"))
-    moved = Answer(job="failover", title="failover", sections=[section("open"), section("longest")])
-    ended = answer("lag", section("groups", standing("cron", "ENDED", 50), standing("archive")))
+    moved = JobResult(job="failover", title="failover", sections=[section("open"), section("longest")])
+    ended = result("lag", section("groups", standing("cron", "ENDED", 50), standing("archive")))
     options = Options(now=NOON + timedelta(hours=37), end=NOON + timedelta(hours=37))
 
-    def top(*answers: Answer) -> str:
-        return html.unescape(render_answers(answers, options).split("</header>")[0])
+    def top(*results: JobResult) -> str:
+        return html.unescape(render_results(results, options).split("</header>")[0])
 
     well = top(moved, ended)
     assert "<title>Consumer groups: Nothing to do</title>" in well
     assert '<p class="verdict">Nothing to do</p>' in well
-    assert "Nobody falls behind: 2 groups." in well
+    assert "No group falls behind: 2 groups." in well
     assert "STOPPED" not in well
     assert well.index("Who is behind") < well.index("What was down")  # in the order of the questions
-    stopped = answer("lag", section("groups", standing("cron", "ENDED", 50), standing("crashed", "STOPPED", 1200)))
-    page = render_answers(
-        [stopped, moved, replace(answer("other"), sections=[steps])], options, ["job placement: torn"]
+    stopped = result("lag", section("groups", standing("cron", "ENDED", 50), standing("crashed", "STOPPED", 1200)))
+    page = render_results(
+        [stopped, moved, replace(result("other"), sections=[steps])], options, ["job placement: torn"]
     )
     header = html.unescape(page.split("</header>")[0])
     assert '<p class="verdict">1 thing to act on, 1 question not answered</p>' in header
@@ -94,7 +94,7 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
     ]
     found = screen("lag", section("groups", *groups))
     assert found.level == Level.ACT
-    assert found.answer == (
+    assert found.summary == (
         "1 of 7 groups gets no further: crashed (STOPPED). 2 fall behind: slow (400 behind) and slower (300 behind)."
     )
     assert found.more == [
@@ -113,23 +113,23 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
     assert screen("lag", section("groups", *groups[1:])).level == Level.LOOK
     assert screen("lag", section("groups", *groups[3:])).level == Level.WELL
     assert screen("lag", section("groups", standing("too late", lost_messages=1))).level == Level.LOOK
-    assert screen("lag", section("groups")).answer == "No group has committed anything."
+    assert screen("lag", section("groups")).summary == "No group has committed anything."
 
 
 def test_what_was_down() -> None:
     outage = {"actor": "offsets-9", "seconds": 1.25, "fault": None, "began": NOON, "open_seconds": None}
-    assert screen("failover", section("longest", outage)).answer == (
+    assert screen("failover", section("longest", outage)).summary == (
         "1 outage ended; the longest: offsets-9 did not serve for 1.2 s."
     )
     down = {**outage, "actor": "log-1", "seconds": None, "open_seconds": 75.2}
     found = screen("failover", section("longest", {**outage, "fault": "kill"}), section("open", down))
     assert found.level == Level.ACT
-    assert found.answer == (
+    assert found.summary == (
         "1 actor does not serve: log-1 for 1 min 15 s. "
         "1 outage ended; the longest: offsets-9 did not serve for 1.2 s, after a kill."
     )
     assert [(row["actor"], row["state"]) for row in found.rows] == [("log-1", "DOWN"), ("offsets-9", "serves")]
-    assert screen("failover").answer == "Nothing was down."
+    assert screen("failover").summary == "Nothing was down."
 
 
 def test_who_causes_rebalances() -> None:
@@ -140,7 +140,7 @@ def test_who_causes_rebalances() -> None:
     groups = section("groups", of("billing", 9), of("calm", 1))
     triggering_members = section("culprits", {**triggered_by, "lost_partition_seconds": None})
     calm = screen("rebalances", groups, triggering_members)
-    assert (calm.level, calm.answer) == (Level.WELL, "10 rebalances of 2 groups: no group too often.")
+    assert (calm.level, calm.summary) == (Level.WELL, "10 rebalances of 2 groups: no group too often.")
     helps = {"advice": "static membership", "setting": "group.instance.id", "evidence": "client x came back"}
     stormy = screen(
         "rebalances",
@@ -150,7 +150,7 @@ def test_who_causes_rebalances() -> None:
         section("advice", {"group": "billing", **helps}),
     )
     assert stormy.level == Level.LOOK
-    assert stormy.answer == (
+    assert stormy.summary == (
         "billing rebalances again and again. A client without an id at ::1 caused 2 rebalances of billing."
     )
     assert stormy.more == ["billing: static membership (group.instance.id). Client x came back."]
@@ -168,9 +168,9 @@ def test_who_reads_how_much() -> None:
     )
     again = section("groups", {"group": "billing", "resent": 5, "distinct": 25})
     found = screen("consumption", charge, again)
-    assert found.answer == "1 group, 4.0 GiB sent: billing 75%."
+    assert found.summary == "1 group, 4.0 GiB sent: billing 75%."
     assert [(row["group"], row["resent_percent"]) for row in found.rows] == [("billing", 20.0), ("(no group)", None)]
-    assert screen("consumption", section("chargeback")).answer == "Nobody was sent anything."
+    assert screen("consumption", section("chargeback")).summary == "Nothing was sent."
 
 
 def test_can_the_numbers_be_trusted() -> None:
@@ -178,18 +178,18 @@ def test_can_the_numbers_be_trusted() -> None:
         return {"reason": reason, "bytes": 100, "messages": 1, "share": share}
 
     sure = screen("attribution", section("reasons", of(None, 0.9), of("no_group", 0.1), of("internal", None)))
-    assert (sure.level, sure.answer) == (
+    assert (sure.level, sure.summary) == (
         Level.WELL,
         "90.0% of the bytes have a group, 10.0% went to readers without one, none is in doubt.",
     )
     doubt = screen("attribution", section("reasons", of(None, 0.9), of("ambiguous", 0.1)))
-    assert (doubt.level, doubt.answer) == (Level.LOOK, "90.0% of the bytes have a group, of 10.0% nobody can tell.")
+    assert (doubt.level, doubt.summary) == (Level.LOOK, "90.0% of the bytes have a group, with 10.0% in doubt.")
     hole = {"gateway": 1, "share": 0.5, "began": NOON, "expected_share": None, "cause": "labels_lost"}
     jumped = screen("attribution", section("reasons", of(None, 1.0)), section("holes", hole))
-    told = "Gateway 1 sent 50% without a group from 2026-05-01 12:00 on: labels lost."
-    assert (jumped.level, jumped.answer) == (Level.LOOK, f"100.0% of the bytes have a group. {told}")
+    sentence = "Gateway 1 sent 50% without a group from 2026-05-01 12:00 on: labels lost."
+    assert (jumped.level, jumped.summary) == (Level.LOOK, f"100.0% of the bytes have a group. {sentence}")
     twice = screen("attribution", section("reasons", of(None, 1.0)), section("holes", hole, hole))
-    assert twice.more == [told, told]
+    assert twice.more == [sentence, sentence]
 
 
 def test_is_the_load_even() -> None:
@@ -198,15 +198,15 @@ def test_is_the_load_even() -> None:
         return {"level": level, "load": load, **shares}
 
     found = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1), of("partition", "commits", "9", 7.25)))
-    assert (found.level, found.answer) == (Level.LOOK, "Partition 9 has 7.2 times the commits of the mean partition.")
+    assert (found.level, found.summary) == (Level.LOOK, "Partition 9 has 7.2 times the commits of the mean partition.")
     assert [(row["which"], row["there"]) for row in found.rows] == [("offsets-9", "4,096"), ("n-1", "4.0 KiB")]
     even = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1)))
-    assert (even.level, even.answer) == (Level.WELL, "No partition or node carries twice the mean.")
+    assert (even.level, even.summary) == (Level.WELL, "No partition or node carries twice the mean.")
 
 
 def test_a_screen_has_the_worst_rows_and_the_rest_is_folded() -> None:
     rows = [standing(f"g-{number:02}", lag=100 - number) for number in range(LEAD_ROWS + 3)]
-    page = render_answers([answer("lag", section("groups", *rows))], Options(now=NOON))
+    page = render_results([result("lag", section("groups", *rows))], Options(now=NOON))
     shown, folded = page.split('<details class="all">')
     assert "3 more in the tables below." in shown
     assert f"g-{LEAD_ROWS - 1:02}" in shown
@@ -224,8 +224,8 @@ def test_columns_that_decide_are_first_and_columns_without_a_value_left_out() ->
 
 
 def test_empty_tables_have_a_page() -> None:
-    page = render_answers([answer(question.job, section("groups")) for question in QUESTIONS], Options(now=NOON))
-    assert "Nobody was sent anything." in page
+    page = render_results([result(each.job, section("groups")) for each in SCREENS], Options(now=NOON))
+    assert "Nothing was sent." in page
     assert "<table" not in page
 
 
@@ -240,7 +240,7 @@ def test_a_long_name_is_whole_in_the_page() -> None:
     assert "<b>" not in shortened("<b>" * 20)
 
 
-def test_long_names_that_begin_alike_are_told_apart() -> None:
+def test_long_names_that_begin_alike_can_be_distinguished() -> None:
     names = [f"the-data-platform-team.consumer-{number}.of-the-nightly-job.production" for number in range(2)]
     alike = shared_beginnings([*names, "billing", "x" * 40])
     assert alike == {names[0]: 32, names[1]: 32}
@@ -296,7 +296,7 @@ def drawn_section(kind: Literal["lines", "bars"], rows: list[dict[str, Any]], **
 
 
 def page_of(*sections: Shown, **options: Any) -> str:
-    return render_answers([answer("lag", *sections)], Options(**{"now": NOON} | options))
+    return render_results([result("lag", *sections)], Options(**{"now": NOON} | options))
 
 
 def label_of(page: str) -> str:

@@ -37,8 +37,8 @@ Said = Mapping[str, list[tuple[Any, ...]]]
 
 
 def said_by(sections: Sequence[Section], names: frozenset[str]) -> Said:
-    asked = [section for section in sections if not names or section.name in names]
-    return {section.name: [tuple(row) for row in section.frame.collect()] for section in asked}
+    requested = [section for section in sections if not names or section.name in names]
+    return {section.name: [tuple(row) for row in section.frame.collect()] for section in requested}
 
 
 def batch(spark: SparkSession, storage: Path, options: Options = OPTIONS, *, names: frozenset[str] = SUMS) -> Said:
@@ -276,7 +276,7 @@ def test_one_driver_at_a_time_and_output_and_checkpoint_of_one_stream(tmp_path: 
     Checkpoint.open(checkpoint, out, [SAMPLES]).release()
 
 
-def test_what_a_stream_has_no_answer_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_requests_that_a_stream_refuses(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StreamRefused, match="no output of a stream"):
         stream_sections(spark, tmp_path, "consumption", Options())
     default_output(tmp_path, "consumption").mkdir(parents=True)

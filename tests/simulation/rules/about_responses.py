@@ -14,7 +14,7 @@ from muster.actors.group.messages import (
 from muster.actors.group.state import GroupState
 from muster.actors.group.timers import TimerKind, TimerName
 from muster.actors.group.types import Token
-from tests.simulation.actor import Asked, Step, StepKind
+from tests.simulation.actor import Received, Step, StepKind
 from tests.simulation.planted.broken import Broken
 from tests.simulation.view import View
 
@@ -26,10 +26,10 @@ SLACK_MS = 200
 def no_request_is_answered_twice(view: View, step: Step) -> None:
     """A client would take a second response for the response to its next request."""
     if step.strays:
-        raise Broken(f"{step.strays} are answered, but nobody waits under these tokens")
+        raise Broken(f"{step.strays} are answered, but no request waits under these tokens")
 
 
-def whoever_waits_has_somebody_to_wait_for(view: View, step: Step) -> None:
+def every_waiting_request_can_end(view: View, step: Step) -> None:
     """A parked request without a timer, or a held response without a write in flight, would wait forever."""
     if step.kind is StepKind.RESIGNED:
         if view.actor.waiting:
@@ -46,32 +46,32 @@ def whoever_waits_has_somebody_to_wait_for(view: View, step: Step) -> None:
                 parked[member.parked_join] = ends and group.state is not GroupState.EMPTY
             if member.parked_sync is not None:
                 parked[member.parked_sync] = group.state is GroupState.COMPLETING_REBALANCE and (syncs or writing)
-    for token, asked in view.actor.waiting.items():
+    for token, received in view.actor.waiting.items():
         if not parked.get(token, writing):
-            raise Broken(f"{asked.request} of {asked.sender} waits for nothing that will happen")
+            raise Broken(f"{received.request} of {received.sender} waits for nothing that will happen")
     for token in parked.keys() - view.actor.waiting.keys():
-        raise Broken(f"token {token} is parked, but nobody waits under it")
+        raise Broken(f"token {token} is parked, but no request waits under it")
     if view.actor.waiting and not writing and view.core.next_deadline_ms() is None:
         raise Broken(f"{len(view.actor.waiting)} requests wait, and no timer is set")
 
 
-def nobody_waits_too_long(view: View, step: Step) -> None:
+def no_request_waits_too_long(view: View, step: Step) -> None:
     """JoinGroup waits for a join phase, SyncGroup for a sync phase, everything else at most for the log."""
     due_ms = view.core.next_deadline_ms()
     if due_ms is None or due_ms <= step.now_ms:
         return
-    for asked in view.actor.waiting.values():
-        waited_ms = step.now_ms - asked.arrived_ms - (view.actor.stalled_ms - asked.stalled_ms)
-        if waited_ms > _bound_ms(view, asked):
-            raise Broken(f"{asked.request} of {asked.sender} waits since {waited_ms} ms")
+    for received in view.actor.waiting.values():
+        waited_ms = step.now_ms - received.arrived_ms - (view.actor.stalled_ms - received.stalled_ms)
+        if waited_ms > _bound_ms(view, received):
+            raise Broken(f"{received.request} of {received.sender} waits since {waited_ms} ms")
 
 
-def _bound_ms(view: View, asked: Asked) -> int:
+def _bound_ms(view: View, received: Received) -> int:
     config = view.actor.config
     bound_ms = config.offsets_commit_timeout_ms + SLACK_MS
-    request = asked.request
+    request = received.request
     if isinstance(request, JoinGroup | SyncGroup):
-        bound_ms += view.ledger.longest_rebalance_ms[request.group_id]
+        bound_ms += view.promises.longest_rebalance_ms[request.group_id]
     if isinstance(request, JoinGroup):
         bound_ms += config.group_initial_rebalance_delay_ms
     return bound_ms
@@ -79,7 +79,7 @@ def _bound_ms(view: View, asked: Asked) -> int:
 
 def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
     """A client may forget what was acknowledged: the log must have it, and everything decided before it."""
-    for asked, response in step.answered:
+    for received, response in step.answered:
         match response:
             case OffsetCommitResponse() | OffsetDeleteResponse():
                 done = any(p.error is E.none for topic in response.topics for p in topic.partitions)
@@ -87,6 +87,6 @@ def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
                 done = any(result.error is E.none for result in response.groups)
             case _:
                 continue
-        waits_for = [batch.write for batch in view.log.pending if asked.write is not None]
-        if done and asked.write is not None and asked.write in waits_for:
-            raise Broken(f"{asked.request} is answered before write {asked.write} is durable")
+        waits_for = [batch.write for batch in view.log.pending if received.write is not None]
+        if done and received.write is not None and received.write in waits_for:
+            raise Broken(f"{received.request} is answered before write {received.write} is durable")

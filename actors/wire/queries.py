@@ -12,36 +12,36 @@ from muster.actors.wire.server import Peer
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
+Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Takes the whole query. Returns a JSON object: no NaN, only string keys."""
 
 _NAME_CHARACTERS = 100
 
 
-class Questions:
-    """Handlers in ``answers``, by the query's name. A failure of a handler does not reach the caller: it becomes
+class QueryHandlers:
+    """Handlers in ``handlers``, by the query's name. A failure of a handler does not reach the caller: it becomes
     ``{"error": TEXT}`` and a line in the log."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.handlers: dict[str, Handler] = {}
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
 
-    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         """Respond immediately, or in a task if the handler returns an awaitable."""
-        name = question.get("ask")
-        answer = self.answers.get(name) if isinstance(name, str) else None
-        if answer is None:
-            peer.answer(token, {"error": f"unknown question {str(name)[:_NAME_CHARACTERS]!r}"})
+        name = query.get("ask")
+        handler = self.handlers.get(name) if isinstance(name, str) else None
+        if handler is None:
+            peer.respond(token, {"error": f"unknown query {str(name)[:_NAME_CHARACTERS]!r}"})
             return
         try:
-            found = answer(question)
+            found = handler(query)
             if not inspect.isawaitable(found):
-                peer.answer(token, found)
+                peer.respond(token, found)
                 return
         except Exception as error:
             _refuse(peer, token, str(name), error)
             return
-        task = asyncio.get_running_loop().create_task(_answer_later(peer, token, str(name), found))
+        task = asyncio.get_running_loop().create_task(_respond_later(peer, token, str(name), found))
         self._running[peer, token] = task
         task.add_done_callback(lambda _: self._running.pop((peer, token), None))
 
@@ -62,13 +62,13 @@ class Questions:
             task.cancel()
 
 
-async def _answer_later(peer: Peer, token: int, name: str, answer: Awaitable[dict[str, Any]]) -> None:
+async def _respond_later(peer: Peer, token: int, name: str, handler: Awaitable[dict[str, Any]]) -> None:
     try:
-        peer.answer(token, await answer)
+        peer.respond(token, await handler)
     except Exception as error:
         _refuse(peer, token, name, error)
 
 
 def _refuse(peer: Peer, token: int, name: str, error: Exception) -> None:
-    log.error("the question %r could not be answered", name, exc_info=error)
-    peer.answer(token, {"error": f"{type(error).__name__}: {error}"})
+    log.error("the query %r failed", name, exc_info=error)
+    peer.respond(token, {"error": f"{type(error).__name__}: {error}"})

@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from muster.spark import command
-from muster.spark.answer import Answer, JobFailed, answer_of
 from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.progress import Progress
-from muster.spark.render.report_page import render_answers
-from muster.spark.render.showing import print_answers, to_json
+from muster.spark.render.report_page import render_results
+from muster.spark.render.showing import print_results, to_json
 from muster.spark.request import BadRequest, Request
+from muster.spark.result import JobFailed, JobResult, run_job
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 OPTIONS = Options(now=NOON, timezone="Europe/Berlin", groups=frozenset({"billing"}))
@@ -42,7 +42,7 @@ _ODD = """
 
 
 @pytest.fixture(scope="module")
-def answer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobResult:
     def sections(tables: object, options: Options) -> list[Section]:
         rows = spark.sql(_ROWS)
         lines = Plot(kind="lines", x=("bucket",), y="bytes", y_label="bytes", series=("group",))
@@ -56,13 +56,13 @@ def answer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ans
         ]
 
     job = Job(name="made_up", title="A made-up job", tables=(), sections=sections)
-    return answer_of(job, spark, tmp_path_factory.mktemp("storage"), OPTIONS)
+    return run_job(job, spark, tmp_path_factory.mktemp("storage"), OPTIONS)
 
 
-def test_json_has_every_row_with_times_in_the_zone_that_was_asked_for(answer: Answer) -> None:
-    told = json.loads(to_json([answer], OPTIONS))
-    assert (told["timezone"], told["groups"], told["from"]) == ("Europe/Berlin", ["billing"], None)
-    sections = told["jobs"]["made_up"]
+def test_json_has_every_row_with_times_in_the_requested_zone(result: JobResult) -> None:
+    decoded = json.loads(to_json([result], OPTIONS))
+    assert (decoded["timezone"], decoded["groups"], decoded["from"]) == ("Europe/Berlin", ["billing"], None)
+    sections = decoded["jobs"]["made_up"]
     assert list(sections) == ["over_time", "ranking", "odd", "none"]
     assert sections["over_time"]["types"]["bytes"] == "bigint"
     assert sections["over_time"]["complete"] is True
@@ -76,15 +76,15 @@ def test_json_has_every_row_with_times_in_the_zone_that_was_asked_for(answer: An
     assert sections["none"]["rows"] == []
 
 
-def test_json_is_valid_whatever_the_values_are(answer: Answer) -> None:
+def test_json_is_valid_whatever_the_values_are(result: JobResult) -> None:
     def no_json(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
 
     for indent in (2, None):
-        text = to_json([answer], OPTIONS, indent=indent)
-        told = json.loads(text, parse_constant=no_json)
+        text = to_json([result], OPTIONS, indent=indent)
+        decoded = json.loads(text, parse_constant=no_json)
     assert "\n" not in text
-    assert told["jobs"]["made_up"]["odd"]["rows"] == [
+    assert decoded["jobs"]["made_up"]["odd"]["rows"] == [
         {
             "nan": None,
             "infinite": None,
@@ -98,9 +98,9 @@ def test_json_is_valid_whatever_the_values_are(answer: Answer) -> None:
     ]
 
 
-def test_the_table_is_for_people(answer: Answer) -> None:
+def test_the_table_is_for_people(result: JobResult) -> None:
     out = io.StringIO()
-    print_answers([answer], Console(file=out, width=160, highlight=False))
+    print_results([result], Console(file=out, width=160, highlight=False))
     text = out.getvalue()
     assert "Of made-up rows." in text
     row = next(line for line in text.splitlines() if "3,000,000" in line)
@@ -133,8 +133,8 @@ class _Page(HTMLParser):
             self.unbalanced.append(tag)
 
 
-def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(answer: Answer) -> None:
-    text = render_answers([answer], OPTIONS, ["job lag: commits/x.parquet: is damaged"])
+def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(result: JobResult) -> None:
+    text = render_results([result], OPTIONS, ["job lag: commits/x.parquet: is damaged"])
     page = _Page(text)
     assert "script" not in page.tags
     assert all(link.startswith("#") for link in page.links)
@@ -154,7 +154,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six groups over ten hours; the fetched rows end in the first."""
-    monkeypatch.setattr("muster.spark.answer.MAX_ROWS", 100)
+    monkeypatch.setattr("muster.spark.result.MAX_ROWS", 100)
     minutes = spark.range(600).selectExpr("timestamp_seconds(60 * id) AS bucket", "id")
     rows = minutes.selectExpr("bucket", "EXPLODE(SEQUENCE(0, 5)) AS number", "id").selectExpr(
         "bucket", "NULLIF(CONCAT('g-', number), 'g-3') AS group", "IF(id % 7 = 3, number, 0) AS bytes"
@@ -166,7 +166,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
         return [Section(plot.kind, "", rows.orderBy("bucket", "group"), plot=plot) for plot in (lines, bars)]
 
     job = Job(name="large", title="", tables=(), sections=sections)
-    lines, bars = answer_of(job, spark, tmp_path, Options(now=NOON), plots=True).sections
+    lines, bars = run_job(job, spark, tmp_path, Options(now=NOON), plots=True).sections
     assert (len(lines.rows), lines.cut) == (100, True)
     assert lines.plotted is not None
     assert (lines.plotted.in_all, lines.plotted.step_seconds) == (6, 120)
@@ -176,7 +176,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     assert bars.plotted is not None
     assert bars.plotted.in_all == 600
     assert sum(bars.plotted.values("bytes")) == 8 * 15
-    assert answer_of(job, spark, tmp_path, Options(now=NOON)).sections[0].plotted is None
+    assert run_job(job, spark, tmp_path, Options(now=NOON)).sections[0].plotted is None
 
 
 class Silent(Progress):
@@ -184,7 +184,7 @@ class Silent(Progress):
         pass
 
 
-def test_on_small_tables_two_jobs_run_at_a_time_and_are_told_in_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_on_small_tables_two_jobs_run_at_a_time_and_are_reported_in_order(spark: SparkSession, tmp_path: Path) -> None:
     both = threading.Barrier(2)
     has_session = []
 
@@ -195,8 +195,8 @@ def test_on_small_tables_two_jobs_run_at_a_time_and_are_told_in_order(spark: Spa
 
     jobs = [Job(name=name, title="", tables=(), sections=sections) for name in ("first", "second")]
     request = Request(storage=tmp_path, jobs=(), options=OPTIONS)
-    answers, damage = command._answers(request, jobs, spark, Silent())
-    assert ([each.job for each in answers], damage) == (["first", "second"], [])
+    results, damage = command._results(request, jobs, spark, Silent())
+    assert ([each.job for each in results], damage) == (["first", "second"], [])
     assert has_session == [True, True]
 
 
@@ -207,30 +207,30 @@ def test_what_spark_stumbles_over_is_one_line(
         return [Section("bad", "Bad", spark.range(1).select(F.raise_error(F.lit("the moon is full"))))]
 
     with pytest.raises(JobFailed, match=r"\Ajob bad: .*the moon is full( SQLSTATE: P0001)?\Z"):
-        answer_of(Job(name="bad", title="", tables=(), sections=sections), spark, tmp_path, OPTIONS)
+        run_job(Job(name="bad", title="", tables=(), sections=sections), spark, tmp_path, OPTIONS)
     assert capsys.readouterr().err == ""
 
 
 def test_a_request_is_read_back_and_a_wrong_one_refused() -> None:
-    asked = {
+    fields = {
         "storage": "/data",
         "jobs": ["lag"],
         "options": {"start": "2026-05-01T12:00:00+02:00", "top": None, "groups": ["a"], "now": NOON.isoformat()},
         "out": None,
         "executors": 2,
     }
-    request = Request.from_json(json.dumps(asked))
+    request = Request.from_json(json.dumps(fields))
     assert (request.storage, request.jobs, request.executors, request.out) == (Path("/data"), ("lag",), 2, None)
     assert request.options == Options(start=NOON.replace(hour=10), groups=frozenset({"a"}), now=NOON)
-    for text in ("", "[]", "{}", json.dumps({**asked, "more": 1}), json.dumps({**asked, "options": {"n": 1}})):
+    for text in ("", "[]", "{}", json.dumps({**fields, "more": 1}), json.dumps({**fields, "options": {"n": 1}})):
         with pytest.raises(BadRequest, match="this is no request"):
             Request.from_json(text)
 
 
-def test_what_one_answer_persisted_the_next_one_does_not_keep(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_one_job_persisted_is_released_by_the_next(spark: SparkSession, tmp_path: Path) -> None:
     def held_after(frame: Callable[[], DataFrame]) -> int:
         job = Job(name="made_up", title="", tables=(), sections=lambda *_: [Section("rows", "", frame())])
-        answer_of(job, spark, tmp_path, OPTIONS)
+        run_job(job, spark, tmp_path, OPTIONS)
         return len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[attr-defined]
 
     assert held_after(lambda: spark.range(3).persist()) == 1

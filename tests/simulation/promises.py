@@ -13,7 +13,7 @@ from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId, MemberId
 from muster.placement.mapping.registration import Position, Registration, Withdrawal
 from tests.simulation.actor import Step, StepKind
-from tests.simulation.offsets_ledger import OffsetsLedger
+from tests.simulation.known_offsets import KnownOffsets
 from tests.simulation.shots import GroupShot
 
 E = ErrorCode
@@ -22,7 +22,7 @@ Incarnation = tuple[GroupId, int]
 
 
 @dataclass(slots=True)
-class Told:
+class Assignments:
     """The assignments returned to members of one generation."""
 
     shares: dict[str, bytes] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class Rumours:
     generation: int = 0
 
 
-class Ledger:
+class Promises:
     def __init__(self) -> None:
-        self.offsets = OffsetsLedger()
-        self.told: dict[tuple[Incarnation, int], Told] = {}
+        self.offsets = KnownOffsets()
+        self.assignments: dict[tuple[Incarnation, int], Assignments] = {}
         self.dishonest: set[tuple[Incarnation, int]] = set()
         """Generations whose leader's assignment was not sent by an honest consumer."""
         self.longest_rebalance_ms: Counter[GroupId] = Counter()
@@ -67,7 +67,7 @@ class Ledger:
         ``snapshot`` returns all registrations: gateways receive them this way from a coordinator that has just loaded.
         """
         self.offsets.note(step)
-        request = step.asked.request if step.asked else None
+        request = step.received.request if step.received else None
         if isinstance(request, JoinGroup):
             longest = max(self.longest_rebalance_ms[request.group_id], request.rebalance_timeout_ms)
             self.longest_rebalance_ms[request.group_id] = longest
@@ -88,22 +88,22 @@ class Ledger:
             self._watch_group(step, group_id, step.before.get(group_id), after)
         for group_id in step.before.keys() - step.after.keys():
             self.watches.pop(group_id, None)
-        for asked, response in step.answered:
-            if isinstance(asked.request, SyncGroup) and step.kind is not StepKind.REQUEST:
-                self._extend(step, asked.request.group_id, asked.request.member_id)
-            elif isinstance(response, JoinGroupResponse) and isinstance(asked.request, JoinGroup):
-                self._gossip(asked.request, response)
+        for received, response in step.answered:
+            if isinstance(received.request, SyncGroup) and step.kind is not StepKind.REQUEST:
+                self._extend(step, received.request.group_id, received.request.member_id)
+            elif isinstance(response, JoinGroupResponse) and isinstance(received.request, JoinGroup):
+                self._gossip(received.request, response)
 
     def _watch_request(self, step: Step) -> None:
-        asked = step.asked
-        if asked is None or step.loading:
+        received = step.received
+        if received is None or step.loading:
             return
-        request = asked.request
-        if (isinstance(request, Heartbeat) and asked.expected in (E.none, E.rebalance_in_progress)) or (
-            isinstance(request, OffsetCommit) and request.generation_id >= 0 and asked.expected is E.none
+        request = received.request
+        if (isinstance(request, Heartbeat) and received.expected in (E.none, E.rebalance_in_progress)) or (
+            isinstance(request, OffsetCommit) and request.generation_id >= 0 and received.expected is E.none
         ):
             self._extend(step, request.group_id, request.member_id)
-        elif isinstance(request, SyncGroup) and asked.expected in (E.none, None):
+        elif isinstance(request, SyncGroup) and received.expected in (E.none, None):
             self.watches[request.group_id].synced.add(request.member_id)
 
     def _watch_group(self, step: Step, group_id: GroupId, before: GroupShot | None, after: GroupShot) -> None:

@@ -79,7 +79,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class JobResult:
     job: str
     title: str
     sections: Sequence[Shown]
@@ -93,7 +93,7 @@ def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) ->
     }
 
 
-def answer_of(
+def run_job(
     job: Job,
     spark: SparkSession,
     storage: Path,
@@ -103,7 +103,7 @@ def answer_of(
     plots: bool = False,
     alone: bool = True,
     step: Callable[[str], None] = lambda _: None,
-) -> Answer:
+) -> JobResult:
     """Run the job and fetch its sections; ``step`` is called with what is being computed.
 
     ``tables`` are its input; those below ``storage`` if None. ``plots``: also fetch what plots draw. ``alone``:
@@ -121,7 +121,7 @@ def answer_of(
                 continue
             step(f"{job.name}: {section.title}")
             shown.append(_shown(section, options, plots))
-    return Answer(job=job.name, title=job.title, sections=shown)
+    return JobResult(job=job.name, title=job.title, sections=shown)
 
 
 @contextmanager

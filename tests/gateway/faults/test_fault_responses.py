@@ -38,7 +38,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
     named = {"name": topic.name, "topic_id": topic.topic_id}
     member = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": "i"}
     offsets = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
-    asked = [{**named, "partition_indexes": [0]}]
+    fetched = [{**named, "partition_indexes": [0]}]
     every: dict[int, dict[str, Any]] = {
         0: produce_body((topic, 0, client_batch())),
         1: fetch_body((topic, 0, 0), max_wait=0),
@@ -56,8 +56,8 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         },
         9: {
             "group_id": group,
-            "topics": asked,
-            "groups": [{"group_id": group, "member_id": "m", "member_epoch": 1, "topics": asked}],
+            "topics": fetched,
+            "groups": [{"group_id": group, "member_id": "m", "member_epoch": 1, "topics": fetched}],
             "require_stable": False,
         },
         10: {"key": group, "key_type": 0, "coordinator_keys": [group]},
@@ -156,8 +156,8 @@ def test_the_error_is_in_every_place(
     full: Serving, faults: FaultClient, topic: Topic, fresh: Fresh, api_key: int, version: int
 ) -> None:
     with full.connect("met") as client:
-        answer = client.ask(api_key, version, body_of(api_key, topic, fresh("g")))
-    found = list(errors_in(answer))
+        response = client.exchange(api_key, version, body_of(api_key, topic, fresh("g")))
+    found = list(errors_in(response))
     of_items = [error for is_item, error in found if is_item]
     assert set(of_items) <= {ERROR}
     whole = {error for is_item, error in found if not is_item}
@@ -172,8 +172,8 @@ def test_the_error_is_in_every_place(
 def test_an_error_of_a_fetch_session_is_of_the_whole_request(full: Serving, faults: FaultClient, topic: Topic) -> None:
     faults.inject("error", client_id="in a session", error="FETCH_SESSION_ID_NOT_FOUND")
     with full.connect("in a session") as client:
-        answer = client.ask(1, 18, fetch_body((topic, 0, 0), max_wait=0))
-    assert (answer.error_code, answer.responses) == (ErrorCode.fetch_session_id_not_found, ())
+        response = client.exchange(1, 18, fetch_body((topic, 0, 0), max_wait=0))
+    assert (response.error_code, response.responses) == (ErrorCode.fetch_session_id_not_found, ())
 
 
 def test_the_apis_that_are_served_can_be_named_and_no_others() -> None:

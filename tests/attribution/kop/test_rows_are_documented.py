@@ -10,10 +10,10 @@ PAGE = HERE.parents[2] / "docs" / "attribution.md"
 
 
 def test_the_table_names_the_tests_that_there_are() -> None:
-    told = set(re.findall(r"`(test_f\d\d_\w+)`", PAGE.read_text()))
+    documented = set(re.findall(r"`(test_f\d\d_\w+)`", PAGE.read_text()))
     there = {name for file in HERE.glob("test_*.py") for name in re.findall(r"def (test_f\d\d_\w+)", file.read_text())}
-    assert told == there
-    assert {name[5:8] for name in told} == {f"f{row:02}" for row in range(1, 34)}
+    assert documented == there
+    assert {name[5:8] for name in documented} == {f"f{row:02}" for row in range(1, 34)}
 
 
 def test_each_test_is_in_its_row() -> None:

@@ -19,7 +19,7 @@ from muster.actors.group.messages import (
     Response,
 )
 from muster.actors.group.types import GroupId, Token
-from tests.simulation.actor import Asked, Step, StepKind
+from tests.simulation.actor import Received, Step, StepKind
 
 Key = tuple[GroupId, str, int]
 E = ErrorCode
@@ -44,7 +44,7 @@ class Change:
 NOTHING = Change(None, 0)
 
 
-class OffsetsLedger:
+class KnownOffsets:
     """Per partition of a group: the last certain change, then the possible ones, in order.
 
     A response without error, and any response that shows the value, makes a change certain. A refusal removes it. A
@@ -58,16 +58,16 @@ class OffsetsLedger:
         self._readable: dict[Token, dict[Key, list[Change]]] = {}
 
     def note(self, step: Step) -> None:
-        if step.kind is StepKind.REQUEST and not step.loading and step.asked is not None:
-            self._note_asked(step.asked, step.now_ms)
+        if step.kind is StepKind.REQUEST and not step.loading and step.received is not None:
+            self._note_request(step.received, step.now_ms)
         elif step.kind is StepKind.TOPICS_DELETED:
             for key in [key for key in self.changes if key[1] in step.topics]:
                 self._add(key, Change(None, step.now_ms))
         elif step.kind is StepKind.LOADED:
             self._open.clear()
             self._readable.clear()
-        for asked, response in step.answered:
-            self._note_answer(asked, response)
+        for received, response in step.answered:
+            self._note_response(received, response)
 
     def allowed(self, key: Key) -> list[Change]:
         """The possible current states of that partition."""
@@ -88,12 +88,12 @@ class OffsetsLedger:
         """The offset expired and was removed, at least in memory."""
         self._add(key, Change(None, now_ms))
 
-    def readable_then(self, asked: Asked, key: Key) -> list[Change]:
+    def readable_then(self, received: Received, key: Key) -> list[Change]:
         """The changes that were readable when that OffsetFetch arrived."""
-        return self._readable.get(asked.token, {}).get(key, [NOTHING])
+        return self._readable.get(received.token, {}).get(key, [NOTHING])
 
-    def _note_asked(self, asked: Asked, now_ms: int) -> None:
-        request = asked.request
+    def _note_request(self, received: Received, now_ms: int) -> None:
+        request = received.request
         opened: list[tuple[Key, Change]] = []
         match request:
             case OffsetCommit():
@@ -109,17 +109,19 @@ class OffsetsLedger:
                 opened += [(key, Change(None, now_ms)) for key in self.changes if key[0] in request.groups]
             case OffsetFetch():
                 groups = {group.group_id for group in request.groups}
-                self._readable[asked.token] = {k: [*changes] for k, changes in self.changes.items() if k[0] in groups}
+                self._readable[received.token] = {
+                    k: [*changes] for k, changes in self.changes.items() if k[0] in groups
+                }
         if opened:
-            self._open[asked.token] = opened
+            self._open[received.token] = opened
             for key, change in opened:
                 self._add(key, change)
 
-    def _note_answer(self, asked: Asked, response: Response) -> None:
+    def _note_response(self, received: Received, response: Response) -> None:
         if isinstance(response, OffsetFetchResponse):
             return
-        errors = dict(_errors(asked, response))
-        for key, change in self._open.pop(asked.token, ()):
+        errors = dict(_errors(received, response))
+        for key, change in self._open.pop(received.token, ()):
             error = errors.get(key, errors.get((key[0], "", -1), E.none))
             if error is E.none:
                 self.acknowledged += 1
@@ -141,14 +143,14 @@ class OffsetsLedger:
             changes.remove(change)
 
 
-def _errors(asked: Asked, response: Response) -> Iterator[tuple[Key, ErrorCode]]:
+def _errors(received: Received, response: Response) -> Iterator[tuple[Key, ErrorCode]]:
     """Error per partition; the error of a whole group has topic "" and partition -1."""
     match response:
         case OffsetCommitResponse():
-            group = asked.request.group_id  # type: ignore[union-attr]
+            group = received.request.group_id  # type: ignore[union-attr]
             yield from _per_partition(group, response.topics)
         case OffsetDeleteResponse():
-            group = asked.request.group_id  # type: ignore[union-attr]
+            group = received.request.group_id  # type: ignore[union-attr]
             yield (group, "", -1), response.error
             yield from _per_partition(group, response.topics)
         case DeleteGroupsResponse():
