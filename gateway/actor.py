@@ -21,13 +21,13 @@ from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
 from muster.actors.faults.registry import Book
+from muster.actors.runtime.actor import Actor
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
-from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
+from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
-from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.reading import TableDamaged
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.spool import SampleStore
@@ -93,39 +93,30 @@ class RayController:
         await self._in_time(self._handle.activate.remote(offsets_partition))
 
 
-class GatewayActor:
-    """``start`` is called whenever the process is new, and perhaps more than once."""
+class GatewayActor(Actor):
+    """Starts with OSError if a port is taken."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, gateway_id: int, port: int, metrics_port: int) -> None:
-        log_to_file(Path(settings.storage), f"gateway-{gateway_id}")
-        self._settings = settings
+        super().__init__(settings, secret, f"gateway-{gateway_id}")
         self._id = gateway_id
         self._ports = (port, metrics_port)
-        self._started: asyncio.Future[Started] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._faults: GatewayFaults | None = None
-        self._sends = Sends(f"gateway-{gateway_id}/{uuid.uuid4().hex}")
-
-    async def start(self) -> Started:
-        """Start serving; every call returns the same result. OSError if a port is taken."""
-        if self._started is None or (self._started.done() and self._started.exception()):
-            self._started = asyncio.ensure_future(self._start())
-        return await asyncio.shield(self._started)
+        self._sends = Sends(f"{self.name}/{uuid.uuid4().hex}")
 
     async def _start(self) -> Started:
-        settings, config = self._settings, self._settings.config
-        await asyncio.to_thread(check_shared, Path(settings.storage), settings.cluster_id)
-        node_id, address = ray.get_runtime_context().get_node_id(), str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+        settings, config = self.settings, self.settings.config
+        node_id, address = self._node_and_address()
         self._lifecycle = EventWriter(
             Path(settings.storage),
             LIFECYCLE,
-            f"gateway-{self._id}",
+            self.name,
             flush_ms=config.metrics_events_flush_ms,
             now_ms=wall_ms,
         )
         self._lifecycle.start()
-        lifecycle = Lifecycle(self._lifecycle.add, wall_ms, seen_by=f"gateway-{self._id}")
-        self._follower = ViewFollower(settings, f"gateway-{self._id}", ControllerSeen(lifecycle))
+        lifecycle = Lifecycle(self._lifecycle.add, wall_ms, seen_by=self.name)
+        self._follower = ViewFollower(settings, self.name, ControllerSeen(lifecycle))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
         account = account_of(config, self._store)
@@ -170,17 +161,17 @@ class GatewayActor:
 
     def _ends(self) -> list[End]:
         """Where this gateway's streams ended when it last served; empty if that cannot be read."""
-        flush_ms = self._settings.config.metrics_samples_flush_ms
+        flush_ms = self.settings.config.metrics_samples_flush_ms
         try:
-            return ends(Path(self._settings.storage), self._id, now_ms=now_ms(), flush_ms=flush_ms)
+            return ends(Path(self.settings.storage), self._id, now_ms=now_ms(), flush_ms=flush_ms)
         except TableDamaged as error:
             log.warning("where clients left off is not known: %s", error)
             return []
 
     def _open_store(self) -> SampleStore:
-        folder = Path(self._settings.storage) / "metrics"
-        flush_ms = self._settings.config.metrics_samples_flush_ms
-        observe = self._sends.add if self._settings.config.audit_interval_ms else None
+        folder = Path(self.settings.storage) / "metrics"
+        flush_ms = self.settings.config.metrics_samples_flush_ms
+        observe = self._sends.add if self.settings.config.audit_interval_ms else None
         return SampleStore(folder, self._id, flush_ms=flush_ms, now_ms=now_ms, observe=observe)
 
     def _every(self, period_s: float, work: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
@@ -197,7 +188,7 @@ class GatewayActor:
         return asyncio.get_running_loop().create_task(run())
 
     async def _reconciler_status(self) -> dict[str, Any]:
-        reconciler = await asyncio.to_thread(ray.get_actor, "reconciler", self._settings.namespace)
+        reconciler = await asyncio.to_thread(ray.get_actor, "reconciler", self.settings.namespace)
         status: dict[str, Any] = await reconciler.status.remote()
         return status
 
@@ -211,21 +202,7 @@ class GatewayActor:
 
     async def identity(self) -> tuple[str, str]:
         """The cluster id and storage path of this gateway's cluster; also returned while it starts."""
-        return self._settings.cluster_id, self._settings.storage
-
-    async def ping(self) -> tuple[int, str]:
-        """Pid and node; a process that responds is neither paused nor hung."""
-        return os.getpid(), ray.get_runtime_context().get_node_id()
-
-    async def end(self, pid: int) -> None:
-        """End the process at once if it is the one that others consider dead."""
-        if pid == os.getpid():
-            os._exit(1)
-
-    async def park(self, pid: int) -> None:
-        """Returns only if this is not the process that was started: otherwise Ray reports its death to the caller."""
-        if pid == os.getpid():
-            await asyncio.Event().wait()
+        return self.settings.cluster_id, self.settings.storage
 
     async def take_faults(self, book: Book) -> None:
         """Inject these from now on. A gateway that is still starting fetches them later."""

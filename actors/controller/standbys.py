@@ -142,7 +142,7 @@ class Standbys:
 async def _served_by(standby: Standby) -> dict[int, Started]:
     try:
         async with asyncio.timeout(_ADOPT_S):
-            response: dict[int, Started] = await standby.handle.standing_in.remote()
+            response: dict[int, Started] = await standby.handle.served_partitions.remote()
             return response
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say what it serves: %r", standby.name, error)

@@ -33,7 +33,7 @@ class StandbyActor(Actor):
         self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
-        return Started(pid=os.getpid(), node_id=self._node()[0])
+        return Started(pid=os.getpid(), node_id=self._node_and_address()[0])
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
@@ -51,7 +51,7 @@ class StandbyActor(Actor):
         """Stop serving the partition: see :meth:`PartitionHost.hand_over`."""
         await self._host.hand_over(partition, epoch)
 
-    async def standing_in(self) -> dict[int, Started]:
+    async def served_partitions(self) -> dict[int, Started]:
         """The partitions that are served here now; for a new controller."""
         return self._host.started
 

@@ -62,7 +62,7 @@ class ReconcilerActor(Actor):
         self._upkeep.start()
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
         self._audit = asyncio.get_running_loop().create_task(self._run_audit())
-        return Started(pid=os.getpid(), node_id=self._node()[0])
+        return Started(pid=os.getpid(), node_id=self._node_and_address()[0])
 
     async def _run_audit(self) -> None:
         config = self.settings.config

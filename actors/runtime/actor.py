@@ -66,13 +66,13 @@ class Actor:
         if pid == os.getpid():
             os._exit(1)
 
-    def _node(self) -> tuple[str, str]:
+    def _node_and_address(self) -> tuple[str, str]:
         address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         return ray.get_runtime_context().get_node_id(), str(address)
 
     async def _listen(self, server: Server, name: str, epoch: int = -1) -> Started:
         """Listen for gateways; only on loopback if the gateways do (a Ray of one node)."""
-        node_id, host = self._node()
+        node_id, host = self._node_and_address()
         if _is_loopback(self.settings.host):
             host = "127.0.0.1"
         path = socket_path(self.settings.cluster_id, name)
