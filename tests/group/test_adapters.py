@@ -12,18 +12,12 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec import adapters
 from muster.actors.group.messages import (
     CommitPartition,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroupsResponse,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
     JoinedMember,
     JoinGroup,
     JoinGroupResponse,
-    LeaveGroupResponse,
-    LeavingMember,
-    LeftMember,
     OffsetCommit,
     OffsetFetch,
     OffsetFetchResponse,
@@ -156,25 +150,6 @@ def test_join_group(version: int) -> None:
     assert (member.metadata, codec.field(member, "group_instance_id", "i")) == (b"x", "i")
 
 
-@pytest.mark.parametrize("name", [None, ""])
-def test_a_join_without_protocol_name(name: str | None) -> None:
-    response = JoinGroupResponse(error=E.member_id_required, protocol_name=name, member_id=MemberId("m"))
-    old = _round_trip(adapters.JOIN_GROUP, 6, adapters.encode(6, response))
-    new = _round_trip(adapters.JOIN_GROUP, 7, adapters.encode(7, response))
-    assert (old.protocol_name, new.protocol_name, new.generation_id) == ("", None, -1)
-
-
-@pytest.mark.parametrize("version", codec.versions_of(adapters.LEAVE_GROUP))
-def test_leave_group_below_v3_names_one_member(version: int) -> None:
-    request = _decode(adapters.LEAVE_GROUP, version)
-    assert request.members == (LeavingMember(member_id=MemberId("m")),)  # type: ignore[union-attr]
-    left = LeftMember(member_id=MemberId("m"), group_instance_id=None, error=E.unknown_member_id)
-    entity = _round_trip(adapters.LEAVE_GROUP, version, adapters.encode(version, LeaveGroupResponse(members=(left,))))
-    assert entity.error_code is (E.unknown_member_id if version < 3 else E.none)
-    if version >= 3:
-        assert [member.error_code for member in entity.members] == [E.unknown_member_id]
-
-
 @pytest.mark.parametrize("version", codec.versions_of(adapters.OFFSET_COMMIT))
 def test_offset_commit(version: int) -> None:
     topics = [
@@ -248,31 +223,3 @@ def test_where_a_failed_fetch_carries_its_error(version: int) -> None:
     else:
         (partition,) = entity.topics[0].partitions
         assert (partition.committed_offset, partition.error_code) == (-1, E.coordinator_load_in_progress)
-
-
-def test_several_groups_in_one_fetch() -> None:
-    groups = [{"group_id": name, "topics": None} for name in ("a", "b")]
-    request = _decode(adapters.OFFSET_FETCH, 8, groups=groups)
-    assert isinstance(request, OffsetFetch)
-    assert [group.group_id for group in request.groups] == ["a", "b"]
-
-
-@pytest.mark.parametrize("version", codec.versions_of(adapters.DESCRIBE_GROUPS))
-def test_described_groups(version: int) -> None:
-    member = DescribedMember(
-        member_id=MemberId("m"),
-        group_instance_id="i",
-        client_id="c",
-        client_host="/h",
-        metadata=b"x",
-        assignment=b"y",
-    )
-    group = DescribedGroup(
-        group_id=GroupId("g"), state="Stable", protocol_type="consumer", protocol_data="range", members=(member,)
-    )
-    entity = _round_trip(
-        adapters.DESCRIBE_GROUPS, version, adapters.encode(version, DescribeGroupsResponse(groups=(group,)))
-    )
-    (described,) = entity.groups
-    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
-    assert (described.members[0].client_host, described.members[0].member_assignment) == ("/h", b"y")

@@ -46,11 +46,6 @@ def test_9_while_loading(make: Make, sent: object, error: ErrorCode) -> None:
     driver.topics_deleted("t")
 
 
-def test_9_list_while_loading(make: Make) -> None:
-    response = make(start=False).exchange(ListGroups(api_version=5))
-    assert (response.error, response.groups) == (LOADING, ())
-
-
 def test_57_a_group_is_stable_again_after_a_crash(driver: Driver) -> None:
     first, second = driver.stable(2)
     driver.exchange(commit({("t", 0): 7}, member_id=first, generation=1))
@@ -68,17 +63,6 @@ def test_57_a_group_is_stable_again_after_a_crash(driver: Driver) -> None:
     assert [driver.exchange(sync(member, 1)).assignment for member in (first, second)] == before
     driver.advance(10_000)
     assert driver.group().state is GroupState.EMPTY
-
-
-def test_57_a_rebalance_does_not_survive_a_crash(driver: Driver) -> None:
-    (a,) = driver.stable()
-    token = driver.new_member()
-    driver.exchange(join(a))
-    assert driver.response(token).generation_id == 2
-    driver.restart()
-    assert driver.group().generation == 1
-    assert driver.error(sync(a, 2)) is E.illegal_generation
-    assert driver.error(sync(driver.response(token).member_id, 2)) is E.unknown_member_id
 
 
 def _old_group(version: int, *, with_member: bool = True) -> Record:

@@ -9,8 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey
 from muster.actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
-from muster.actors.group.messages import DeleteGroups, OffsetDelete, OffsetFetch, OffsetFetchGroup
-from muster.actors.group.state import GroupState
+from muster.actors.group.messages import DeleteGroups, OffsetDelete
 from muster.actors.group.types import GroupId
 from tests.group.driver import HOST, Driver, G, commit, error_of, fetch, join, leave, subscription
 
@@ -26,17 +25,6 @@ def _delete(*partitions: tuple[str, int], group: str = G) -> OffsetDelete:
 
 def _stored(driver: Driver, topic: str, partition: int) -> CommittedOffset | None:
     return driver.core.hard_state.offsets(G).get((topic, partition))
-
-
-def test_42_members_commit_before_and_not_while_the_assignment_is_awaited(driver: Driver) -> None:
-    (a,) = driver.stable()
-    token = driver.new_member()
-    assert driver.error(commit({("t", 0): 1}, member_id=a, generation=1)) is E.none
-    rejoined = driver.exchange(join(a))
-    assert rejoined.generation_id == 2
-    assert driver.response(token).generation_id == 2
-    assert driver.error(commit({("t", 0): 2}, member_id=a, generation=2)) is E.rebalance_in_progress
-    assert driver.error(commit({("t", 0): 2}, member_id=a, generation=1)) is E.illegal_generation
 
 
 def test_43_a_group_with_members_takes_no_simple_commit(driver: Driver) -> None:
@@ -109,22 +97,6 @@ def test_a_failed_commit_leaves_no_group(make: Make) -> None:
 # Fetch
 
 
-def test_53_fetch_from_an_unknown_group(driver: Driver) -> None:
-    (group,) = driver.exchange(fetch(("t", 0))).groups
-    (partition,) = group.topics[0].partitions
-    assert (group.error, partition.error) == (E.none, E.none)
-    assert (partition.offset, partition.leader_epoch, partition.metadata) == (-1, -1, "")
-    (group,) = driver.exchange(fetch(everything=True)).groups
-    assert (group.error, group.topics) == (E.none, ())
-
-
-def test_fetch_everything(driver: Driver) -> None:
-    driver.exchange(commit({("u", 1): 4, ("t", 0): 1, ("u", 0): 3}))
-    (group,) = driver.exchange(fetch(everything=True)).groups
-    found = {(topic.name, p.index): p.offset for topic in group.topics for p in topic.partitions}
-    assert found == {("t", 0): 1, ("u", 0): 3, ("u", 1): 4}
-
-
 def test_a_plain_fetch_sees_what_is_durable_and_a_stable_one_waits(make: Make) -> None:
     driver = make()
     driver.exchange(commit({("t", 0): 1, ("t", 1): 1}))
@@ -140,24 +112,6 @@ def test_a_plain_fetch_sees_what_is_durable_and_a_stable_one_waits(make: Make) -
     assert [driver.offset("t", 0), driver.offset("t", 1), driver.offset("u", 0)] == [3, -1, 9]
 
 
-@pytest.mark.parametrize("error", [E.unknown_topic_or_partition, E.not_enough_replicas, E.request_timed_out])
-def test_a_stable_fetch_fails_in_its_own_way(make: Make, error: ErrorCode) -> None:
-    driver = make(auto=False)
-    driver.park(commit({("t", 0): 2}))
-    waits = driver.park(fetch(("t", 0), stable=True))
-    driver.fail(error)
-    assert error_of(driver.response(waits)) is E.not_coordinator
-
-
-def test_several_groups_in_one_fetch(driver: Driver) -> None:
-    driver.exchange(commit({("t", 0): 1}, group="a"))
-    driver.exchange(commit({("t", 0): 2}, group="b"))
-    wanted = tuple(OffsetFetchGroup(group_id=GroupId(group), topics=None) for group in ("b", "nowhere", "a"))
-    response = driver.exchange(OffsetFetch(api_version=9, groups=wanted))
-    found = [(g.group_id, [p.offset for t in g.topics for p in t.partitions]) for g in response.groups]
-    assert found == [("b", [2]), ("nowhere", []), ("a", [1])]
-
-
 # OffsetDelete, deleted topics
 
 
@@ -169,20 +123,6 @@ def test_54_a_subscribed_topic_keeps_its_offsets(driver: Driver) -> None:
     assert [topic.partitions[0].error for topic in response.topics] == [E.group_subscribed_to_topic, E.none, E.none]
     assert (driver.offset("t", 0), driver.offset("u", 0)) == (1, -1)
     assert driver.events[-1] == OffsetsDeleted(group=G, partitions=(RemovedOffset("u", 0, 1),))
-
-
-def test_offset_delete_of_groups_that_do_not_allow_it(driver: Driver) -> None:
-    assert driver.error(_delete(("t", 0))) is E.group_id_not_found
-    (member,) = driver.stable(protocol_type="connect", protocols=(("default", b""),))
-    assert driver.error(_delete(("t", 0))) is E.non_empty_group
-    driver.exchange(leave(member))
-    assert driver.error(_delete(("t", 0))) is E.none
-
-
-def test_unreadable_subscriptions_count_as_subscribed(driver: Driver) -> None:
-    driver.stable(protocols=(("range", b"?"),))
-    response = driver.exchange(_delete(("u", 0)))
-    assert response.topics[0].partitions[0].error is E.group_subscribed_to_topic
 
 
 def test_56_deleted_topics_lose_their_offsets_everywhere(driver: Driver) -> None:
@@ -250,15 +190,6 @@ def test_46_an_empty_group_keeps_its_offsets_for_the_retention(make: Make) -> No
     ]
 
 
-def test_47_a_stable_group_loses_only_what_it_does_not_subscribe_to(make: Make) -> None:
-    driver = _short_retention(make)
-    (a,) = driver.stable(session_ms=600_000, protocols=(("range", subscription("t1")),))
-    driver.exchange(commit({("t1", 0): 1, ("t2", 0): 1}, member_id=a, generation=1))
-    driver.advance(61_000)
-    assert (driver.offset("t1", 0), driver.offset("t2", 0)) == (1, -1)
-    assert driver.group().state is GroupState.STABLE
-
-
 @pytest.mark.parametrize("subscribed", [b"?", subscription("t")])
 def test_no_offset_of_a_rebalancing_or_unreadable_group_expires(make: Make, subscribed: bytes) -> None:
     driver = _short_retention(make)
@@ -277,18 +208,6 @@ def test_48_an_explicit_retention_rules(make: Make) -> None:
     assert driver.offset("t", 0) == 1
     driver.advance(1)
     assert driver.offset("t", 0) == -1
-    assert G not in driver.core.groups
-
-
-def test_49_a_simple_group_goes_with_its_last_offset(make: Make) -> None:
-    driver = _short_retention(make)
-    driver.exchange(commit({("t", 0): 1}))
-    driver.advance(30_000)
-    driver.exchange(commit({("t", 1): 1}))
-    driver.advance(31_000)
-    assert (driver.offset("t", 0), driver.offset("t", 1)) == (-1, 1)
-    assert driver.group().is_simple
-    driver.advance(30_000)
     assert G not in driver.core.groups
 
 

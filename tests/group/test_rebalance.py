@@ -1,4 +1,4 @@
-"""Rebalances: responses by state, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
+"""Rebalances: states, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.actors.group.events import AssignmentStored, GenerationCompleted, Me
 from muster.actors.group.messages import NO_MEMBER
 from muster.actors.group.state import MAY_COME_FROM, Group, GroupState, IllegalMove
 from muster.actors.group.types import GroupId
-from tests.group.driver import Driver, G, assignment, beat, commit, error_of, join, leave, sync
+from tests.group.driver import Driver, beat, commit, error_of, join, leave, sync
 
 Make = Callable[..., Driver]
 E = ErrorCode
@@ -36,16 +36,6 @@ def test_states_move_only_as_the_table_says() -> None:
                     group.move(after, 5)
 
 
-def test_17_a_heartbeat_reports_the_rebalance_and_keeps_the_session(driver: Driver) -> None:
-    (a,) = driver.stable()
-    token = driver.new_member()
-    for _ in range(4):
-        driver.advance(9000)
-        assert driver.error(beat(a, 1)) is E.rebalance_in_progress
-    assert token in driver.waiting()
-    assert a in driver.group().members
-
-
 def test_18_who_does_not_rejoin_in_time_is_removed(driver: Driver) -> None:
     (a,) = driver.stable()
     token = driver.new_member()
@@ -61,32 +51,6 @@ def test_18_who_does_not_rejoin_in_time_is_removed(driver: Driver) -> None:
     assert (expired.member_id, expired.client_id, expired.cause) == (a, "c", Removal.REBALANCE_TIMEOUT)
 
 
-def test_19_a_static_member_that_does_not_rejoin_stays(driver: Driver) -> None:
-    (a,) = driver.stable_static("i", session_ms=120_000)
-    token = driver.new_member(session_ms=120_000)
-    driver.advance(60_000)
-    b = driver.response(token)
-    assert (b.generation_id, b.leader) == (2, b.member_id)
-    assert {m.member_id for m in b.members} == {a, b.member_id}
-    driver.sync_all([b])
-    driver.advance(59_999)
-    assert a in driver.group().members
-    driver.advance(1)
-    assert a not in driver.group().members, "it never sent SyncGroup"
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-
-
-def test_20_only_static_members_none_of_which_joins(driver: Driver) -> None:
-    first, _ = driver.stable_static("i", "j", session_ms=150_000)
-    driver.exchange(leave(("", "j")))
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-    driver.advance(130_000)
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-    assert [*driver.group().members] == [first]
-    driver.advance(20_000)
-    assert (driver.group().state, driver.group().generation) == (GroupState.EMPTY, 2)
-
-
 def test_static_members_without_a_rebalance_timeout_do_not_spin(driver: Driver) -> None:
     driver.stable_static("i", "j", rebalance_ms=1, session_ms=10_000)
     driver.exchange(leave(("", "j")))
@@ -95,50 +59,6 @@ def test_static_members_without_a_rebalance_timeout_do_not_spin(driver: Driver) 
         driver.advance((driver.core.next_deadline_ms() or 0) - driver.now_ms)
         ticks += 1
     assert 1 < ticks <= 102
-
-
-def test_21_the_leader_never_syncs(driver: Driver) -> None:
-    leader, follower, third = _completing(driver, 3)
-    tokens = [driver.park(sync(member, 1)) for member in (follower, third)]
-    for _ in range(59):
-        driver.advance(1000)
-        driver.send(beat(leader, 1))
-    assert driver.waiting() == set(tokens)
-    driver.advance(1000)
-    assert [driver.response(token).error for token in tokens] == [E.rebalance_in_progress] * 2
-    assert set(driver.group().members) == {follower, third}
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-
-
-def test_22_nobody_syncs(driver: Driver) -> None:
-    _completing(driver, 2, session_ms=120_000)
-    driver.advance(60_000)
-    assert (driver.group().state, driver.group().generation) == (GroupState.EMPTY, 2)
-    stored = driver.core.hard_state.groups[G]
-    assert (stored.generation, stored.members, stored.protocol, stored.leader) == (2, (), None, None)
-    assert stored.protocol_type == "consumer"
-
-
-def test_23_a_follower_that_never_syncs_is_evicted_from_a_stable_group(driver: Driver) -> None:
-    leader, follower = _completing(driver)
-    driver.exchange(sync(leader, 1))
-    assert driver.group().state is GroupState.STABLE
-    for _ in range(60):
-        driver.advance(1000)
-        driver.send(beat(leader, 1))
-        driver.send(beat(follower, 1))
-    assert [*driver.group().members] == [leader]
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-
-
-def test_24_members_that_the_leader_leaves_out_get_nothing(driver: Driver) -> None:
-    leader, follower = _completing(driver)
-    token = driver.park(sync(follower, 1))
-    mine = assignment(("t", 0))
-    response = driver.exchange(sync(leader, 1, {leader: mine, "stranger": b"x"}))
-    assert (response.assignment, response.protocol_type, response.protocol_name) == (mine, "consumer", "range")
-    assert driver.response(token).assignment == b""
-    assert driver.group().state is GroupState.STABLE
 
 
 def test_25_assignment_that_cannot_be_written(make: Make) -> None:
@@ -153,111 +73,7 @@ def test_25_assignment_that_cannot_be_written(make: Make) -> None:
     assert driver.replayed() == driver.core.hard_state, "the write was taken back"
 
 
-def test_26_a_member_joins_while_the_assignment_is_written(make: Make) -> None:
-    driver = make(auto=False)
-    leader, follower = _completing(driver)
-    driver.write_all()
-    tokens = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1))]
-    driver.send(join(version=3))
-    assert [driver.response(token).error for token in tokens] == [E.rebalance_in_progress] * 2
-    driver.write_all()
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-
-
-def test_leader_syncs_twice_before_its_assignment_is_written(make: Make) -> None:
-    driver = make(auto=False)
-    (leader,) = _completing(driver, 1)
-    driver.write_all()
-    first = driver.park(sync(leader, 1, {leader: b"1"}))
-    second = driver.park(sync(leader, 1, {leader: b"2"}))
-    assert driver.response(first).error is E.rebalance_in_progress
-    driver.write_all()
-    assert driver.response(second).error is E.none
-    driver.auto = True
-    driver.restart()
-    assert driver.exchange(sync(leader, 1)).assignment == b"2"
-
-
-@pytest.mark.parametrize(
-    ("refused", "error"),
-    [
-        (sync("m", 1, protocol=None, group="nowhere"), E.inconsistent_group_protocol),
-        (sync("m", 1, protocol_type=None), E.inconsistent_group_protocol),
-        (sync("m", 1, version=4, protocol=None, group="nowhere"), E.unknown_member_id),
-        (sync("m", 1, group=""), E.invalid_group_id),
-        (sync("LEADER", 1, protocol="other"), E.inconsistent_group_protocol),
-        (sync("LEADER", 1, protocol_type="connect"), E.inconsistent_group_protocol),
-        (sync("LEADER", 2, protocol="other"), E.illegal_generation),
-        (sync("m", 1), E.unknown_member_id),
-        (sync("LEADER", 1, instance="i"), E.unknown_member_id),
-    ],
-)
-def test_32_33_refused_syncs(driver: Driver, refused: object, error: ErrorCode) -> None:
-    (leader,) = driver.stable()
-    if refused.member_id == "LEADER":  # type: ignore[attr-defined]
-        refused = sync(
-            leader,
-            refused.generation_id,  # type: ignore[attr-defined]
-            protocol=refused.protocol_name,  # type: ignore[attr-defined]
-            protocol_type=refused.protocol_type,  # type: ignore[attr-defined]
-            instance=refused.group_instance_id,  # type: ignore[attr-defined]
-        )
-    response = driver.exchange(refused)  # type: ignore[arg-type]
-    assert (response.error, response.assignment, response.protocol_name) == (error, b"", None)
-
-
-def test_responses_by_state(driver: Driver) -> None:
-    first = driver.new_member()
-    driver.advance(3000)
-    a = driver.response(first).member_id
-    assert driver.error(beat(a, 1)) is E.none, "CompletingRebalance"
-    assert driver.error(commit({("t", 0): 1}, member_id=a, generation=1)) is E.rebalance_in_progress
-    driver.exchange(sync(a, 1))
-    assert driver.error(beat(a, 1)) is E.none, "Stable"
-    assert driver.error(beat(a, 0)) is E.illegal_generation
-    assert driver.error(beat("x", 1)) is E.unknown_member_id
-    assert driver.error(commit({("t", 0): 1}, member_id=a, generation=1)) is E.none
-    driver.new_member()
-    assert driver.error(beat(a, 1)) is E.rebalance_in_progress, "PreparingRebalance"
-    assert driver.error(sync(a, 1)) is E.rebalance_in_progress
-    assert driver.error(commit({("t", 0): 2}, member_id=a, generation=1)) is E.none
-    assert driver.error(leave(a)) is E.none
-    others = [*driver.group().members]
-    driver.exchange(leave(*others))
-    assert driver.group().state is GroupState.EMPTY
-    assert driver.error(beat(a, driver.group().generation)) is E.unknown_member_id
-    assert driver.error(sync(a, driver.group().generation)) is E.unknown_member_id
-    assert driver.error(beat("m", 1, group="nowhere")) is E.unknown_member_id
-    assert driver.error(beat("m", 1, group="")) is E.invalid_group_id
-
-
 # Sessions
-
-
-def test_a_silent_member_expires_and_the_group_empties(driver: Driver) -> None:
-    (a,) = driver.stable()
-    driver.advance(9999)
-    assert driver.error(beat(a, 1)) is E.none
-    driver.advance(9999)
-    assert [*driver.group().members] == [a]
-    driver.advance(1)
-    assert (driver.group().state, driver.group().generation, driver.group().leader) == (GroupState.EMPTY, 2, None)
-
-
-def test_a_parked_request_keeps_alive_beyond_the_session(driver: Driver) -> None:
-    leader, follower = _completing(driver)
-    token = driver.park(sync(follower, 1))
-    for _ in range(3):
-        driver.advance(9000)
-        driver.send(beat(leader, 1))
-    assert token in driver.waiting()
-    driver.exchange(sync(leader, 1, {follower: b"f"}))
-    assert driver.response(token).assignment == b"f"
-    driver.advance(9000)
-    driver.send(beat(leader, 1))
-    assert follower in driver.group().members
-    driver.advance(1000)
-    assert follower not in driver.group().members, "its session began again with the answer"
 
 
 def test_a_session_that_ended_while_parked_begins_again_with_the_failure(driver: Driver) -> None:
@@ -272,22 +88,6 @@ def test_a_session_that_ended_while_parked_begins_again_with_the_failure(driver:
     assert follower in driver.group().members
     driver.advance(1)
     assert follower not in driver.group().members
-
-
-def test_session_expiry_ends_a_join_phase_that_waited_only_for_it(driver: Driver) -> None:
-    a, b = driver.stable(2)
-    token = driver.park(join(a))
-    driver.advance(10_000)
-    assert driver.response(token).generation_id == 2
-    assert b not in driver.group().members
-
-
-def test_commits_keep_alive(driver: Driver) -> None:
-    (a,) = driver.stable()
-    for _ in range(3):
-        driver.advance(9000)
-        driver.exchange(commit({("t", 0): 1}, member_id=a, generation=1))
-    assert [*driver.group().members] == [a]
 
 
 # Leaving
@@ -319,24 +119,6 @@ def test_40_a_batch_of_leaves_starts_one_rebalance(driver: Driver) -> None:
     assert (driver.group().state, driver.group().generation) == (GroupState.EMPTY, 2)
 
 
-def test_fenced_instance_cannot_leave(driver: Driver) -> None:
-    driver.stable_static("i")
-    assert driver.error(leave(("other", "i"))) is E.fenced_instance_id
-
-
-def test_41_leaving_an_unknown_group(driver: Driver) -> None:
-    response = driver.exchange(leave("A", "B", version=3))
-    assert (response.error, [member.error for member in response.members]) == (E.none, [E.unknown_member_id] * 2)
-
-
-def test_a_handed_out_id_leaves_without_a_rebalance(driver: Driver) -> None:
-    driver.stable()
-    pending = driver.exchange(join()).member_id
-    assert driver.error(leave(pending)) is E.none
-    assert driver.group().state is GroupState.STABLE
-    assert driver.error(join(pending)) is E.unknown_member_id
-
-
 def test_requests_of_a_member_that_is_removed_are_answered(driver: Driver) -> None:
     leader, follower = _completing(driver)
     parked_sync = driver.park(sync(follower, 1))
@@ -348,13 +130,6 @@ def test_requests_of_a_member_that_is_removed_are_answered(driver: Driver) -> No
     response = driver.response(parked_join)
     assert (response.error, response.member_id) == (E.unknown_member_id, NO_MEMBER)
     assert [event.member_id for event in driver.events if isinstance(event, MemberLeft)] == [follower, member]
-
-
-def test_a_leaving_leader_hands_on_its_role(driver: Driver) -> None:
-    a, b = driver.stable(2)
-    driver.exchange(leave(a))
-    response = driver.exchange(join(b))
-    assert (response.leader, response.generation_id) == (b, 2)
 
 
 # Responses wait for the log

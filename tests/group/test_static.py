@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.messages import NO_MEMBER
 from muster.actors.group.state import GroupState
-from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, join, leave, sync
+from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, join, leave, sync
 
 Make = Callable[..., Driver]
 E = ErrorCode
@@ -33,24 +33,6 @@ def test_34_a_replacement_disturbs_nobody(driver: Driver) -> None:
     assert driver.error(beat(new, 1, instance="I")) is E.none
 
 
-def test_34_a_follower_is_given_no_list(driver: Driver) -> None:
-    leader, _ = driver.stable_static("I", "J")
-    response = driver.exchange(join(instance="J"))
-    assert (response.leader, response.members, response.skip_assignment) == (leader, (), False)
-
-
-def test_35_before_v9_the_old_leader_is_named(driver: Driver) -> None:
-    (old,) = driver.stable_static("I")
-    response = driver.exchange(join(instance="I", version=8))
-    assert (response.error, response.leader, response.members, response.skip_assignment) == (E.none, old, (), False)
-
-
-def test_36_a_replacement_that_changes_the_protocol_rebalances(driver: Driver) -> None:
-    driver.stable_static("I", protocols=(RANGE, ROUNDROBIN))
-    response = driver.exchange(join(instance="I", protocols=(ROUNDROBIN, RANGE)))
-    assert (response.generation_id, response.protocol_name) == (2, "roundrobin")
-
-
 def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
     driver = make()
     (old,) = driver.stable_static("I")
@@ -65,30 +47,6 @@ def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
     assert driver.group().members[old].session_timeout_ms == 10_000
     driver.advance(10_000)
     assert driver.group().state is GroupState.EMPTY
-
-
-def test_38_a_replaced_member_is_fenced_where_it_waits(driver: Driver) -> None:
-    parked = driver.park(join(instance="I"))
-    old = next(iter(driver.group().members))
-    again = driver.park(join(instance="I"))
-    response = driver.response(parked)
-    assert (response.error, response.member_id) == (E.fenced_instance_id, old)
-    driver.park(join(instance="J"))
-    joined = driver.responses_to([again])[0]
-    follower = next(m for m in driver.group().members if m != joined.leader)
-    waiting = driver.park(sync(follower, 1))
-    driver.park(join(instance="J"))
-    assert driver.response(waiting).error is E.fenced_instance_id
-    assert driver.group().state is GroupState.PREPARING_REBALANCE
-
-
-def test_39_ids_that_do_not_fit(driver: Driver) -> None:
-    (m1,) = driver.stable_static("I")
-    assert driver.error(join("M9", instance="I")) is E.fenced_instance_id
-    assert driver.error(join(m1, instance="J")) is E.unknown_member_id
-    assert driver.error(sync("M9", 1, instance="I")) is E.fenced_instance_id
-    assert driver.error(commit({("t", 0): 1}, member_id="M9", generation=1, instance="I")) is E.fenced_instance_id
-    assert driver.error(commit({("t", 0): 1}, member_id=m1, generation=1)) is E.none, "without instance id it is taken"
 
 
 @pytest.mark.parametrize("then", ["rebalance", "restart", "leave"])
@@ -134,10 +92,6 @@ def test_a_session_that_ended_while_the_replacement_was_written_begins_again(mak
     assert [*driver.group().members] == [new]
     driver.advance(1)
     assert not driver.group().members
-
-
-def test_static_members_never_get_member_id_required(driver: Driver) -> None:
-    driver.park(join(instance="I"))
 
 
 def test_a_replacement_owes_the_sync_that_the_old_process_owed(driver: Driver) -> None:

@@ -12,7 +12,6 @@ from tests.gateway.group_client import (
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
     JOIN_GROUP,
-    LEAVE_GROUP,
     LIST_GROUPS,
     NOBODY,
     OFFSET_COMMIT,
@@ -93,44 +92,6 @@ def test_the_life_of_a_group(full: Serving, fresh: Fresh, version: int) -> None:
     assert delete(client, group, version=member.nearest(DELETE_GROUPS)) == [(group, ErrorCode.group_id_not_found)]
 
 
-def test_two_members_rebalance(full: Serving, fresh: Fresh) -> None:
-    group = fresh("g")
-    find(full.client, 4, group)
-    with full.connect() as one, full.connect() as two:
-        leader, follower = Member(one, group), Member(two, group)
-        leader.join()
-        leader.sync({leader.id: b"all"})
-        follower.request_join()
-        assert follower.joined().error_code is ErrorCode.member_id_required
-        follower.request_join()
-        while leader.heartbeat() is not ErrorCode.rebalance_in_progress:
-            pass
-        joined = leader.join()
-        assert {item.member_id for item in joined.members} == {leader.id, follower.id}
-        assert follower.joined().members == ()
-        assert (follower.generation, joined.leader) == (2, leader.id)
-        assert leader.sync({leader.id: b"left", follower.id: b"right"}).assignment == b"left"
-        assert follower.sync({}).assignment == b"right"
-
-
-def test_static_members_leave_together(full: Serving, fresh: Fresh) -> None:
-    group = fresh("g")
-    find(full.client, 4, group)
-    member = Member(full.client, group, instance="i-1")
-    assert member.join().error_code is ErrorCode.none
-    leaving = [
-        {"member_id": member.id, "group_instance_id": "i-1", "reason": None},
-        {"member_id": "", "group_instance_id": "i-2", "reason": None},
-        {"member_id": "nobody", "group_instance_id": None, "reason": None},
-    ]
-    response = member.exchange(LEAVE_GROUP, members=leaving)
-    assert [(item.member_id, item.group_instance_id, item.error_code) for item in response.members] == [
-        (member.id, "i-1", ErrorCode.none),
-        ("", "i-2", ErrorCode.unknown_member_id),
-        ("nobody", None, ErrorCode.unknown_member_id),
-    ]
-
-
 @pytest.mark.parametrize("version", range(8, 11))
 def test_offsets_of_groups_in_several_partitions(full: Serving, fresh: Fresh, version: int) -> None:
     topic, groups = full.create(fresh("t")), groups_in_two_partitions(full, fresh)
@@ -196,13 +157,6 @@ def test_odd_names(full: Serving, fresh: Fresh, group: str, client_id: str | Non
         assert (described.group_id, described.members[0].client_id) == (group, client_id or "")
         assert member.leave().members[0].error_code is ErrorCode.none
         assert delete(client, group) == [(group, ErrorCode.none)]
-
-
-def test_the_empty_group_id(full: Serving, fresh: Fresh) -> None:
-    """Kafka treats it as offsets of simple consumers (until it is removed for good) but not of any member."""
-    find(full.client, 4, "")
-    assert Member(full.client, "").join().error_code is ErrorCode.invalid_group_id
-    assert Member(full.client, "").heartbeat() is ErrorCode.invalid_group_id
 
 
 def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> None:
