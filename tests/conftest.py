@@ -6,12 +6,15 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from muster.placement.hashing import partition_for
 
 _numbers = itertools.count(1)
+settings.register_profile("muster", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muster")  # a machine that is busy with other tests is slow
 
 
 _SHARING = ("cluster", "nodes")

@@ -122,7 +122,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=60), st.integers(1, 10))
 def test_any_history_conserves_every_byte(steps: list[tuple[Any, ...]], max_sends: int) -> None:
     sink = Sink()

@@ -166,7 +166,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(STEPS, max_size=40),
     st.lists(st.integers(0, 3_000), min_size=len(GROUPS), max_size=len(GROUPS)),

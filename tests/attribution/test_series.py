@@ -163,7 +163,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=60), st.integers(0, 5))
 def test_any_history_with_few_series_conserves_every_byte(steps: list[tuple[Any, ...]], bound: int) -> None:
     account, says, now_ms = account_with(max_group_series=bound), Coordinator(), NOW_MS

@@ -371,7 +371,7 @@ _ACTS = st.one_of(
 
 
 @given(st.lists(_ACTS, max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_causes_add_up_in_any_history(acts: list[tuple[object, ...]]) -> None:
     """While the log is unchanged, no rest is attributed to retention, and no more than that is ever implied."""
     world = World(batches(10))
@@ -403,7 +403,7 @@ _ANYTHING = st.one_of(
 
 
 @given(st.booleans(), st.lists(_ANYTHING, max_size=30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) -> None:
     """Sizes are requested wherever they are needed, and retention explains the rest."""
     world = World(batches(10), begun=begun)
@@ -428,7 +428,7 @@ def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) 
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.lists(_ENDS, max_size=12), st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_is_read_once_and_committed_has_no_drift(fetches: list[int], commits: list[int], records: int) -> None:
     world = World(batches(100 // records + 1, records=records))
     end, position = world.log[-1][1], 0

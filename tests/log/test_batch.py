@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
@@ -132,7 +132,6 @@ def test_every_flipped_byte_that_the_crc_covers_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_damaged_records_raise_nothing_but_typed_errors(codec: int, data: st.DataObject) -> None:
     content = bytearray(client_batch(3, codec=codec))
@@ -158,7 +157,6 @@ def test_stamps_leave_the_crc_valid() -> None:
 PAIRS = st.lists(st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=300)), min_size=1)
 
 
-@settings(deadline=None)
 @given(pairs=PAIRS, offset=st.integers(0, 1 << 50), codec=st.sampled_from(CODECS))
 def test_a_batch_that_we_build_reads_the_same_here_and_in_aiokafka(pairs: list[Any], offset: int, codec: int) -> None:
     content = bytes(build_batch(pairs, NOW_MS, offset, 3, codec))

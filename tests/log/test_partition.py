@@ -147,7 +147,7 @@ APPEND = st.tuples(st.integers(1, 4), st.integers(0, 120))
 STEPS = st.lists(st.lists(APPEND, max_size=6) | st.just("reopen"), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=STEPS)
 def test_any_history_of_appends_and_reopens_reads_as_a_list(steps: list[list[tuple[int, int]] | str]) -> None:
     async def main(directory: Path) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.placement import leaders as dealing
@@ -63,7 +63,6 @@ def near(leaders: Leaders, gateways: Mapping[int, str], topics: Topics) -> int:
     )
 
 
-@settings(deadline=None)
 @given(gateways_, gateways_, topics_, topics_)
 def test_it_is_even_whatever_was_before(
     gateways: dict[int, str], others: dict[int, str], topics: Topics, more: Topics
@@ -73,21 +72,18 @@ def test_it_is_even_whatever_was_before(
     check_even(dealt(gateways, topics, before), gateways, topics)
 
 
-@settings(deadline=None)
 @given(gateways_, gateways_, topics_)
 def test_dealt_again_nothing_changes(gateways: dict[int, str], others: dict[int, str], topics: Topics) -> None:
     leaders = dealt(gateways, topics, dealt(others, topics))
     assert dealt(gateways, dict(reversed(topics.items())), leaders) == leaders
 
 
-@settings(deadline=None)
 @given(gateways_, topics_, topics_)
 def test_a_topic_that_comes_changes_no_other(gateways: dict[int, str], topics: Topics, more: Topics) -> None:
     before = dealt(gateways, topics)
     assert changed(before, dealt(gateways, dict(more) | dict(topics), before)) == 0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), topics_.filter(bool), same_place)
 def test_a_topic_that_goes_changes_no_more_leaders_than_it_had_too_many(
     count: int, topics: Topics, place: str | None
@@ -100,7 +96,6 @@ def test_a_topic_that_goes_changes_no_more_leaders_than_it_had_too_many(
     assert changed(before, dealt(gateways, left, before)) <= len(gone) % count
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), topics_, same_place)
 def test_with_a_gateway_less_only_its_partitions_have_another(count: int, topics: Topics, place: str | None) -> None:
     """On one host, except for one of a topic that balances the total."""
@@ -112,7 +107,6 @@ def test_with_a_gateway_less_only_its_partitions_have_another(count: int, topics
     assert lost <= changed(before, after) <= lost + len(topics)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), topics_, same_place)
 def test_a_gateway_that_comes_gets_its_share_and_nothing_else_changes(
     count: int, topics: Topics, place: str | None
@@ -124,7 +118,6 @@ def test_a_gateway_that_comes_gets_its_share_and_nothing_else_changes(
     assert got <= changed(before, after) <= got + len(topics)
 
 
-@settings(deadline=None)
 @given(topics_)
 def test_where_logs_are_dealt_out_every_leader_is_near(topics: Topics) -> None:
     """One gateway on each node, and the logs of each topic on the nodes in turn."""
@@ -133,7 +126,6 @@ def test_where_logs_are_dealt_out_every_leader_is_near(topics: Topics) -> None:
     assert near(dealt(gateways, even), gateways, even) == sum(map(len, even.values()))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 14), st.integers(0, 2))
 def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
     """The gateway with an extra partition is on the node with an extra log."""
@@ -142,7 +134,6 @@ def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
     assert near(dealt(gateways, alone), gateways, alone) == partitions
 
 
-@settings(deadline=None)
 @given(gateways_, topics_)
 def test_leaders_follow_a_log_that_moves(gateways: dict[int, str], topics: Topics) -> None:
     """As many as in a first assignment, with the same number for each gateway."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.placement.moves import Roster, home, moves
@@ -86,13 +86,11 @@ def spread(homes: dict[str, str], nodes: Collection[str]) -> int:
     return max(load[node] for node in nodes) - min(load[node] for node in nodes)
 
 
-@settings(deadline=None)
 @given(counts, nodes_before)
 def test_log_actors_are_dealt_out_over_the_nodes(actors: int, nodes: list[str]) -> None:
     assert spread(made(actors, nodes), nodes) <= 1
 
 
-@settings(deadline=None)
 @given(counts, nodes_before.filter(lambda nodes: len(nodes) > 1))
 def test_log_actors_of_a_node_that_is_lost_are_dealt_out(actors: int, before: list[str]) -> None:
     homes, nodes = made(actors, before), before[1:]
@@ -102,7 +100,6 @@ def test_log_actors_of_a_node_that_is_lost_are_dealt_out(actors: int, before: li
     assert after.items() >= stayed.items()
 
 
-@settings(deadline=None)
 @given(counts.filter(bool), nodes_before)
 def test_a_log_actor_that_is_made_anew_keeps_them_dealt_out(actors: int, nodes: list[str]) -> None:
     """The node that it leaves does not count as one that has it."""
@@ -111,7 +108,6 @@ def test_a_log_actor_that_is_made_anew_keeps_them_dealt_out(actors: int, nodes: 
         assert spread({**homes, actor: home(actor, nodes, homes)}, nodes) <= 1
 
 
-@settings(deadline=None)
 @given(counts, nodes_before)
 def test_a_node_that_comes_gets_its_share_of_log_actors_from_those_with_most(actors: int, before: list[str]) -> None:
     homes, nodes = made(actors, before), [*before, NEW]
@@ -120,7 +116,6 @@ def test_a_node_that_comes_gets_its_share_of_log_actors_from_those_with_most(act
     assert count == sum(place == NEW for place in after.values()) == actors // len(nodes)
 
 
-@settings(deadline=None)
 @given(counts, nodes_before)
 def test_log_actors_of_a_node_that_is_drained_are_dealt_out(actors: int, before: list[str]) -> None:
     homes = made(actors, [*before, NEW])

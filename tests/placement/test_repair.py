@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.placement.mapping.nodes import (
@@ -108,7 +108,6 @@ garbage = st.dictionaries(
 trust = st.frozensets(st.sampled_from(sorted(ALL)))
 
 
-@settings(deadline=None)
 @given(held, held, garbage)
 def test_with_everything_trusted_zookeeper_becomes_what_is_wanted(
     wanted: list[Registration], before: list[Registration], debris: dict[str, bytes]
@@ -123,7 +122,6 @@ def test_with_everything_trusted_zookeeper_becomes_what_is_wanted(
     assert store.data() == as_nodes(wanted)
 
 
-@settings(deadline=None)
 @given(held, held, garbage, trust)
 def test_what_is_of_an_untrusted_partition_is_never_touched(
     wanted: list[Registration], before: list[Registration], debris: dict[str, bytes], trusted: frozenset[int]
@@ -145,7 +143,6 @@ def test_what_is_of_an_untrusted_partition_is_never_touched(
             assert registration_path(one) not in store.nodes
 
 
-@settings(deadline=None)
 @given(held, held, trust)
 def test_a_plan_is_deterministic_ordered_and_says_each_path_once(
     wanted: list[Registration], before: list[Registration], trusted: frozenset[int]

@@ -94,7 +94,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(histories())
 def test_it_is_the_plan_that_looks_at_everything(history: History) -> None:
     """And from any start, it reaches the desired state."""

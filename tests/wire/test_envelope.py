@@ -32,14 +32,14 @@ REGISTRATION_UPDATES: st.SearchStrategy[RegistrationUpdate] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(NUMBER, NUMBER, st.lists(REGISTRATION_UPDATES, max_size=5).map(tuple), st.booleans())
 def test_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], snapshot: bool) -> None:
     message = envelope.write_updates(partition, epoch, updates, snapshot=snapshot)
     assert envelope.read_updates(message) == (partition, epoch, updates, snapshot)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(NUMBER, NAME, NAME, NAME, st.binary(max_size=40))
 def test_a_request_and_who_sent_it(token: int, host: str, connection: str, principal: str, frame: bytes) -> None:
     head = envelope.request_head(token, envelope.write_context(host, connection, principal))

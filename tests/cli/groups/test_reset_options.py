@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.gateway.cli.groups import reset_options
@@ -152,7 +152,6 @@ def test_files_that_make_no_sense(text: str, complaint: str) -> None:
         offsets_of(text, "g")
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.text("abc._-", min_size=1), st.integers(0, (1 << 31) - 1)),
@@ -164,7 +163,6 @@ def test_what_is_exported_can_be_read(offsets: dict[tuple[str, int], int]) -> No
     assert offsets_of(reset_options.to_csv(offsets), "g") == offsets
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     for parse in (

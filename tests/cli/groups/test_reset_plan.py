@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.gateway.cli.groups.offsets import Committed, Partition
@@ -89,7 +89,6 @@ def test_offset_zero_is_not_no_offset() -> None:
     assert change.after is None
 
 
-@settings(deadline=None)
 @given(
     bounds=st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: Bounds(pair[0], sum(pair))),
     old=st.integers(0, 150),
