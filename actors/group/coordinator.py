@@ -121,7 +121,7 @@ class Coordinator:
         except Refused as refused:
             response = failed(request, refused.error)
             if isinstance(response, JoinGroupResponse) and refused.member_id is not None:
-                response = JoinGroupResponse(error=refused.error, member_id=refused.member_id)
+                response = JoinGroupResponse(error_code=refused.error, member_id=refused.member_id)
             shard.reply(token, response)
         return shard.finish()
 

@@ -44,9 +44,9 @@ def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
 def drop(shard: Shard, group: Group, member: Member, *, left: bool = False) -> None:
     """Remove a member; ``left``: at its own request. Its parked requests are answered UNKNOWN_MEMBER_ID."""
     if join := group.take_parked_join(member):
-        shard.reply(join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
+        shard.reply(join.token, JoinGroupResponse(error_code=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
     if member.parked_sync is not None:
-        shard.reply(member.parked_sync, SyncGroupResponse(error=ErrorCode.unknown_member_id))
+        shard.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
         member.parked_sync = None
     shard.timers.cancel(session_timer(group, member))
     group.remove(member)
@@ -87,7 +87,7 @@ def respond_to_sync(shard: Shard, group: Group, member: Member, response: SyncGr
 def park(shard: Shard, group: Group, member: Member, join: Parked) -> None:
     """Keep a known member's JoinGroup unanswered until the join phase ends, and adopt its settings."""
     if member.parked_join:
-        superseded = JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member.id)
+        superseded = JoinGroupResponse(error_code=ErrorCode.rebalance_in_progress, member_id=member.id)
         shard.reply(member.parked_join.token, superseded)
     group.park_join(member, join)
     member.session_timeout_ms = join.request.session_timeout_ms
@@ -103,9 +103,9 @@ def fail_parked(shard: Shard, group: Group, error: ErrorCode) -> None:
 def fail_parked_of(shard: Shard, group: Group, member: Member, error: ErrorCode) -> None:
     """Answer the member's parked requests with that error; the response to a join carries its member id."""
     if join := group.take_parked_join(member):
-        shard.reply(join.token, JoinGroupResponse(error=error, member_id=member.id))
+        shard.reply(join.token, JoinGroupResponse(error_code=error, member_id=member.id))
     if member.parked_sync is not None:
-        shard.reply(member.parked_sync, SyncGroupResponse(error=error))
+        shard.reply(member.parked_sync, SyncGroupResponse(error_code=error))
         member.parked_sync = None
 
 

@@ -1,12 +1,14 @@
 """Requests and responses of the group APIs, independent of Kafka's versions. Durations are milliseconds.
 
-``failed`` returns, for any request, the response for a failure of the whole request.
+Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.codec`` writes them as they
+are. ``failed`` returns, for any request, the response for a failure of the whole request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -19,6 +21,13 @@ NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 NO_MEMBER = MemberId("")
 OPERATIONS_OMITTED = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Unthrottled:
+    """Kafka's field of all responses. The coordinator has no quotas."""
+
+    throttle_time: ClassVar[int] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +53,8 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroupResponse:
-    error: ErrorCode = ErrorCode.none
+class JoinGroupResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -68,8 +77,8 @@ class SyncGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroupResponse:
-    error: ErrorCode = ErrorCode.none
+class SyncGroupResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
@@ -85,8 +94,8 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResponse:
-    error: ErrorCode = ErrorCode.none
+class HeartbeatResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +117,12 @@ class LeaveGroup:
 class LeftMember:
     member_id: MemberId
     group_instance_id: str | None
-    error: ErrorCode
+    error_code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroupResponse:
-    error: ErrorCode = ErrorCode.none
+class LeaveGroupResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
     members: tuple[LeftMember, ...] = ()
 
 
@@ -149,8 +158,8 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionError:
-    index: int
-    error: ErrorCode
+    partition_index: int
+    error_code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +170,7 @@ class TopicErrors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Unthrottled):
     topics: tuple[TopicErrors, ...]
 
 
@@ -192,11 +201,11 @@ class OffsetFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedOffset:
-    index: int
-    offset: int = NO_OFFSET
-    leader_epoch: int = NO_LEADER_EPOCH
+    partition_index: int
+    committed_offset: int = NO_OFFSET
+    committed_leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
-    error: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,14 +216,16 @@ class FetchedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedGroup:
+class FetchedGroup(Unthrottled):
+    """Below v8 the whole response."""
+
     group_id: GroupId
-    error: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
     topics: tuple[FetchedTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Unthrottled):
     groups: tuple[FetchedGroup, ...]
 
 
@@ -226,8 +237,8 @@ class OffsetDelete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeleteResponse:
-    error: ErrorCode = ErrorCode.none
+class OffsetDeleteResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
     topics: tuple[TopicErrors, ...] = ()
 
 
@@ -242,13 +253,13 @@ class ListGroups:
 class ListedGroup:
     group_id: GroupId
     protocol_type: str
-    state: str
-    type: str = "classic"
+    group_state: str
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListGroupsResponse:
-    error: ErrorCode = ErrorCode.none
+class ListGroupsResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
     groups: tuple[ListedGroup, ...] = ()
 
 
@@ -266,16 +277,16 @@ class DescribedMember:
     client_id: str
     client_host: str
     """With Java's leading slash."""
-    metadata: bytes
-    assignment: bytes
+    member_metadata: bytes
+    member_assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     group_id: GroupId
-    error: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
-    state: str = ""
+    group_state: str = ""
     protocol_type: str = ""
     protocol_data: str = ""
     members: tuple[DescribedMember, ...] = ()
@@ -283,7 +294,7 @@ class DescribedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Unthrottled):
     groups: tuple[DescribedGroup, ...]
 
 
@@ -296,12 +307,12 @@ class DeleteGroups:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedGroup:
     group_id: GroupId
-    error: ErrorCode
+    error_code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroupsResponse:
-    groups: tuple[DeletedGroup, ...]
+class DeleteGroupsResponse(Unthrottled):
+    results: tuple[DeletedGroup, ...]
 
 
 Request = (
@@ -334,27 +345,27 @@ def failed(request: Request, error: ErrorCode) -> Response:
     """The response to a request that failed as a whole, with the error where the API carries it."""
     match request:
         case JoinGroup():
-            return JoinGroupResponse(error=error, member_id=request.member_id)
+            return JoinGroupResponse(error_code=error, member_id=request.member_id)
         case SyncGroup():
-            return SyncGroupResponse(error=error)
+            return SyncGroupResponse(error_code=error)
         case Heartbeat():
-            return HeartbeatResponse(error=error)
+            return HeartbeatResponse(error_code=error)
         case LeaveGroup():
-            return LeaveGroupResponse(error=error)
+            return LeaveGroupResponse(error_code=error)
         case OffsetCommit():
             return OffsetCommitResponse(topics=tuple(_failed_commit(topic, error) for topic in request.topics))
         case OffsetFetch():
             return OffsetFetchResponse(groups=tuple(failed_fetch(group, error) for group in request.groups))
         case OffsetDelete():
-            return OffsetDeleteResponse(error=error)
+            return OffsetDeleteResponse(error_code=error)
         case ListGroups():
-            return ListGroupsResponse(error=error)
+            return ListGroupsResponse(error_code=error)
         case DescribeGroups():
             return DescribeGroupsResponse(
-                groups=tuple(DescribedGroup(group_id=group, error=error) for group in request.groups)
+                groups=tuple(DescribedGroup(group_id=group, error_code=error) for group in request.groups)
             )
         case DeleteGroups():
-            return DeleteGroupsResponse(groups=_refused(request.groups, error))
+            return DeleteGroupsResponse(results=_refused(request.groups, error))
 
 
 def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
@@ -363,17 +374,19 @@ def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
         FetchedTopic(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=tuple(FetchedOffset(index=index, error=error) for index in topic.partitions),
+            partitions=tuple(FetchedOffset(partition_index=index, error_code=error) for index in topic.partitions),
         )
         for topic in group.topics or ()
     )
-    return FetchedGroup(group_id=group.group_id, error=error, topics=topics)
+    return FetchedGroup(group_id=group.group_id, error_code=error, topics=topics)
 
 
 def _failed_commit(topic: CommitTopic, error: ErrorCode) -> TopicErrors:
-    partitions = tuple(PartitionError(index=partition.index, error=error) for partition in topic.partitions)
+    partitions = tuple(
+        PartitionError(partition_index=partition.index, error_code=error) for partition in topic.partitions
+    )
     return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _refused(groups: Iterable[GroupId], error: ErrorCode) -> tuple[DeletedGroup, ...]:
-    return tuple(DeletedGroup(group_id=group, error=error) for group in dict.fromkeys(groups))
+    return tuple(DeletedGroup(group_id=group, error_code=error) for group in dict.fromkeys(groups))

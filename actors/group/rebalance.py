@@ -92,7 +92,7 @@ def drop_assignments(shard: Shard, group: Group, error: ErrorCode) -> None:
     """Clear every assignment and fail every parked sync."""
     for member in group.members.values():
         member.assignment = b""
-        respond_to_sync(shard, group, member, SyncGroupResponse(error=error))
+        respond_to_sync(shard, group, member, SyncGroupResponse(error_code=error))
 
 
 def on_join_deadline(shard: Shard, group_id: GroupId) -> None:

@@ -98,7 +98,7 @@ def _quiet_response(group: Group, member: Member, join: Parked, led_by: MemberId
 
 def _failed_response(group: Group, error: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error=error,
+        error_code=error,
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,

@@ -36,7 +36,7 @@ from muster.actors.offsets.metrics import PartitionMetrics
 from muster.actors.runtime.gc_paused import gc_paused
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
-from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
@@ -233,7 +233,7 @@ class OffsetsPartition:
     async def _logs(self) -> list[PartitionLog]:
         return [self._log]
 
-    def _reply(self, waiting: _WaitingRequest, body: dict[str, Any]) -> None:
+    def _reply(self, waiting: _WaitingRequest, body: Body) -> None:
         header = waiting.header
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         waiting.peer.reply(waiting.token, frame)

@@ -2,7 +2,7 @@
 
 kio generates one dataclass per message *and version*. A request is read as the entity of the version that the client
 sent; its handler reads fields that only newer versions have with :func:`field`. A response is written from nested
-dicts that may contain the fields of *all* versions: those of the requested version are used
+dicts or dataclasses that may have the fields of *all* versions: those of the requested version are used
 (``muster.actors.wire.writing``). A handler therefore builds its response once, and versions differ in one place.
 Durations and timestamps in a body are plain milliseconds.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from muster.actors.wire.bounds import (
     tagged_fields_end,
     without_unknown_tags,
 )
-from muster.actors.wire.writing import writer
+from muster.actors.wire.writing import Body, writer
 
 API_VERSIONS = 18
 _UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
@@ -164,9 +164,7 @@ def ms(duration: datetime.timedelta) -> int:
     return duration // datetime.timedelta(milliseconds=1)
 
 
-def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
-) -> bytes:
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
     """A whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
     kind = request_type(api_key, version)
     header = {
@@ -178,12 +176,12 @@ def encode_request(
     return _write(kind, header, body)
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """A whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
     return _write(response_type(api_key, version), {"correlation_id": correlation_id}, body)
 
 
-def _write(kind: Any, header: Mapping[str, Any], body: Mapping[str, Any]) -> bytes:
+def _write(kind: Any, header: Body, body: Body) -> bytes:
     parts: list[bytes] = []
     writer(kind.__header_schema__)(header, parts.append)
     writer(kind)(body, parts.append)
@@ -231,9 +229,7 @@ def split_response(api_key: int, version: int, frame: bytes) -> list[bytes]:
     return last_array(kind, frame, start)
 
 
-def join_response(
-    api_key: int, version: int, correlation_id: int, body: Mapping[str, Any], elements: Sequence[bytes]
-) -> bytes:
+def join_response(api_key: int, version: int, correlation_id: int, body: Body, elements: Sequence[bytes]) -> bytes:
     """A whole response frame that ends with an array of these elements; in ``body`` that array is empty.
 
     Merging the responses of many actors this way costs a tenth of reading and writing them.
@@ -245,7 +241,7 @@ def join_response(
     return b"".join((head, array_head(kind, len(elements)), *elements, tail))
 
 
-def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> bytes:
+def element(api_key: int, version: int, name: str, body: Body) -> bytes:
     """One element of the response's array ``name``, in the format that :func:`split_response` returns."""
     kind = response_type(api_key, version)
     nested, _ = nested_entity(typing.get_type_hints(kind)[name])
@@ -256,6 +252,7 @@ def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> b
 
 __all__ = [
     "API_VERSIONS",
+    "Body",
     "ErrorCode",
     "Header",
     "UndecodableRequest",

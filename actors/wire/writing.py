@@ -18,7 +18,7 @@ import struct
 import typing
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.serial._implicit_defaults import get_tagged_field_default  # not in any public module of kio
@@ -26,6 +26,11 @@ from kio.static.constants import EntityType, uuid_zero
 
 from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint, nested_entity
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Body: TypeAlias = "dict[str, Any] | DataclassInstance"
+"""The fields of an entity, by the names of kio's schema; those of nested entities, too."""
 Put = Callable[[bytes], object]
 Write = Callable[[Any, Put], None]
 """Puts the bytes of a value, piece by piece. After an exception, the bytes already put are useless."""
@@ -62,33 +67,49 @@ _UNFIT = (struct.error, ValueError, OverflowError, TypeError, AttributeError, Lo
 
 @cache
 def writer(kind: Any) -> Write:
-    """A function that writes an entity of class ``kind`` from a mapping, or from such an entity.
+    """A function that writes an entity of class ``kind`` from a dict, or from a dataclass with fields of these names.
 
-    Nested entities are mappings or entities, too, and arrays any iterables of them. Keys that this version does not
+    Nested entities are dicts or dataclasses, too, and arrays any iterables of them. Fields that this version does not
     have are ignored. A missing field gets kio's default, or MissingField if there is none. Durations and timestamps
     are milliseconds, timedeltas or datetimes; error codes may be ints. Unwritable names the field whose value does not
     fit.
     """
     hints = typing.get_type_hints(kind)
     declared = dataclasses.fields(kind)
-    names = tuple(one.name for one in declared)
     steps = [_step(kind, one, hints[one.name]) for one in declared if "tag" not in one.metadata]
     tagged = [_tagged(kind, one, hints[one.name]) for one in declared if "tag" in one.metadata]
     tagged.sort(key=lambda one: one.tag)
     has_no_tags = kind.__flexible__ and not tagged
 
+    @cache
+    def steps_of(source: type) -> list[tuple[str, Write, bytes | None]]:
+        """The steps for a dataclass; with a default those whose field it does not have."""
+        if not dataclasses.is_dataclass(source):
+            raise TypeError(f"{source.__name__}, neither a dict nor a dataclass")
+        has = source.__dataclass_fields__
+        for name, _, default in steps:
+            if name not in has and default is None:
+                raise MissingField(f"{kind.__name__}.{name} is missing")
+        return [(name, write_value, None if name in has else default) for name, write_value, default in steps]
+
     def write(body: Any, put: Put) -> None:
-        if isinstance(body, kind):
-            body = {name: getattr(body, name) for name in names}
         name = "body"
         try:
-            for name, write_value, default in steps:
-                if name in body:
-                    write_value(body[name], put)
-                elif default is not None:
-                    put(default)
-                else:
-                    raise MissingField(f"{kind.__name__}.{name} is missing")
+            if isinstance(body, dict):
+                for name, write_value, default in steps:
+                    if name in body:
+                        write_value(body[name], put)
+                    elif default is not None:
+                        put(default)
+                    else:
+                        raise MissingField(f"{kind.__name__}.{name} is missing")
+            else:
+                source: type = type(body)
+                for name, write_value, default in steps_of(source):
+                    if default is None:
+                        write_value(getattr(body, name), put)
+                    else:
+                        put(default)
         except _UNFIT as error:
             raise _named(error, kind, name) from error
         if has_no_tags:
@@ -144,6 +165,8 @@ def _tagged(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Tagged:
 
 
 def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None:
+    if not isinstance(body, dict):
+        body = {one.name: getattr(body, one.name) for one in tagged if hasattr(body, one.name)}
     parts: list[bytes] = []
     count = 0
     for one in tagged:

@@ -229,7 +229,7 @@ class GatewayFaults:
         fault = active.fault
         if isinstance(fault, ErrorFault):
             body = APIS[call.header.api_key].error_body(call, error_code(fault.error))
-            return call.reply({"throttle_time": 0, **body})
+            return call.reply({"throttle_time": 0, **body} if isinstance(body, dict) else body)
         if isinstance(fault, DropFault):
             return None
         if isinstance(fault, NoResponseFault):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import Body, ErrorCode
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 
@@ -35,12 +35,12 @@ class Call:
             self._entity = codec.decode_request(self.header, self.frame)
         return self._entity
 
-    def reply(self, body: dict[str, Any]) -> Reply:
+    def reply(self, body: Body) -> Reply:
         """A response in the request's version."""
         header = self.header
         return Reply(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
 
-    def reply_joined(self, body: dict[str, Any], elements: Sequence[bytes]) -> Reply:
+    def reply_joined(self, body: Body, elements: Sequence[bytes]) -> Reply:
         """The same, ending with an array of elements of ``codec.split_response``, which is empty in ``body``."""
         header = self.header
         frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
@@ -53,7 +53,7 @@ requests and may run concurrently; the connection sends their responses in that 
 (Produce) is forwarded before the first await; what other requests may depend on is served alone (``is_change``)."""
 
 
-ErrorBody = Callable[[Call, ErrorCode], dict[str, Any]]
+ErrorBody = Callable[[Call, ErrorCode], Body]
 """The body of a response with this error: for every item of the request if the API has errors of items, since clients
 act on those, else for the whole request. Raises BadRequest if no response can carry it."""
 

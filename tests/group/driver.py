@@ -269,7 +269,7 @@ class Driver:
 
     def offset(self, topic: str, partition: int, group: str = G) -> int:
         fetched: FetchedOffset = self.exchange(fetch((topic, partition), group=group)).groups[0].topics[0].partitions[0]
-        return fetched.offset
+        return fetched.committed_offset
 
     def _take(self, outcome: Outcome) -> None:
         for token, response in outcome.replies:
@@ -294,7 +294,7 @@ class Driver:
     def new_member(self, client: str | None = "c", **options: Any) -> Token:
         """A dynamic member's two JoinGroups; the token of the second, which is parked."""
         given: JoinGroupResponse = self.exchange(join(**options), client=client)
-        assert given.error is ErrorCode.member_id_required
+        assert given.error_code is ErrorCode.member_id_required
         return self.park(join(given.member_id, **options), client=client)
 
     def sync_all(self, joins: list[JoinGroupResponse], give: Callable[[str], bytes] | None = None) -> list[bytes]:
@@ -313,7 +313,7 @@ class Driver:
             self.send(sync(leader.member_id, leader.generation_id, shares, protocol=name, protocol_type=kind))
         )
         responses: list[SyncGroupResponse] = [self.response(token) for token in tokens]
-        assert {response.error for response in responses} == {ErrorCode.none}
+        assert {response.error_code for response in responses} == {ErrorCode.none}
         return [response.assignment for response in responses]
 
     def stable(self, members: int = 1, **options: Any) -> list[str]:
@@ -334,14 +334,14 @@ class Driver:
 def error_of(response: Any) -> ErrorCode:
     """The one error of a response, wherever its API carries it."""
     if isinstance(response, LeaveGroupResponse) and len(response.members) == 1:
-        return response.members[0].error
-    if hasattr(response, "error"):
-        error: ErrorCode = response.error
+        return response.members[0].error_code
+    if hasattr(response, "error_code"):
+        error: ErrorCode = response.error_code
         return error
-    groups = getattr(response, "groups", None)
+    groups = getattr(response, "groups", None) or getattr(response, "results", None)
     if groups:
         (group,) = groups
-        return ErrorCode(group.error)
-    errors = {partition.error for topic in response.topics for partition in topic.partitions}
+        return ErrorCode(group.error_code)
+    errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
     (error,) = errors
     return error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,16 +14,32 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec import adapters
 from muster.actors.group.messages import (
     CommitPartition,
+    DeletedGroup,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsResponse,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
+    HeartbeatResponse,
     JoinedMember,
     JoinGroup,
     JoinGroupResponse,
+    LeaveGroupResponse,
+    LeftMember,
+    ListedGroup,
+    ListGroupsResponse,
     OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    PartitionError,
     Request,
+    Response,
+    SyncGroupResponse,
+    TopicErrors,
 )
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.wire import codec
@@ -71,6 +89,63 @@ BODIES: Mapping[int, dict[str, Any]] = {
     adapters.DELETE_GROUPS: {"groups_names": ["g", "h"]},
     adapters.OFFSET_DELETE: {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 3}]}]},
 }
+TOPIC_ERRORS = (
+    TopicErrors(
+        name="t", topic_id=TOPIC_ID, partitions=(PartitionError(partition_index=3, error_code=E.unknown_member_id),)
+    ),
+)
+FETCHED = FetchedOffset(partition_index=3, committed_offset=9, committed_leader_epoch=2, metadata="x")
+G, M = GroupId("g"), MemberId("m")
+RESPONSES: Mapping[int, Response] = {
+    adapters.OFFSET_COMMIT: OffsetCommitResponse(topics=TOPIC_ERRORS),
+    adapters.OFFSET_FETCH: OffsetFetchResponse(
+        groups=(
+            FetchedGroup(group_id=G, topics=(FetchedTopic(name="t", topic_id=TOPIC_ID, partitions=(FETCHED,)),)),
+            FetchedGroup(group_id=GroupId("h"), error_code=E.not_coordinator),
+        )
+    ),
+    adapters.JOIN_GROUP: JoinGroupResponse(
+        generation_id=4,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=M,
+        skip_assignment=True,
+        member_id=M,
+        members=(JoinedMember(member_id=M, group_instance_id="i", metadata=b"x"),),
+    ),
+    adapters.HEARTBEAT: HeartbeatResponse(error_code=E.rebalance_in_progress),
+    adapters.LEAVE_GROUP: LeaveGroupResponse(
+        members=(LeftMember(member_id=M, group_instance_id="i", error_code=E.unknown_member_id),)
+    ),
+    adapters.SYNC_GROUP: SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"a"),
+    adapters.DESCRIBE_GROUPS: DescribeGroupsResponse(
+        groups=(
+            DescribedGroup(
+                group_id=G,
+                error_message="why",
+                group_state="Stable",
+                protocol_type="consumer",
+                protocol_data="range",
+                members=(
+                    DescribedMember(
+                        member_id=M,
+                        group_instance_id="i",
+                        client_id="c",
+                        client_host="/h",
+                        member_metadata=b"x",
+                        member_assignment=b"y",
+                    ),
+                ),
+                authorized_operations=8,
+            ),
+        )
+    ),
+    adapters.LIST_GROUPS: ListGroupsResponse(
+        groups=(ListedGroup(group_id=G, protocol_type="consumer", group_state="Stable"),)
+    ),
+    adapters.DELETE_GROUPS: DeleteGroupsResponse(results=(DeletedGroup(group_id=G, error_code=E.non_empty_group),)),
+    adapters.OFFSET_DELETE: OffsetDeleteResponse(topics=TOPIC_ERRORS),
+}
 EVERY_VERSION = [(key, version) for key in sorted(BODIES) for version in codec.versions_of(key)]
 
 
@@ -83,7 +158,7 @@ def _decode(api_key: int, version: int, **changes: Any) -> Request:
     return adapters.decode(api_key, version, _entity(api_key, version, **changes), NAMES)
 
 
-def _round_trip(api_key: int, version: int, body: dict[str, Any]) -> Any:
+def _round_trip(api_key: int, version: int, body: codec.Body) -> Any:
     correlation_id, entity = codec.decode_response(api_key, version, codec.encode_response(api_key, version, 77, body))
     assert correlation_id == 77
     return entity
@@ -123,6 +198,36 @@ def test_a_request_that_failed_as_a_whole(api_key: int, version: int) -> None:
     if api_key in (adapters.DESCRIBE_GROUPS, adapters.DELETE_GROUPS):
         groups = entity.groups if api_key == adapters.DESCRIBE_GROUPS else entity.results
         assert [group.group_id for group in groups] == ["g", "h"]
+
+
+def _as_dicts(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_dicts(item) for item in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    return {name: _as_dicts(getattr(value, name)) for name in value.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_a_response_is_written_as_its_dicts_are(api_key: int, version: int) -> None:
+    body = adapters.encode(version, RESPONSES[api_key])
+    frame = codec.encode_response(api_key, version, 77, body)
+    assert frame == codec.encode_response(api_key, version, 77, _as_dicts(body))
+    entity = codec.decode_response(api_key, version, frame)[1]
+    _check_fields(entity, body)
+
+
+def _check_fields(entity: Any, body: Any) -> None:
+    """Every field of the version was in the response under its name; none was left at kio's default."""
+    for name in (declared.name for declared in fields(entity)):
+        said, value = getattr(entity, name), getattr(body, name)
+        if name == "throttle_time":
+            assert (said, value) == (timedelta(0), 0)
+        elif isinstance(said, tuple):
+            for one, item in zip(said, value, strict=True):
+                _check_fields(one, item)
+        else:
+            assert said == value, name
 
 
 @pytest.mark.parametrize("version", codec.versions_of(adapters.JOIN_GROUP))
@@ -198,7 +303,7 @@ def test_offset_fetch(version: int) -> None:
         assert isinstance(everything, OffsetFetch)
         assert everything.groups[0].topics is None
         assert everything.require_stable is (version >= 7)
-    found = FetchedOffset(index=3, offset=9, leader_epoch=2, metadata="x")
+    found = FetchedOffset(partition_index=3, committed_offset=9, committed_leader_epoch=2, metadata="x")
     topic = FetchedTopic(name="t", topic_id=TOPIC_ID, partitions=(found,))
     response = OffsetFetchResponse(groups=(FetchedGroup(group_id=GroupId("g"), topics=(topic,)),))
     entity = _round_trip(adapters.OFFSET_FETCH, version, adapters.encode(version, response))

@@ -21,11 +21,15 @@ E = ErrorCode
 def test_1_first_join_gets_an_id_and_creates_an_empty_group(make: Make) -> None:
     driver = make(auto=False)
     response = driver.exchange(join(), client="billing")
-    assert (response.error, response.member_id, response.generation_id) == (E.member_id_required, "billing-id1", -1)
+    assert (response.error_code, response.member_id, response.generation_id) == (
+        E.member_id_required,
+        "billing-id1",
+        -1,
+    )
     assert driver.exchange(ListGroups(api_version=5)).groups == ()
     driver.write_all()
     (listed,) = driver.exchange(ListGroups(api_version=5)).groups
-    assert (listed.group_id, listed.protocol_type, listed.state) == ("g", "", "Empty")
+    assert (listed.group_id, listed.protocol_type, listed.group_state) == ("g", "", "Empty")
     (record,) = driver.log
     key = decode_key(record.key)
     assert isinstance(key, GroupKey)
@@ -39,7 +43,7 @@ def test_group_whose_record_fails_vanishes_and_hangs_nobody(make: Make) -> None:
     driver = make(auto=False)
     parked = driver.park(join(version=3))
     driver.fail(E.not_enough_replicas)
-    assert driver.response(parked).error is E.coordinator_not_available
+    assert driver.response(parked).error_code is E.coordinator_not_available
     assert driver.core.groups == {}
     assert driver.core.next_deadline_ms() == 1_000_000 + 600_000
 
@@ -96,7 +100,7 @@ def test_27_rejoin_of_a_stable_group(driver: Driver) -> None:
     both = (RANGE, ROUNDROBIN)
     leader, follower = driver.stable(2, protocols=both)
     response = driver.exchange(join(follower, protocols=both))
-    assert (response.error, response.generation_id, response.members, response.leader) == (E.none, 1, (), leader)
+    assert (response.error_code, response.generation_id, response.members, response.leader) == (E.none, 1, (), leader)
     first = driver.park(join(follower, protocols=both[::-1]))
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     second = driver.send(join(leader, protocols=both))
@@ -112,7 +116,7 @@ def test_a_group_that_its_members_left_during_the_initial_delay_keeps_its_type_u
     driver = make()
     first = driver.new_member()
     driver.exchange(leave(*driver.group().members))
-    assert driver.response(first).error is E.unknown_member_id
+    assert driver.response(first).error_code is E.unknown_member_id
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     connect = join(protocol_type="connect", protocols=(("default", b""),))
     assert driver.error(connect) is E.inconsistent_group_protocol

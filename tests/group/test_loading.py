@@ -135,7 +135,7 @@ def test_58_resigning_ends_parked_joins(driver: Driver) -> None:
     token = driver.new_member()
     driver.resign()
     response = driver.response(token)
-    assert (response.error, response.member_id) == (ELSEWHERE, driver.requests[token].member_id)  # type: ignore[union-attr]
+    assert (response.error_code, response.member_id) == (ELSEWHERE, driver.requests[token].member_id)  # type: ignore[union-attr]
     assert driver.error(beat(a, 1)) is ELSEWHERE
     assert driver.error(join()) is ELSEWHERE
     assert driver.error(ListGroups(api_version=5)) is ELSEWHERE

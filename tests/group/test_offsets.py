@@ -108,7 +108,7 @@ def test_a_plain_fetch_sees_what_is_durable_and_a_stable_one_waits(make: Make) -
     assert [driver.offset("t", 0), driver.offset("t", 1), driver.offset("u", 0)] == [1, 1, -1]
     waits = driver.park(fetch(("t", 0), stable=True))
     driver.write_all()
-    assert driver.response(waits).groups[0].topics[0].partitions[0].offset == 3
+    assert driver.response(waits).groups[0].topics[0].partitions[0].committed_offset == 3
     assert [driver.offset("t", 0), driver.offset("t", 1), driver.offset("u", 0)] == [3, -1, 9]
 
 
@@ -119,8 +119,12 @@ def test_54_a_subscribed_topic_keeps_its_offsets(driver: Driver) -> None:
     (a,) = driver.stable()
     driver.exchange(commit({("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1))
     response = driver.exchange(_delete(("t", 0), ("u", 0), ("u", 5)))
-    assert response.error is E.none
-    assert [topic.partitions[0].error for topic in response.topics] == [E.group_subscribed_to_topic, E.none, E.none]
+    assert response.error_code is E.none
+    assert [topic.partitions[0].error_code for topic in response.topics] == [
+        E.group_subscribed_to_topic,
+        E.none,
+        E.none,
+    ]
     assert (driver.offset("t", 0), driver.offset("u", 0)) == (1, -1)
     assert driver.events[-1] == OffsetsDeleted(group=G, partitions=(RemovedOffset("u", 0, 1),))
 
@@ -142,7 +146,7 @@ def test_55_delete_groups(driver: Driver) -> None:
     driver.stable()
     names = tuple(GroupId(name) for name in ("empty", "g", "missing", "empty"))
     response = driver.exchange(DeleteGroups(api_version=2, groups=names))
-    assert [(group.group_id, group.error) for group in response.groups] == [
+    assert [(group.group_id, group.error_code) for group in response.results] == [
         ("empty", E.none),
         ("g", E.non_empty_group),
         ("missing", E.group_id_not_found),
@@ -160,7 +164,7 @@ def test_a_deletion_that_fails_keeps_the_group(make: Make) -> None:
     driver.auto = False
     token = driver.park(DeleteGroups(api_version=2, groups=(G,)))
     driver.fail(E.not_enough_replicas)
-    assert driver.response(token).groups[0].error is E.coordinator_not_available
+    assert driver.response(token).results[0].error_code is E.coordinator_not_available
     assert driver.offset("t", 0) == 1
     assert G in driver.core.groups
 

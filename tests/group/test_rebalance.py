@@ -1,4 +1,4 @@
-"""Rebalances: states, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
+"""Rebalances: responses by state, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_25_assignment_that_cannot_be_written(make: Make) -> None:
     driver.write_all()
     tokens = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1, {follower: b"f"}))]
     driver.fail(E.not_enough_replicas)
-    assert [driver.response(token).error for token in tokens] == [E.coordinator_not_available] * 2
+    assert [driver.response(token).error_code for token in tokens] == [E.coordinator_not_available] * 2
     assert driver.group().state is GroupState.PREPARING_REBALANCE
     assert [m.assignment for m in driver.group().members.values()] == [b"", b""]
     assert driver.replayed() == driver.core.hard_state, "the write was taken back"
@@ -104,8 +104,8 @@ def test_40_a_batch_of_leaves_starts_one_rebalance(driver: Driver) -> None:
     )
     started = len(driver.events)
     response = driver.exchange(leave(a, ("", "I"), ("", "J"), ("x", None), ("S", "I")))
-    assert response.error is E.none
-    assert [member.error for member in response.members] == [
+    assert response.error_code is E.none
+    assert [member.error_code for member in response.members] == [
         E.none,
         E.none,
         E.unknown_member_id,
@@ -123,12 +123,12 @@ def test_requests_of_a_member_that_is_removed_are_answered(driver: Driver) -> No
     leader, follower = _completing(driver)
     parked_sync = driver.park(sync(follower, 1))
     driver.exchange(leave(follower))
-    assert driver.response(parked_sync).error is E.unknown_member_id
+    assert driver.response(parked_sync).error_code is E.unknown_member_id
     parked_join = driver.park(join(version=3))
     member = next(m for m in driver.group().members if m != leader)
     driver.exchange(leave(member))
     response = driver.response(parked_join)
-    assert (response.error, response.member_id) == (E.unknown_member_id, NO_MEMBER)
+    assert (response.error_code, response.member_id) == (E.unknown_member_id, NO_MEMBER)
     assert [event.member_id for event in driver.events if isinstance(event, MemberLeft)] == [follower, member]
 
 

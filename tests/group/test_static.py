@@ -20,7 +20,12 @@ def test_34_a_replacement_disturbs_nobody(driver: Driver) -> None:
     before = driver.exchange(sync(old, 1)).assignment
     response = driver.exchange(join(instance="I"), client="renamed")
     new = response.member_id
-    assert (response.error, response.generation_id, response.leader, response.skip_assignment) == (E.none, 1, new, True)
+    assert (response.error_code, response.generation_id, response.leader, response.skip_assignment) == (
+        E.none,
+        1,
+        new,
+        True,
+    )
     assert {member.member_id for member in response.members} == {new, other}
     assert new.startswith("I-")
     assert new != old
@@ -40,7 +45,7 @@ def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
     token = driver.park(join(instance="I", session_ms=20_000))
     driver.fail(E.not_enough_replicas)
     response = driver.response(token)
-    assert (response.error, response.member_id) == (E.coordinator_not_available, NO_MEMBER)
+    assert (response.error_code, response.member_id) == (E.coordinator_not_available, NO_MEMBER)
     assert (response.generation_id, response.protocol_name) == (1, "range")
     driver.auto = True
     assert driver.error(beat(old, 1, instance="I")) is E.none
@@ -60,7 +65,7 @@ def test_a_replacement_whose_write_is_overtaken(make: Make, then: str) -> None:
         assert driver.response(token).generation_id == 2, "the rebalance takes it along"
     elif then == "leave":
         driver.send(leave(("", "I")))
-        assert driver.response(token).error is E.unknown_member_id
+        assert driver.response(token).error_code is E.unknown_member_id
     else:
         driver.restart()
         assert old in driver.group().members
@@ -74,9 +79,9 @@ def test_two_replacements_before_the_first_is_written(make: Make) -> None:
     driver.auto = False
     first = driver.park(join(instance="I"))
     second = driver.park(join(instance="I"))
-    assert driver.response(first).error is E.fenced_instance_id
+    assert driver.response(first).error_code is E.fenced_instance_id
     driver.write_all()
-    assert driver.response(second).error is E.none
+    assert driver.response(second).error_code is E.none
     assert driver.response(second).member_id in driver.group().members
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -80,13 +80,13 @@ def view_of(*topics: Topic, version: int = 1, logs: int = 1) -> ClusterView:
     )
 
 
-def request(api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+def request(api_key: int, version: int, body: codec.Body) -> Any:
     """The entity decoded from a gateway's request bytes."""
     frame = codec.encode_request(api_key, version, 1, "test", body)
     return codec.decode_request(codec.decode_header(frame), frame)
 
 
-def response(api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+def response(api_key: int, version: int, body: codec.Body) -> Any:
     """The entity decoded from the response's bytes."""
     return codec.decode_response(api_key, version, codec.encode_response(api_key, version, 1, body))[1]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from kio.schema.errors import ErrorCode
@@ -55,7 +53,7 @@ class CoreWorld:
         newest = codec.versions_of(api_key)[-1]
         return min(newest, 9) if api_key in (OFFSET_COMMIT, OFFSET_FETCH) else newest
 
-    def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Token:
+    def send(self, client: str, api_key: int, version: int, body: codec.Body) -> Token:
         if api_key == FIND_COORDINATOR:
             raise ScenarioError("a core has no FindCoordinator")
         frame = codec.encode_request(api_key, version, 1, client, body)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from muster.actors.wire.codec import Body
 from tests.scenarios.language import Command, Request, Scenario, Step
 from tests.scenarios.rendering import render
 from tests.scenarios.requests import API_KEYS, body
@@ -47,7 +47,7 @@ class World(Protocol):
     late_ms: int
     """How much later."""
 
-    def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+    def send(self, client: str, api_key: int, version: int, body: Body) -> Any:
         """Send a request; returns a handle."""
 
     def response(self, handle: Any) -> ReceivedResponse:

@@ -120,7 +120,7 @@ class SocketWorld:
     def newest(self, api_key: int) -> int:
         return codec.versions_of(api_key)[-1]
 
-    def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Sent:
+    def send(self, client: str, api_key: int, version: int, body: codec.Body) -> Sent:
         connections = self._connections.setdefault(client, [])
         connection = next((each for each in connections if not each.is_busy), None)
         if connection is None:
@@ -205,7 +205,7 @@ class SocketWorld:
         }
         return self._admin(METADATA, body).topics
 
-    def _admin(self, api_key: int, body: Mapping[str, Any], version: int | None = None) -> Any:
+    def _admin(self, api_key: int, body: codec.Body, version: int | None = None) -> Any:
         sent = self.send("admin", api_key, self.newest(api_key) if version is None else version, body)
         entity = self.response(sent).entity
         if entity is None:

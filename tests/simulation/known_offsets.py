@@ -151,14 +151,14 @@ def _errors(received: Received, response: Response) -> Iterator[tuple[Key, Error
             yield from _per_partition(group, response.topics)
         case OffsetDeleteResponse():
             group = received.request.group_id  # type: ignore[union-attr]
-            yield (group, "", -1), response.error
+            yield (group, "", -1), response.error_code
             yield from _per_partition(group, response.topics)
         case DeleteGroupsResponse():
-            for result in response.groups:
-                yield (result.group_id, "", -1), result.error
+            for result in response.results:
+                yield (result.group_id, "", -1), result.error_code
 
 
 def _per_partition(group: GroupId, topics: Iterable[object]) -> Iterator[tuple[Key, ErrorCode]]:
     for topic in topics:
         for partition in topic.partitions:  # type: ignore[attr-defined]
-            yield (group, topic.name, partition.index), partition.error  # type: ignore[attr-defined]
+            yield (group, topic.name, partition.partition_index), partition.error_code  # type: ignore[attr-defined]

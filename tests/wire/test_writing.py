@@ -245,3 +245,50 @@ def test_tagged_fields_at_their_default_are_left_out() -> None:
     assert written(kind, said) == plain
     said["current_leader"]["leader_epoch"] = 7  # type: ignore[index]
     assert written(kind, said) == plain[:-1] + b"\x01\x01\x09" + b"\xff" * 4 + b"\0\0\0\x07" + b"\0"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Committed:
+    """An OffsetCommit response, of which some versions need more."""
+
+    topics: Any
+    throttle_time: typing.ClassVar[int] = 0
+    of_another_version: object = None
+
+
+@dataclasses.dataclass
+class Topic:
+    name: str
+    partitions: Any
+
+
+def test_dicts_and_dataclasses_are_written_alike_and_mix() -> None:
+    partitions = [{"partition_index": 1, "error_code": 0}]
+    nested = {"name": "t", "partitions": partitions}
+    expected = codec.encode_response(8, 9, 1, {"throttle_time": 0, "topics": [nested]})
+    for body in (Committed([nested]), Committed([Topic("t", partitions)])):
+        assert codec.encode_response(8, 9, 1, body) == expected
+    assert codec.encode_response(8, 9, 1, {"throttle_time": 0, "topics": (Topic("t", partitions),)}) == expected
+
+
+def test_a_dataclass_without_a_field_gets_its_default_or_is_refused() -> None:
+    group = {"error_code": 0, "group_id": "g", "topics": ()}
+    kind = _element(codec.response_type(9, 8), "groups")
+    assert written(kind, dataclasses.make_dataclass("Fetched", ["group_id", "topics"])("g", ())) == written(kind, group)
+    for name, body in (
+        ("throttle_time", Topic("t", ())),
+        ("partition_index", Committed([Topic("t", [Topic("", ())])])),
+    ):
+        with pytest.raises(MissingField, match=f"{name} is missing"):
+            codec.encode_response(8, 9, 1, body)
+
+
+@pytest.mark.parametrize("body", [None, 7, "topics", (), [], {"topics"}, object(), Topic], ids=repr)
+def test_what_is_neither_a_dict_nor_a_dataclass_is_refused(body: Any) -> None:
+    kinds = (codec.request_type(16, 0), codec.request_type(16, 4), codec.response_type(8, 9))
+    assert written(kinds[0], {}) == b"", "it has no fields"
+    for kind in kinds:
+        with pytest.raises(Unwritable, match=f"{kind.__name__} .*body: TypeError: .*neither a dict nor a dataclass"):
+            written(kind, body)
+    with pytest.raises(Unwritable, match=r"OffsetCommitResponseTopic .*neither a dict nor a dataclass"):
+        codec.encode_response(8, 9, 1, Committed([body]))

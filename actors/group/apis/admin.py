@@ -41,7 +41,12 @@ def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = tuple(
-        ListedGroup(group_id=group.id, protocol_type=group.protocol_type or "", state=group.state.value, type=CLASSIC)
+        ListedGroup(
+            group_id=group.id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=CLASSIC,
+        )
         for group in shard.groups.values()
         if not group.creation_pending
         and (not states or group.state.value.lower() in states)
@@ -58,9 +63,10 @@ def describe_groups(shard: Shard, request: DescribeGroups, token: Token) -> None
 def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
     """Delete groups that are Empty, with their offsets. Each has its own result; duplicates have one."""
     results = tuple(
-        DeletedGroup(group_id=group_id, error=_delete(shard, group_id)) for group_id in dict.fromkeys(request.groups)
+        DeletedGroup(group_id=group_id, error_code=_delete(shard, group_id))
+        for group_id in dict.fromkeys(request.groups)
     )
-    shard.reply_when_durable(token, request, DeleteGroupsResponse(groups=results))
+    shard.reply_when_durable(token, request, DeleteGroupsResponse(results=results))
 
 
 def remove_group(shard: Shard, group: Group) -> None:
@@ -89,7 +95,7 @@ def _describe(shard: Shard, group_id: GroupId, request: DescribeGroups) -> Descr
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group_id,
-        state=group.state.value,
+        group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if stable else "",
         members=tuple(_describe_member(group, member, stable) for member in group.members.values()),
@@ -100,12 +106,12 @@ def _describe(shard: Shard, group_id: GroupId, request: DescribeGroups) -> Descr
 def _unknown(group_id: GroupId, request: DescribeGroups) -> DescribedGroup:
     dead = GroupState.DEAD.value
     if request.api_version < NOT_FOUND_FROM:
-        return DescribedGroup(group_id=group_id, state=dead, authorized_operations=_operations(request))
+        return DescribedGroup(group_id=group_id, group_state=dead, authorized_operations=_operations(request))
     return DescribedGroup(
         group_id=group_id,
-        error=ErrorCode.group_id_not_found,
+        error_code=ErrorCode.group_id_not_found,
         error_message=f"Group {group_id} not found.",
-        state=dead,
+        group_state=dead,
     )
 
 
@@ -115,8 +121,8 @@ def _describe_member(group: Group, member: Member, stable: bool) -> DescribedMem
         group_instance_id=member.group_instance_id,
         client_id=member.client_id or "",
         client_host=f"/{member.client_host}",
-        metadata=member.metadata(group.protocol) if stable else b"",
-        assignment=member.assignment,
+        member_metadata=member.metadata(group.protocol) if stable else b"",
+        member_assignment=member.assignment,
     )
 
 

@@ -30,7 +30,7 @@ def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) 
     shard.arm_session(group, member)
     moving = group.state is GroupState.PREPARING_REBALANCE
     error = ErrorCode.rebalance_in_progress if moving else ErrorCode.none
-    shard.reply_when_durable(token, request, HeartbeatResponse(error=error))
+    shard.reply_when_durable(token, request, HeartbeatResponse(error_code=error))
 
 
 def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:

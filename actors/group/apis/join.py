@@ -137,7 +137,7 @@ def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> 
     pending = group.pending_joins[member_id] = Who(member_id, context.client_id, context.host, None)
     shard.timers.set(pending_timer(group, member_id), shard.now_ms + join.request.session_timeout_ms)
     shard.report(PendingMemberAdded(group=group.id, member=pending))
-    shard.reply(join.token, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
+    shard.reply(join.token, JoinGroupResponse(error_code=ErrorCode.member_id_required, member_id=member_id))
 
 
 def _join_pending(shard: Shard, group: Group, join: Parked, context: Context) -> None:

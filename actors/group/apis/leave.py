@@ -82,4 +82,4 @@ def _after_leaving(shard: Shard, group: Group, removed: list[tuple[Member, str |
 
 
 def _result(leaving: LeavingMember, error: ErrorCode) -> LeftMember:
-    return LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error=error)
+    return LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error)

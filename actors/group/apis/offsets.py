@@ -56,7 +56,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         (topic.name, partition)
         for topic, errors in zip(request.topics, topics, strict=True)
         for partition, result in zip(topic.partitions, errors.partitions, strict=True)
-        if result.error is ErrorCode.none
+        if result.error_code is ErrorCode.none
     ]
     if accepted and group is None:
         _create_simple(shard, request.group_id)
@@ -142,7 +142,7 @@ def _check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=tuple(
-            PartitionError(index=partition.index, error=_check_partition(shard, topic, partition))
+            PartitionError(partition_index=partition.index, error_code=_check_partition(shard, topic, partition))
             for partition in topic.partitions
         ),
     )
@@ -211,13 +211,18 @@ def _all_of(known: dict[tuple[str, int], CommittedOffset]) -> Iterator[FetchedTo
 
 def _fetch_partition(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopic, index: int) -> FetchedOffset:
     if not topic.name:
-        return FetchedOffset(index=index, error=ErrorCode.unknown_topic_id)
+        return FetchedOffset(partition_index=index, error_code=ErrorCode.unknown_topic_id)
     offset = known.get((topic.name, index))
-    return FetchedOffset(index=index) if offset is None else _fetched(index, offset)
+    return FetchedOffset(partition_index=index) if offset is None else _fetched(index, offset)
 
 
 def _fetched(index: int, offset: CommittedOffset) -> FetchedOffset:
-    return FetchedOffset(index=index, offset=offset.offset, leader_epoch=offset.leader_epoch, metadata=offset.metadata)
+    return FetchedOffset(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+    )
 
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
@@ -231,10 +236,10 @@ def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context)
 def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup, context: Context) -> None:
     """Where a consumer of the group will begin. A fetch of all is not by a consumer: consumers name partitions."""
     positions = tuple(
-        (topic.name, partition.index, partition.offset)
+        (topic.name, partition.partition_index, partition.committed_offset)
         for topic in fetched.topics
         for partition in topic.partitions
-        if partition.offset >= 0
+        if partition.committed_offset >= 0
     )
     if wanted.topics is not None and positions:
         shard.say(shard.registry.answered(wanted.group_id, context, positions, member_id=wanted.member_id))
@@ -246,7 +251,9 @@ def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int,
         error = ErrorCode.group_subscribed_to_topic
     else:
         _remove(shard, group.id, [(topic, index) for index in partitions])
-    return TopicErrors(name=topic, partitions=tuple(PartitionError(index=index, error=error) for index in partitions))
+    return TopicErrors(
+        name=topic, partitions=tuple(PartitionError(partition_index=index, error_code=error) for index in partitions)
+    )
 
 
 def _remove(shard: Shard, group_id: GroupId, partitions: Collection[tuple[str, int]]) -> None:

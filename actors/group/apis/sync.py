@@ -53,7 +53,7 @@ def _protocol_matches(group: Group, request: SyncGroup) -> bool:
 
 def _park(shard: Shard, member: Member, token: Token) -> None:
     if member.parked_sync is not None:
-        shard.reply(member.parked_sync, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
+        shard.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress))
     member.parked_sync = token
 
 

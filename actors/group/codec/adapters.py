@@ -7,6 +7,7 @@ passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,33 +17,24 @@ from muster.actors.group.messages import (
     CommitPartition,
     CommitTopic,
     DeleteGroups,
-    DeleteGroupsResponse,
-    DescribedGroup,
     DescribeGroups,
-    DescribeGroupsResponse,
     FetchedGroup,
     FetchTopic,
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
     ListGroups,
-    ListGroupsResponse,
     OffsetCommit,
-    OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResponse,
     Request,
     Response,
     SyncGroup,
-    SyncGroupResponse,
-    TopicErrors,
     failed,
 )
 from muster.actors.group.types import GroupId, MemberId
@@ -68,14 +60,20 @@ def decode(api_key: int, api_version: int, entity: Any, names: TopicNames = _NO_
     return _DECODERS[api_key](api_version, entity, names)
 
 
-def encode(api_version: int, response: Response) -> dict[str, Any]:
-    """The body for ``codec.encode_response``; it may include fields that this version does not have."""
-    body = _ENCODERS[type(response)](api_version, response)
-    body["throttle_time"] = 0
-    return body
+def encode(api_version: int, response: Response) -> codec.Body:
+    """The body for ``codec.encode_response``: the response itself, where its version does not differ."""
+    match response:
+        case JoinGroupResponse():
+            return _joined(api_version, response)
+        case LeaveGroupResponse():
+            return _left(api_version, response)
+        case OffsetFetchResponse():
+            groups = tuple(_fetched(api_version, group) for group in response.groups)
+            return replace(response, groups=groups) if api_version >= 8 else groups[0]
+    return response
 
 
-def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> dict[str, Any]:
+def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> codec.Body:
     """The response to a request that failed as a whole, in the format of its API and version."""
     return encode(api_version, failed(decode(api_key, api_version, entity), error))
 
@@ -226,154 +224,22 @@ def _delete_groups(version: int, entity: Any, _: TopicNames) -> DeleteGroups:
     return DeleteGroups(api_version=version, groups=tuple(GroupId(group) for group in entity.groups_names))
 
 
-def _joined(version: int, response: JoinGroupResponse) -> dict[str, Any]:
-    protocol_name = response.protocol_name or None
-    return {
-        "error_code": response.error,
-        "generation_id": response.generation_id,
-        "protocol_type": response.protocol_type,
-        "protocol_name": protocol_name if version >= 7 else protocol_name or "",
-        "leader": response.leader,
-        "skip_assignment": response.skip_assignment,
-        "member_id": response.member_id,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "metadata": member.metadata,
-            }
-            for member in response.members
-        ],
-    }
+def _joined(version: int, response: JoinGroupResponse) -> JoinGroupResponse:
+    """Null for no protocol from v7, "" below."""
+    protocol_name = response.protocol_name or (None if version >= 7 else "")
+    return response if protocol_name == response.protocol_name else replace(response, protocol_name=protocol_name)
 
 
-def _synced(version: int, response: SyncGroupResponse) -> dict[str, Any]:
-    return {
-        "error_code": response.error,
-        "protocol_type": response.protocol_type,
-        "protocol_name": response.protocol_name,
-        "assignment": response.assignment,
-    }
-
-
-def _beaten(version: int, response: HeartbeatResponse) -> dict[str, Any]:
-    return {"error_code": response.error}
-
-
-def _left(version: int, response: LeaveGroupResponse) -> dict[str, Any]:
+def _left(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
     """Below v3 the single member's result is the error of the whole response."""
-    error = response.error
-    if version < 3 and error is ErrorCode.none and response.members:
-        error = response.members[0].error
-    return {
-        "error_code": error,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "error_code": member.error,
-            }
-            for member in response.members
-        ],
-    }
+    if version < 3 and response.error_code is ErrorCode.none and response.members:
+        return replace(response, error_code=response.members[0].error_code)
+    return response
 
 
-def _committed(version: int, response: OffsetCommitResponse) -> dict[str, Any]:
-    return {"topics": _topic_errors(response.topics)}
-
-
-def _deleted_offsets(version: int, response: OffsetDeleteResponse) -> dict[str, Any]:
-    return {"error_code": response.error, "topics": _topic_errors(response.topics)}
-
-
-def _topic_errors(topics: tuple[TopicErrors, ...]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": [
-                {"partition_index": partition.index, "error_code": partition.error} for partition in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
-
-
-def _fetched(version: int, response: OffsetFetchResponse) -> dict[str, Any]:
-    groups = [_fetched_group(version, group) for group in response.groups]
-    return {"groups": groups} if version >= 8 else groups[0]
-
-
-def _fetched_group(version: int, group: FetchedGroup) -> dict[str, Any]:
+def _fetched(version: int, group: FetchedGroup) -> FetchedGroup:
     """v1 has no field for the group's error, so its partitions carry it. Later versions omit them."""
-    topics = group.topics if version < 2 or group.error is ErrorCode.none else ()
-    return {
-        "group_id": group.group_id,
-        "error_code": group.error,
-        "topics": [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {
-                        "partition_index": partition.index,
-                        "committed_offset": partition.offset,
-                        "committed_leader_epoch": partition.leader_epoch,
-                        "metadata": partition.metadata,
-                        "error_code": partition.error,
-                    }
-                    for partition in topic.partitions
-                ],
-            }
-            for topic in topics
-        ],
-    }
-
-
-def _listed(version: int, response: ListGroupsResponse) -> dict[str, Any]:
-    return {
-        "error_code": response.error,
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "protocol_type": group.protocol_type,
-                "group_state": group.state,
-                "group_type": group.type,
-            }
-            for group in response.groups
-        ],
-    }
-
-
-def _described(version: int, response: DescribeGroupsResponse) -> dict[str, Any]:
-    return {"groups": [_described_group(group) for group in response.groups]}
-
-
-def _described_group(group: DescribedGroup) -> dict[str, Any]:
-    return {
-        "error_code": group.error,
-        "error_message": group.error_message,
-        "group_id": group.group_id,
-        "group_state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol_data": group.protocol_data,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.metadata,
-                "member_assignment": member.assignment,
-            }
-            for member in group.members
-        ],
-        "authorized_operations": group.authorized_operations,
-    }
-
-
-def _deleted_groups(version: int, response: DeleteGroupsResponse) -> dict[str, Any]:
-    return {"results": [{"group_id": group.group_id, "error_code": group.error} for group in response.groups]}
+    return group if version < 2 or group.error_code is ErrorCode.none else replace(group, topics=())
 
 
 _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
@@ -390,16 +256,3 @@ _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
 }
 GROUP_APIS = frozenset(_DECODERS)
 """Api keys that ``decode`` supports."""
-
-_ENCODERS: dict[type[Response], Callable[[int, Any], dict[str, Any]]] = {
-    OffsetCommitResponse: _committed,
-    OffsetFetchResponse: _fetched,
-    JoinGroupResponse: _joined,
-    HeartbeatResponse: _beaten,
-    LeaveGroupResponse: _left,
-    SyncGroupResponse: _synced,
-    DescribeGroupsResponse: _described,
-    ListGroupsResponse: _listed,
-    DeleteGroupsResponse: _deleted_groups,
-    OffsetDeleteResponse: _deleted_offsets,
-}

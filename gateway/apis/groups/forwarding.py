@@ -12,7 +12,7 @@ from muster.actors.group.codec import adapters
 from muster.actors.group.errors import Refused
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import Body, ErrorCode
 from muster.gateway.listener.registry import APIS, Call, Reply
 from muster.placement.client import Context
 
@@ -22,7 +22,7 @@ REQUEST_TIMEOUT_S = 10.0
 """How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
 
 
-def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+def error_body(call: Call, error: ErrorCode) -> Body:
     """See :data:`muster.gateway.listener.registry.ErrorBody`."""
     return adapters.error_body(call.header.api_key, call.header.api_version, call.entity(), error)
 

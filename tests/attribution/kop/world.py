@@ -222,14 +222,14 @@ class World:
         for member in members:
             if not member.id:
                 given: JoinGroupResponse = self._exchange(member, join("", group=group, session_ms=SESSION_MS))
-                assert given.error is ErrorCode.member_id_required
+                assert given.error_code is ErrorCode.member_id_required
                 member.id = given.member_id
                 self._known[member.id] = member
         tokens = [self._send(member, join(member.id, group=group, session_ms=SESSION_MS)) for member in members]
         joined = self.driver.responses_to(tokens)
         self._deliver()
         for member, response in zip(members, joined, strict=True):
-            assert response.error is ErrorCode.none
+            assert response.error_code is ErrorCode.none
             member.generation = response.generation_id
             for rule in self.rules:
                 rule.joined(member)
@@ -238,7 +238,7 @@ class World:
 
     def leave(self, member: Member) -> None:
         self.members.remove(member)
-        assert self._exchange(member, leave(member.id, group=member.group)).error is ErrorCode.none
+        assert self._exchange(member, leave(member.id, group=member.group)).error_code is ErrorCode.none
 
     def vanish(self, member: Member) -> None:
         """The member's process ends without a request."""

@@ -131,7 +131,7 @@ def _a_replaced_static_member_starts_without_assignment() -> list[Change]:
 def _a_failed_sync_phase_keeps_assignments() -> list[Change]:
     def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
-            membership.respond_to_sync(shard, group, member, SyncGroupResponse(error=error))
+            membership.respond_to_sync(shard, group, member, SyncGroupResponse(error_code=error))
 
     return [(rebalance, "drop_assignments", mutant), (sync, "drop_assignments", mutant)]
 
@@ -229,7 +229,7 @@ def _a_superseded_join_is_answered_twice() -> list[Change]:
         before = member.parked_join
         park(shard, group, member, parked)
         if before:
-            shard.reply(before.token, join.JoinGroupResponse(error=E.unknown_member_id, member_id=member.id))
+            shard.reply(before.token, join.JoinGroupResponse(error_code=E.unknown_member_id, member_id=member.id))
 
     return [(module, "park", mutant) for module in (join, static)]
 

@@ -72,7 +72,7 @@ def members_agree_on_their_generation(view: View, step: Step) -> None:
     """
     joined: dict[str, list[JoinGroupResponse]] = {}
     for received, response in step.answered:
-        if isinstance(response, JoinGroupResponse) and response.error is E.none:
+        if isinstance(response, JoinGroupResponse) and response.error_code is E.none:
             joined.setdefault(received.request.group_id, []).append(response)  # type: ignore[union-attr]
     for group_id, responses in joined.items():
         after, before = step.after[group_id], step.before.get(group_id)  # type: ignore[index]
@@ -197,7 +197,7 @@ def a_reload_gives_the_group_back(view: View, step: Step) -> None:
 
 
 def _synced(step: Step) -> list[tuple[Received, SyncGroupResponse]]:
-    return [(a, r) for a, r in step.answered if isinstance(r, SyncGroupResponse) and r.error is E.none]
+    return [(a, r) for a, r in step.answered if isinstance(r, SyncGroupResponse) and r.error_code is E.none]
 
 
 def _assignments_of(view: View, step: Step, received: Received) -> tuple[Assignments, str]:

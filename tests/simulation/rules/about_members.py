@@ -179,11 +179,11 @@ def _longest_session_ms(view: View) -> int:
 def _errors(response: Response) -> set[ErrorCode]:
     match response:
         case HeartbeatResponse() | SyncGroupResponse() | JoinGroupResponse():
-            return {response.error}
+            return {response.error_code}
         case OffsetDeleteResponse():
-            return {response.error}
+            return {response.error_code}
         case OffsetCommitResponse():
-            return {partition.error for topic in response.topics for partition in topic.partitions}
+            return {partition.error_code for topic in response.topics for partition in topic.partitions}
     return set()
 
 

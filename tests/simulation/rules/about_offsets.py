@@ -52,9 +52,9 @@ def reads_show_what_is_durable(view: View, step: Step) -> None:
         if not isinstance(response, OffsetFetchResponse) or not isinstance(received.request, OffsetFetch):
             continue
         for group in response.groups:
-            for topic in group.topics if group.error is E.none else ():
+            for topic in group.topics if group.error_code is E.none else ():
                 for fetched in topic.partitions:
-                    _check_read(view, received, (group.group_id, topic.name, fetched.index), fetched)
+                    _check_read(view, received, (group.group_id, topic.name, fetched.partition_index), fetched)
 
 
 def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
@@ -102,7 +102,7 @@ def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) 
 
 
 def _check_read(view: View, received: Received, key: Key, fetched: FetchedOffset) -> None:
-    offset = fetched.offset if fetched.offset != -1 else None
+    offset = fetched.committed_offset if fetched.committed_offset != -1 else None
     promises = view.promises.offsets
     if received.request.require_stable:  # type: ignore[union-attr]
         if offset not in [change.offset for change in (*promises.readable_then(received, key), *promises.allowed(key))]:

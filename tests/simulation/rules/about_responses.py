@@ -82,9 +82,9 @@ def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
     for received, response in step.answered:
         match response:
             case OffsetCommitResponse() | OffsetDeleteResponse():
-                done = any(p.error is E.none for topic in response.topics for p in topic.partitions)
+                done = any(p.error_code is E.none for topic in response.topics for p in topic.partitions)
             case DeleteGroupsResponse():
-                done = any(result.error is E.none for result in response.groups)
+                done = any(result.error_code is E.none for result in response.results)
             case _:
                 continue
         waits_for = [batch.write for batch in view.log.pending if received.write is not None]
