@@ -16,7 +16,7 @@ from ray.exceptions import RayError
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.outbox import Batch
 from muster.actors.audit.report import Report
-from muster.actors.audit.sends import Key, Run, Sends
+from muster.actors.audit.sends import Run, SendKey, Sends
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
@@ -214,7 +214,7 @@ class GatewayActor(Actor):
         if self._faults is not None:
             await self._faults.reported()
 
-    async def audit_runs(self, session: str, received: int) -> Batch[Key, Run]:
+    async def audit_runs(self, session: str, received: int) -> Batch[SendKey, Run]:
         """What was sent, to which group, with what is settled now: see :meth:`Outbox.take`."""
         await self.flush()
         return self._sends.take(session, received)

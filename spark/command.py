@@ -38,7 +38,7 @@ _JOBS_AT_ONCE = 2
 """If tables are small."""
 
 
-class Refused(RuntimeError):
+class RequestRefused(RuntimeError):
     """The request cannot be met; the message is one line for the user."""
 
 
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
         return 1
-    except (Refused, BadRequest, SparkUnavailable, out.CannotWrite) as error:
+    except (RequestRefused, BadRequest, SparkUnavailable, out.CannotWrite) as error:
         return _ended(str(error))
     except OSError as error:
         return _ended(out.said(error))
@@ -75,7 +75,7 @@ def _failed(text: str, code: int = 1) -> int:
 def _jobs(names: tuple[str, ...]) -> list[Job]:
     unknown = [name for name in names if name not in JOBS]
     if unknown:
-        raise Refused(f"there is no job {unknown[0]}; there are {', '.join(JOBS)}")
+        raise RequestRefused(f"there is no job {unknown[0]}; there are {', '.join(JOBS)}")
     return [JOBS[name] for name in names] if names else list(JOBS.values())
 
 
@@ -85,7 +85,9 @@ def _run(request: Request, jobs: list[Job]) -> int:
     elif request.out is not None:
         (out.check_folder if request.format == "parquet" else out.check_file)(request.out)
     if not (request.storage / "metrics").is_dir():
-        raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
+        raise RequestRefused(
+            f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?"
+        )
     from muster.spark.progress import Progress
 
     with Progress() as progress, ExitStack() as ending:
@@ -107,14 +109,16 @@ def _run(request: Request, jobs: list[Job]) -> int:
 
 
 def _check_stream(request: Request, jobs: list[Job]) -> None:
-    """Refused if the request cannot be streamed."""
+    """RequestRefused if the request cannot be streamed."""
     if len(jobs) != 1:
-        raise Refused("a stream is of one job")
+        raise RequestRefused("a stream is of one job")
     if not jobs[0].streamed:
         having = ", ".join(job.name for job in JOBS.values() if job.streamed)
-        raise Refused(f"job {jobs[0].name} has no streaming form; {having} have one")
+        raise RequestRefused(f"job {jobs[0].name} has no streaming form; {having} have one")
     if request.format not in ("table", "json"):
-        raise Refused(f"a stream is shown as table or json, not as {request.format}; with --out it is kept as Parquet")
+        raise RequestRefused(
+            f"a stream is shown as table or json, not as {request.format}; with --out it is kept as Parquet"
+        )
 
 
 def session_for(
@@ -151,7 +155,7 @@ def session_for(
 def _results(
     request: Request, jobs: list[Job], session: SparkSession, progress: Progress
 ) -> tuple[list[JobResult], list[str]]:
-    """The answers of all jobs, and the errors of those that failed. Refused if the only one failed.
+    """The results of all jobs, and the errors of those that failed. RequestRefused if the only one failed.
 
     Jobs on small tables spend more time in planning than in running, on one core each: so several run at a time.
     """
@@ -182,7 +186,7 @@ def _results(
             )
         except (JobFailed, TableDamaged) as error:
             if len(jobs) == 1 or ended_by() is not None:
-                raise Refused(str(error)) from error
+                raise RequestRefused(str(error)) from error
             return str(error)
 
     if at_once == 1:
@@ -251,7 +255,7 @@ def _write_parquet(request: Request, job: Job, session: SparkSession, progress: 
             tables = tables_of(job, session, request.storage, request.options)
             write_parquet(job.sections(tables, request.as_of_now().options), folder)
     except (JobFailed, TableDamaged) as error:
-        raise Refused(str(error)) from error
+        raise RequestRefused(str(error)) from error
     return 0
 
 
@@ -263,7 +267,7 @@ def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
         try:
             folder = ending.enter_context(stream_folder(request, jobs[0]))
         except OSError as error:
-            raise Refused(f"a stream has nowhere to write: {error}") from error
+            raise RequestRefused(f"a stream has nowhere to write: {error}") from error
         yield folder
 
 
@@ -286,7 +290,7 @@ def _stream(request: Request, job: Job, session: SparkSession, folder: Path, pro
     except BrokenPipeError:
         raise
     except (JobFailed, StreamRefused, TableDamaged, OSError) as error:
-        raise Refused(str(error)) from error
+        raise RequestRefused(str(error)) from error
     return 0
 
 

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 Received = Mapping[int, int]
 """Number of the last received batch, by offsets partition or gateway."""
-Steps = Mapping[int, Batch[commits.Key, Step]]
-Runs = Mapping[int, Batch[sends.Key, Run]]
+Steps = Mapping[int, Batch[commits.CommitKey, Step]]
+Runs = Mapping[int, Batch[sends.SendKey, Run]]
 
 
 class Sources(Protocol):

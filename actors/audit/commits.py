@@ -7,7 +7,7 @@ from typing import NamedTuple
 from muster.actors.audit.outbox import Batch, Outbox
 from muster.actors.group.events import Event, OffsetsCommitted
 
-Key = tuple[str, str, int]
+CommitKey = tuple[str, str, int]
 """Group, topic, partition."""
 
 
@@ -32,13 +32,13 @@ class CommitSteps:
     """Observes the events of one coordinator."""
 
     def __init__(self, name: str) -> None:
-        self._outbox: Outbox[Key, Step] = Outbox(name)
+        self._outbox: Outbox[CommitKey, Step] = Outbox(name)
 
     def observe(self, event: Event, now_ms: int) -> None:
         if isinstance(event, OffsetsCommitted):
             for topic, partition, before, offset in event.partitions:
                 self._outbox.add((event.group, topic, partition), Step(before, offset, event.by_member))
 
-    def take(self, session: str, received: int) -> Batch[Key, Step]:
+    def take(self, session: str, received: int) -> Batch[CommitKey, Step]:
         """As :meth:`Outbox.take`."""
         return self._outbox.take(session, received)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from muster.actors.audit.outbox import Batch, Outbox
 from muster.actors.tables.rollup import Row
 
-Key = tuple[str | None, str, int]
+SendKey = tuple[str | None, str, int]
 """Group (None: unattributed), topic, partition."""
 
 
@@ -29,7 +29,7 @@ class Sends:
     """Gets the rows of the samples table, each once. Thread-safe: rows come from the flushing thread."""
 
     def __init__(self, name: str) -> None:
-        self._outbox: Outbox[Key, Run] = Outbox(name)
+        self._outbox: Outbox[SendKey, Run] = Outbox(name)
         self._lock = threading.Lock()
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -40,7 +40,7 @@ class Sends:
                 run = Run(head.first_offset, row.last_offset + 1, row.bytes)
                 self._outbox.add((head.group, head.topic, head.partition), run)
 
-    def take(self, session: str, received: int) -> Batch[Key, Run]:
+    def take(self, session: str, received: int) -> Batch[SendKey, Run]:
         """As :meth:`Outbox.take`, without what has not been flushed."""
         with self._lock:
             return self._outbox.take(session, received)

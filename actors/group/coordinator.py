@@ -20,7 +20,7 @@ from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, syn
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec.records import UnknownKey
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
 from muster.actors.group.hard import HardState
 from muster.actors.group.membership import fail_parked
@@ -118,7 +118,7 @@ class Coordinator:
         try:
             self._check(request, context)
             self._handle(request, context, token)
-        except Refused as refused:
+        except ApiError as refused:
             response = failed(request, refused.error)
             if isinstance(response, JoinGroupResponse) and refused.member_id is not None:
                 response = JoinGroupResponse(error_code=refused.error, member_id=refused.member_id)
@@ -200,7 +200,7 @@ class Coordinator:
         check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return
-        raise Refused(_NOT_SERVED[self._phase])
+        raise ApiError(_NOT_SERVED[self._phase])
 
     def _handle(self, request: Request, context: Context, token: Token) -> None:
         shard = self._shard

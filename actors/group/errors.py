@@ -8,7 +8,7 @@ from muster.actors.group.messages import OffsetFetch, Request
 from muster.actors.group.types import MemberId
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The request is answered with ``error``, and with ``member_id`` if JoinGroup must not echo the request's."""
 
     def __init__(self, error: ErrorCode, member_id: MemberId | None = None) -> None:

@@ -8,8 +8,8 @@ from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
-    Key,
     OffsetKey,
+    RecordKey,
     UnknownKey,
     Value,
     decode_key,
@@ -18,7 +18,7 @@ from muster.actors.group.codec.records import (
 from muster.actors.group.types import GroupId, Record
 
 TopicPartition = tuple[str, int]
-Prior = tuple[Key, Value | None]
+Prior = tuple[RecordKey, Value | None]
 
 
 class HardState:
@@ -49,7 +49,7 @@ class HardState:
         for key, value in priors:
             self._put(key, value)
 
-    def get(self, key: Key) -> Value | None:
+    def get(self, key: RecordKey) -> Value | None:
         if isinstance(key, GroupKey):
             return self.groups.get(key.group)
         return self._offsets.get(key.group, {}).get((key.topic, key.partition))
@@ -65,7 +65,7 @@ class HardState:
         """Groups with a record or with offsets, each once, in order of their first record."""
         yield from dict.fromkeys([*self.groups, *self._offsets])
 
-    def _put(self, key: Key, value: Value | None) -> None:
+    def _put(self, key: RecordKey, value: Value | None) -> None:
         match key, value:
             case GroupKey(), GroupMetadata():
                 self.groups[key.group] = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved, Removal
 from muster.actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 from muster.actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
@@ -16,17 +16,17 @@ from muster.placement.client import Context
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
     """The member that sent a request.
 
-    Refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
+    ApiError with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
     """
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
-            raise Refused(ErrorCode.unknown_member_id)
+            raise ApiError(ErrorCode.unknown_member_id)
         if current != member_id:
-            raise Refused(ErrorCode.fenced_instance_id)
+            raise ApiError(ErrorCode.fenced_instance_id)
     member = group.members.get(member_id)
     if member is None:
-        raise Refused(ErrorCode.unknown_member_id)
+        raise ApiError(ErrorCode.unknown_member_id)
     return member
 
 

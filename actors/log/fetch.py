@@ -32,8 +32,8 @@ _READ_COMMITTED = 1
 _NOWHERE = -1
 _NO_EPOCH = -1
 
-Key = TypeVar("Key", UUID, str)
-LogOf = Callable[[Key, int], Awaitable[PartitionLog]]
+IdOrName = TypeVar("IdOrName", UUID, str)
+LogOf = Callable[[IdOrName, int], Awaitable[PartitionLog]]
 
 
 class _Wanted:

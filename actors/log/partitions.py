@@ -23,7 +23,7 @@ from muster.placement.zookeeper.client import ZooKeeperUnreachable
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Key = tuple[UUID, int]
+TopicIdPartition = tuple[UUID, int]
 """Topic id and partition."""
 OnOpen = Callable[[str, int, PartitionLog], None]
 """Called with the topic, partition and log of each newly opened log, before the log is used. Must not raise."""
@@ -75,8 +75,8 @@ class Partitions:
         self._next_epoch = next_epoch
         self._now_ms = now_ms
         self._on_open = on_open
-        self._partitions: dict[Key, _Partition] = {}
-        self._failed: dict[Key, _Failed] = {}
+        self._partitions: dict[TopicIdPartition, _Partition] = {}
+        self._failed: dict[TopicIdPartition, _Failed] = {}
         self._limited_log = LimitedLog(log)
         self._is_closed = False
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import Any
 
-from muster.actors.audit.commits import Key as CommitKey
+from muster.actors.audit.commits import CommitKey as CommitKey
 from muster.actors.audit.commits import Step
 from muster.actors.audit.outbox import Batch
 from muster.actors.offsets.held import Version, news

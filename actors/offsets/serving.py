@@ -17,7 +17,7 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from muster.actors.audit.commits import CommitSteps, Key, Step
+from muster.actors.audit.commits import CommitKey, CommitSteps, Step
 from muster.actors.audit.outbox import Batch
 from muster.actors.config import MusterConfig, group_config, in_force, offsets_log_config
 from muster.actors.group.config import GroupConfig
@@ -94,7 +94,7 @@ class PartitionHost:
         """Which client consumes for which group, by partition."""
         return {partition: self._served[partition].core.registrations() for partition in self.started}
 
-    def audit_steps(self, partition: int, session: str, received: int) -> Batch[Key, Step]:
+    def audit_steps(self, partition: int, session: str, received: int) -> Batch[CommitKey, Step]:
         """The audit steps that a partition served here has collected."""
         return self._served[partition].steps.take(session, received)
 

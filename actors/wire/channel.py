@@ -75,14 +75,14 @@ class Channel(asyncio.Protocol):
         try:
             for message in self._framer.feed(data):
                 self._receive(message)
-        except (FrameTooLarge, envelope.Refused, ValueError, IndexError) as error:
+        except (FrameTooLarge, envelope.Unauthenticated, ValueError, IndexError) as error:
             log.warning("connection to %s closed: %s", self.endpoint.path, error)
             self.close()
 
     def _receive(self, message: bytes) -> None:
         kind = message[0]
         if kind != Kind.CHALLENGE and not self.ready.done():
-            raise envelope.Refused("an actor that has not proven itself")
+            raise envelope.Unauthenticated("an actor that has not proven itself")
         if kind == Kind.RESPONSE:
             self._answered(*envelope.read_token(message))
         elif kind == Kind.REGISTRATION_UPDATES:
@@ -110,7 +110,7 @@ class Channel(asyncio.Protocol):
             if not self.ready.done():
                 self.ready.set_result(None)
         else:
-            raise envelope.Refused("an actor without the cluster's secret")
+            raise envelope.Unauthenticated("an actor without the cluster's secret")
 
     def call(self, context: bytes, frame: bytes) -> asyncio.Future[bytes]:
         """Send a Kafka request frame; the future gets the response frame or ChannelLost.

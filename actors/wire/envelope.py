@@ -52,7 +52,7 @@ class InvalidQuery(ValueError):
     """A QUERY that is malformed; the text is sent back as its response."""
 
 
-class Refused(ConnectionError):
+class Unauthenticated(ConnectionError):
     """The peer does not know the cluster's secret."""
 
 

@@ -78,7 +78,7 @@ class Peer(asyncio.Protocol):
         try:
             for message in self._framer.feed(data):
                 self._receive(message)
-        except (FrameTooLarge, envelope.Refused, ValueError, IndexError) as error:
+        except (FrameTooLarge, envelope.Unauthenticated, ValueError, IndexError) as error:
             self._closes(type(error).__name__, str(error))
 
     def _closes(self, kind: str, why: str) -> None:
@@ -111,7 +111,7 @@ class Peer(asyncio.Protocol):
         claim, nonce = message[1:33], message[33:]
         expected = envelope.proof(self._server.secret, b"gateway", self._nonce)
         if len(nonce) != envelope.NONCE_BYTES or not envelope.same_proof(claim, expected):
-            raise envelope.Refused("a peer without the cluster's secret")
+            raise envelope.Unauthenticated("a peer without the cluster's secret")
         self._proven = True
         self._deadline.cancel()
         self._framer.limit_bytes = envelope.LIMIT_BYTES

@@ -26,7 +26,7 @@ _LAST_COMMIT_S = 60
 _COMES_BACK = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, ErrorCode.unknown_member_id)
 
 
-class Refused(Exception):
+class RetriableError(Exception):
     """The coordinator answered with an error; try again."""
 
 
@@ -209,14 +209,14 @@ class Consumer:
         return not errors
 
     async def _coordination(self) -> Link:
-        """The connection to the coordinator, looked up over another one if there is none. Lost, OSError, Refused."""
+        """The coordinator, looked up over another connection if there is none. Lost, OSError, RetriableError."""
         assert self._team.name is not None
         if self._coordinator is None or self._coordinator.is_lost:
             if self._bootstrap is None or self._bootstrap.is_lost:
                 self._bootstrap = await self._world.link(None, self._host, self._client_id)
             gateway = await self._bootstrap.find_coordinator(self._team.name)
             if gateway is None:
-                raise Refused("FindCoordinator")
+                raise RetriableError("FindCoordinator")
             self._coordinator = await self._world.link(gateway, self._host, self._client_id)
         return self._coordinator
 
@@ -231,7 +231,7 @@ class Consumer:
             (self._team.topic, item.partition_index): item for topic in response.topics for item in topic.partitions
         }
         if response.error_code is not ErrorCode.none or any(item.error_code for item in found.values()):
-            raise Refused("OffsetFetch")
+            raise RetriableError("OffsetFetch")
         offsets = {place: int(item.committed_offset) for place, item in found.items()}
         return {
             place: offset if offset >= 0 else self._team.first.get(place[1], 0) for place, offset in offsets.items()
@@ -268,7 +268,7 @@ class Member(Consumer):
                 while not self._stopping.is_set() and await self._stays():
                     await self._wait(HEARTBEAT_S)
                     await self._heed()
-            except (Lost, OSError, Refused):
+            except (Lost, OSError, RetriableError):
                 await self._wait(_RETRY_S)
         await self._leave()
 
@@ -304,7 +304,7 @@ class Member(Consumer):
                 if error is not ErrorCode.none:
                     await self._rest()
                 error = await self._commit(self._commit_identity()) or error
-        except (Lost, OSError, Refused):
+        except (Lost, OSError, RetriableError):
             return True
         if error is ErrorCode.not_coordinator and self._coordinator is not None:
             self._coordinator.close()
@@ -315,7 +315,7 @@ class Member(Consumer):
 
     async def _leave(self) -> None:
         await self._rest()
-        with suppress(Lost, OSError, Refused):
+        with suppress(Lost, OSError, RetriableError):
             await self._commit(self._commit_identity())
             who = [{"member_id": self._id, "group_instance_id": None}]
             await (await self._coordination()).call(LEAVE_GROUP, {"group_id": self._team.name, "members": who})
@@ -327,7 +327,7 @@ class Member(Consumer):
             self._coordinator.close()
             self._coordinator = None
         if error is not ErrorCode.none:
-            raise Refused(f"{what} {error.name}")
+            raise RetriableError(f"{what} {error.name}")
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -381,7 +381,7 @@ class Simple(Consumer):
                     first = {place: self._team.first.get(place[1], 0) for place in self._places}
                     self._begin(await self._committed(self._places) if self._from_committed else first)
                     begun = True
-            except (Lost, OSError, Refused):
+            except (Lost, OSError, RetriableError):
                 pass
             await self._commits()
             await self._wait(HEARTBEAT_S)
@@ -401,7 +401,7 @@ class Simple(Consumer):
         """Commit; return whether the coordinator accepted it. It may have just been started for this group."""
         try:
             error = await self._commit(self._identity())
-        except (Lost, OSError, Refused):
+        except (Lost, OSError, RetriableError):
             return False
         if error is ErrorCode.not_coordinator and self._coordinator is not None:
             self._coordinator.close()

@@ -17,7 +17,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
-    from muster.gateway.listener.forward import Key
+    from muster.gateway.listener.forward import ActorKey
     from muster.gateway.listener.gateway import Gateway
     from muster.gateway.listener.registry import Call
 
@@ -64,20 +64,20 @@ def repeated(partitions: Iterable[Named]) -> set[Any]:
     return {key for key, count in Counter(partition.key for partition in partitions).items() if count > 1}
 
 
-def owner_of(gateway: Gateway, topic: Topic, partition: int) -> Key:
+def owner_of(gateway: Gateway, topic: Topic, partition: int) -> ActorKey:
     """The actor that owns the partition's log."""
     if topic.name == OFFSETS_TOPIC:
         return ("offsets", partition)
     return ("log", gateway.view.log_of(topic, partition))
 
 
-def channel_to(gateway: Gateway, owner: Key) -> Channel | None:
+def channel_to(gateway: Gateway, owner: ActorKey) -> Channel | None:
     """The channel to that actor, or None while it is down."""
     kind, index = owner
     return gateway.forwarder.log(index) if kind == "log" else gateway.forwarder.offsets(index)
 
 
-def send(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
+def send(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
     """Send an actor a request of our own, before anything is awaited.
 
     The future may raise NotSent or another ChannelLost.

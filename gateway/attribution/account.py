@@ -37,7 +37,7 @@ from muster.gateway.attribution.series import (
     SeriesBook,
     Total,
 )
-from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import GRACE_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 from muster.placement.mapping.registration import Registration, RegistrationUpdate
@@ -314,7 +314,7 @@ class Account(Generic[T]):
 
     def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:
         """Apply the coordinators' updates, and settle what waited for them."""
-        changed: set[Key] = set()
+        changed: set[ClientKey] = set()
         for update in updates:
             changed |= self.table.apply(update, now_ms)
         self._changed(changed, now_ms)
@@ -438,7 +438,7 @@ class Account(Generic[T]):
     def _registered_groups(self) -> set[str]:
         return {registration.group for registration in self.table}
 
-    def _changed(self, keys: Iterable[Key], now_ms: int) -> None:
+    def _changed(self, keys: Iterable[ClientKey], now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
         self.ambiguous.changed(keys)
         self._close(self._pending.changed(keys))

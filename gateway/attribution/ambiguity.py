@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import RegistrationTable
 
 AGAIN_MS = 3_600_000
@@ -33,7 +33,7 @@ def shared(candidates: Iterable[tuple[str, str | None]]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    key: Key
+    key: ClientKey
     groups: tuple[str, ...]
     """Sorted; at least two."""
 
@@ -46,15 +46,15 @@ class AmbiguousClients:
 
     def __init__(self, table: RegistrationTable) -> None:
         self._table = table
-        self._unseen: dict[Key, None] = {}
-        self._found: dict[Key, tuple[str, ...]] = {}
-        self._reported_ms: dict[Key, int] = {}
+        self._unseen: dict[ClientKey, None] = {}
+        self._found: dict[ClientKey, tuple[str, ...]] = {}
+        self._reported_ms: dict[ClientKey, int] = {}
         self._next_review_ms = 0
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def changed(self, keys: Iterable[Key]) -> None:
+    def changed(self, keys: Iterable[ClientKey]) -> None:
         """Note that the registrations of these keys changed. Cheap."""
         self._unseen.update(dict.fromkeys(keys))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.gateway.attribution.slot import Key, Observation, Place, Reader
+from muster.gateway.attribution.slot import ClientKey, Observation, Place, Reader
 from muster.gateway.attribution.verdict import Evidence
 from muster.placement.client import ANONYMOUS
 
@@ -71,7 +71,7 @@ class Fetches:
         "waiting_since_ms",
     )
 
-    def __init__(self, connection: ConnectionState, key: Key, number: int) -> None:
+    def __init__(self, connection: ConnectionState, key: ClientKey, number: int) -> None:
         self.connection = connection
         self.key = key
         self.number = number

@@ -42,7 +42,7 @@ from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.non_members import NonMembers
-from muster.gateway.attribution.slot import Claim, Key, Place, Reader
+from muster.gateway.attribution.slot import Claim, ClientKey, Place, Reader
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 
@@ -66,7 +66,7 @@ class EvidenceRules:
         self._table = table
         self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
         self._non_members = NonMembers(table, self.fetchers, self._identities)
-        self._unheard: set[Key] = set()
+        self._unheard: set[ClientKey] = set()
         """Keys whose bytes wait for registrations that may be on their way."""
 
     def judge(
@@ -143,14 +143,14 @@ class EvidenceRules:
         self._identities.closed(connection)
         self.fetchers.closed(connection)
 
-    def settle(self, now_ms: int) -> set[Key]:
+    def settle(self, now_ms: int) -> set[ClientKey]:
         """Judge connections again, given what they have done since. Returns the keys that changed. Call each second."""
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._non_members.settle()
         return self._identities.settle() | self.heard()
 
-    def heard(self) -> set[Key]:
+    def heard(self) -> set[ClientKey]:
         """Judge again what waited for registrations. Returns the keys."""
         unheard, self._unheard = self._unheard, set()
         for key in unheard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from muster.gateway.attribution.connection import ConnectionState, Fetches
-from muster.gateway.attribution.slot import Key, Place
+from muster.gateway.attribution.slot import ClientKey, Place
 
 MAX_CLIENT_IDS = 64
 """The most client ids of one connection (a proxy) that are distinguished at a time."""
@@ -16,8 +16,8 @@ class Fetchers:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self._at: dict[tuple[Key, Place], dict[Fetches, None]] = {}
-        self._gone: dict[tuple[Key, str, Place], int] = {}
+        self._at: dict[tuple[ClientKey, Place], dict[Fetches, None]] = {}
+        self._gone: dict[tuple[ClientKey, str, Place], int] = {}
         """When the closed connections that fetched there were last seen."""
         self._count = 0
 
@@ -75,7 +75,7 @@ class Fetchers:
         here = [each for each in (fetches, *self.beside(fetches, place)) if each.is_at(place, self.now_ms)]
         return sorted((each for each in here if each.connection.is_open), key=lambda each: each.number)
 
-    def was_fetched(self, key: Key, principal: str, place: Place, since_ms: int) -> bool:
+    def was_fetched(self, key: ClientKey, principal: str, place: Place, since_ms: int) -> bool:
         """Whether any connection of that key and principal fetched the partition at that time or later."""
         if self._gone.get((key, principal, place), -1) >= since_ms:
             return True

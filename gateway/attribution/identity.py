@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.matching import pairs, viable
-from muster.gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
+from muster.gateway.attribution.slot import LAG_MS, ClientKey, Observation, Place, Slot
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 
@@ -53,9 +53,9 @@ class Identities:
         self._table = table
         self._fetchers = fetchers
         self._pair_after_ms = pair_after_ms
-        self._waiting: dict[Key, dict[Fetches, None]] = {}
+        self._waiting: dict[ClientKey, dict[Fetches, None]] = {}
         self._guesses: dict[Fetches, None] = {}
-        self._news: set[Key] = set()
+        self._news: set[ClientKey] = set()
         self._successors: dict[Fetches, None] = {}
         """Those with a non-empty ``after``."""
         self._sides_left = 0
@@ -121,7 +121,7 @@ class Identities:
             fetches.waiting_since_ms = at_ms
         self._waiting.setdefault(fetches.key, {})[fetches] = None
 
-    def settle(self) -> set[Key]:
+    def settle(self) -> set[ClientKey]:
         """Examine those with waiting bytes again, and pair those that nothing distinguishes. Returns keys with news."""
         for fetches in list(self._successors):
             if self._came_back(fetches):
@@ -142,12 +142,12 @@ class Identities:
         news, self._news = self._news, set()
         return news
 
-    def _next(self) -> dict[Key, list[Fetches]]:
+    def _next(self) -> dict[ClientKey, list[Fetches]]:
         """Those to examine now, by key, the longest unexamined first.
 
         Where hundreds of groups share one key, it takes several rounds to examine all; bytes wait meanwhile.
         """
-        turn: dict[Key, list[Fetches]] = {}
+        turn: dict[ClientKey, list[Fetches]] = {}
         claims = 0
         for key, waiting in list(self._waiting.items()):
             slot = self._table.slot(*key)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.evidence_rules import EvidenceRules
-from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.verdict import Reason, Verdict
 
 PENDING_MS = 60_000
@@ -73,10 +73,10 @@ class PendingAttributions:
         self._max_sends = max_sends
         self._entries: dict[int, Pending] = {}
         """By number, that is, by age."""
-        self._by_key: dict[Key, dict[int, Pending]] = {}
+        self._by_key: dict[ClientKey, dict[int, Pending]] = {}
         self._again: dict[int, None] = {}
         """Numbers of entries to judge again, in order."""
-        self._open: dict[tuple[Key, _Place], int] = {}
+        self._open: dict[tuple[ClientKey, _Place], int] = {}
         self._next = 0
         self._sends = 0
         self._amounts: dict[tuple[str, int], list[int]] = {}
@@ -122,7 +122,7 @@ class PendingAttributions:
             settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
         return settled + self._judge_again(_AT_A_TIME)
 
-    def changed(self, keys: Iterable[Key]) -> list[Settlement]:
+    def changed(self, keys: Iterable[ClientKey]) -> list[Settlement]:
         """Judge again what waits under these keys, and settle what now has a group.
 
         If much waits, some of it is judged now and the rest by the next calls, so that many short-lived groups under

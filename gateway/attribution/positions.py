@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from muster.gateway.attribution.slot import LAG_MS, Key, Place, same_principal
+from muster.gateway.attribution.slot import LAG_MS, ClientKey, Place, same_principal
 from muster.placement.mapping.registration import Position
 
 POSITION_MS = 60_000
@@ -31,8 +31,8 @@ class Positions:
 
     def __init__(self, *, memory_ms: int) -> None:
         self._memory_ms = memory_ms
-        self._received: dict[tuple[Key, Place], list[_Received]] = {}
-        self._ages: deque[tuple[int, tuple[Key, Place]]] = deque()
+        self._received: dict[tuple[ClientKey, Place], list[_Received]] = {}
+        self._ages: deque[tuple[int, tuple[ClientKey, Place]]] = deque()
 
     def add(self, position: Position, now_ms: int) -> None:
         """Record that a client of that key has just received these offsets."""
@@ -42,7 +42,7 @@ class Positions:
 
     def add_one(
         self,
-        key: Key,
+        key: ClientKey,
         place: Place,
         offset: int,
         group: str,
@@ -58,7 +58,7 @@ class Positions:
         del received[:-_MAX_PER_PARTITION]
         self._ages.append((now_ms, where))
 
-    def groups_at(self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
+    def groups_at(self, key: ClientKey, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
         """The groups with a client that received this offset, and so may have begun there at ``first_ms``."""
         return {
             each.group
@@ -69,7 +69,7 @@ class Positions:
         }
 
     def group_at(
-        self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None, options: set[str]
+        self, key: ClientKey, place: Place, offset: int, first_ms: int, principal: str | None, options: set[str]
     ) -> str | None:
         """The only one of ``options`` that began there at ``first_ms``; None if that is not certain.
 

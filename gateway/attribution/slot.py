@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-Key = tuple[str, str | None]
+ClientKey = tuple[str, str | None]
 """(host, client id). The host is canonical text; None and "" are different client ids."""
 Place = tuple[str, int]
 """(topic, partition)."""

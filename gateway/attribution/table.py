@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from muster.gateway.attribution.positions import Positions
-from muster.gateway.attribution.slot import Key, Slot, Tenure
+from muster.gateway.attribution.slot import ClientKey, Slot, Tenure
 from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
 
 GRACE_MS = 30_000
@@ -50,8 +50,8 @@ class RegistrationTable:
         self._grace_ms = grace_ms
         self._memory_ms = memory_ms
         self._max_tombstones = tombstones
-        self._slots: dict[Key, Slot] = {}
-        self._ending: set[Key] = set()
+        self._slots: dict[ClientKey, Slot] = {}
+        self._ending: set[ClientKey] = set()
         """Keys that will have something to prune."""
         self._members: dict[_MemberKey, tuple[_Order, Registration]] = {}
         self._tombstones: dict[_MemberKey, tuple[_Order, int]] = {}
@@ -97,7 +97,7 @@ class RegistrationTable:
         slot = self._slots.get((host, client_id))
         return 0 if slot is None else slot.version
 
-    def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[Key]:
+    def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[ClientKey]:
         """Apply one update. Returns the keys whose candidates changed. A stale update changes nothing."""
         if isinstance(update, Position):
             return self._add_position(update, now_ms)
@@ -121,7 +121,7 @@ class RegistrationTable:
         """Whether updates from before that time, when coordinators were queried, may be on their way; not for long."""
         return self.is_informed and self.heard_ms < at_ms and now_ms - at_ms < HEAR_MS
 
-    def touch(self, key: Key) -> None:
+    def touch(self, key: ClientKey) -> None:
         """Have all verdicts on that key given again: something other than its candidates changed."""
         if key in self._slots:
             self.changes += 1
@@ -135,7 +135,7 @@ class RegistrationTable:
         now_ms: int,
         *,
         sequence: int | None = None,
-    ) -> frozenset[Key]:
+    ) -> frozenset[ClientKey]:
         """Apply a snapshot: all registrations of that partition, as after a (re)connect to its coordinator.
 
         Members that it does not name are withdrawn. It is ignored if a newer epoch (or, with ``sequence``, a newer
@@ -148,7 +148,7 @@ class RegistrationTable:
             return frozenset()
         partition.epoch = epoch
         stated = {(r.group, r.member_id): r for r in registrations}
-        changed: set[Key] = set()
+        changed: set[ClientKey] = set()
         for member in partition.members - stated.keys():
             order = self._members[member][0]
             if sequence is None or order <= (epoch, sequence):
@@ -191,7 +191,7 @@ class RegistrationTable:
         buried = self._tombstones.get(member)
         return partition.floor if buried is None else max(buried[0], partition.floor)
 
-    def _add_position(self, position: Position, now_ms: int) -> frozenset[Key]:
+    def _add_position(self, position: Position, now_ms: int) -> frozenset[ClientKey]:
         partition = self._partition(position.offsets_partition)
         if position.epoch < partition.epoch:
             return frozenset()
@@ -200,11 +200,11 @@ class RegistrationTable:
         self.touch(key)
         return frozenset((key,))
 
-    def _put(self, registration: Registration, order: _Order, now_ms: int, *, since_ms: int) -> frozenset[Key]:
+    def _put(self, registration: Registration, order: _Order, now_ms: int, *, since_ms: int) -> frozenset[ClientKey]:
         member = (registration.group, registration.member_id)
         key = (registration.host, registration.client_id)
         known = self._members[member][1] if member in self._members else None
-        changed: set[Key] = set()
+        changed: set[ClientKey] = set()
         if known is not None:
             self._count(known, -1)
             if registration.principal is None:
@@ -238,7 +238,7 @@ class RegistrationTable:
             if not owners:
                 del self._principals[registration.group]
 
-    def _remove(self, member: _MemberKey, now_ms: int, *, left: bool = False) -> frozenset[Key]:
+    def _remove(self, member: _MemberKey, now_ms: int, *, left: bool = False) -> frozenset[ClientKey]:
         known = self._members.pop(member, None)
         if known is None:
             return frozenset()
@@ -250,11 +250,11 @@ class RegistrationTable:
         self._touch((key,))
         return frozenset((key,))
 
-    def _end(self, key: Key, member: _MemberKey, now_ms: int, *, left: bool = False) -> None:
+    def _end(self, key: ClientKey, member: _MemberKey, now_ms: int, *, left: bool = False) -> None:
         self._slots[key].end(member, now_ms, left=left)
         self._ending.add(key)
 
-    def _touch(self, keys: Iterable[Key]) -> None:
+    def _touch(self, keys: Iterable[ClientKey]) -> None:
         for key in keys:
             self.changes += 1
             self._slots[key].changed(self.changes)

@@ -102,7 +102,7 @@ class FaultApi:
 
         try:
             return http.send(self._urls(), method, path, body)
-        except http.Refused as error:
+        except http.HttpError as error:
             raise (UnknownTarget if error.status == _NOT_FOUND else FaultError)(error.message) from error
         except http.NoHttpResponse as error:
             raise FaultError(error.message) from error

@@ -23,7 +23,7 @@ class NoHttpResponse(CliError):
     """No gateway responds over HTTP."""
 
 
-class Refused(CliError):
+class HttpError(CliError):
     """A gateway responds with an error."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -32,7 +32,7 @@ class Refused(CliError):
 
 
 def get_json(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse, Refused."""
+    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse, HttpError."""
     failure = ""
     try:
         for base in gateways(directory, address):
@@ -40,7 +40,7 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
                 return _response(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not respond ({error})"
-    except Refused:
+    except HttpError:
         raise
     except CliError as error:
         raise NoHttpResponse("; ".join(filter(None, (failure, error.message)))) from error
@@ -59,7 +59,7 @@ def gateways(directory: Path, address: str | None) -> Iterator[str]:
 def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
     """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
 
-    NoHttpResponse, Refused.
+    NoHttpResponse, HttpError.
 
     ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
     """
@@ -90,14 +90,14 @@ def _connect(base: str) -> HTTPConnection:
 
 
 def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
-    """The JSON of the response; closes the connection. Raises Refused, OSError, HTTPException, ValueError."""
+    """The JSON of the response; closes the connection. Raises HttpError, OSError, HTTPException, ValueError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     with contextlib.closing(connection):
         connection.request(method, target, data, headers)
         response = connection.getresponse()
         text = response.read()
     if response.status >= 300:
-        raise Refused(response.status, _error_of(text) or f"HTTP {response.status}")
+        raise HttpError(response.status, _error_of(text) or f"HTTP {response.status}")
     found: dict[str, Any] = json.loads(text)
     return found
 

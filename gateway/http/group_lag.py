@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-Key = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -27,7 +27,9 @@ class Owner(NamedTuple):
     host: str
 
 
-def rows(committed: Mapping[Key, int], ends: Mapping[Key, End], owners: Mapping[Key, Owner]) -> list[dict[str, Any]]:
+def rows(
+    committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, End], owners: Mapping[TopicPartition, Owner]
+) -> list[dict[str, Any]]:
     """One row for each partition that is committed or assigned, by topic and partition. Unknown values are None.
 
     ``lag`` is in messages; below 0 if the committed offset is beyond the end of the log. ``lag_s`` is how long ago the
@@ -36,7 +38,7 @@ def rows(committed: Mapping[Key, int], ends: Mapping[Key, End], owners: Mapping[
     return [_row(key, committed.get(key), ends.get(key), owners.get(key)) for key in sorted({*committed, *owners})]
 
 
-def _row(key: Key, committed: int | None, end: End | None, owner: Owner | None) -> dict[str, Any]:
+def _row(key: TopicPartition, committed: int | None, end: End | None, owner: Owner | None) -> dict[str, Any]:
     lag = None if committed is None or end is None else end.end_offset - committed
     return {
         "topic": key[0],

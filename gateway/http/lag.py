@@ -17,9 +17,9 @@ from muster.actors.wire import codec, envelope
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.partitions import channel_to, owner_of
-from muster.gateway.http.group_lag import End, Key, Owner, rows
+from muster.gateway.http.group_lag import End, Owner, TopicPartition, rows
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, required
-from muster.gateway.listener.forward import Key as Actor
+from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ async def _call_coordinator(gateway: Gateway, group: str, api_key: int, version:
     return response
 
 
-def _owners(described: Any) -> dict[Key, Owner]:
+def _owners(described: Any) -> dict[TopicPartition, Owner]:
     """The owners of partitions; members of another protocol type than consumer own none."""
     if described.protocol_type != PROTOCOL_TYPE:
         return {}
@@ -90,9 +90,9 @@ def _owners(described: Any) -> dict[Key, Owner]:
     }
 
 
-async def _ends(gateway: Gateway, wanted: dict[Key, int]) -> dict[Key, End]:
+async def _ends(gateway: Gateway, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, End]:
     """The ends in the logs that respond; ``wanted`` are the offsets whose append times are needed."""
-    by_actor: dict[Actor, list[Key]] = {}
+    by_actor: dict[ActorKey, list[TopicPartition]] = {}
     for name, partition in wanted:
         topic = gateway.view.topics.get(name)
         if topic is not None and 0 <= partition < topic.partitions:
@@ -101,7 +101,9 @@ async def _ends(gateway: Gateway, wanted: dict[Key, int]) -> dict[Key, End]:
     return {key: end for ends in found for key, end in ends.items()}
 
 
-async def _query_log(gateway: Gateway, actor: Actor, keys: list[Key], wanted: dict[Key, int]) -> dict[Key, End]:
+async def _query_log(
+    gateway: Gateway, actor: ActorKey, keys: list[TopicPartition], wanted: dict[TopicPartition, int]
+) -> dict[TopicPartition, End]:
     query = {"ask": "append_times", "partitions": [[*key, wanted[key]] for key in keys]}
     channel = channel_to(gateway, actor)
     if channel is None:

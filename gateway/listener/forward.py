@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
-Key = tuple[str, int]
+ActorKey = tuple[str, int]
 """("log", index) or ("offsets", partition)."""
 
 
@@ -24,9 +24,9 @@ class Forwarder:
     def __init__(self, node_id: str, on_updates: OnUpdates) -> None:
         self._node_id = node_id
         self._on_updates = on_updates
-        self._wanted: dict[Key, Endpoint] = {}
-        self._channels: dict[Key, Channel] = {}
-        self._keepers: dict[Key, asyncio.Task[None]] = {}
+        self._wanted: dict[ActorKey, Endpoint] = {}
+        self._channels: dict[ActorKey, Channel] = {}
+        self._keepers: dict[ActorKey, asyncio.Task[None]] = {}
         self._changed: set[asyncio.Future[None]] = set()
 
     def log(self, index: int) -> Channel | None:
@@ -44,7 +44,7 @@ class Forwarder:
             raise ChannelLost("a coordinator is down")
         return [channel for channel in channels if channel is not None]
 
-    def _usable(self, key: Key) -> Channel | None:
+    def _usable(self, key: ActorKey) -> Channel | None:
         channel = self._channels.get(key)
         return channel if channel is not None and channel.usable else None
 
@@ -59,12 +59,12 @@ class Forwarder:
             if key not in self._keepers:
                 self._keepers[key] = asyncio.get_running_loop().create_task(self._keep(key))
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: ActorKey) -> None:
         self._keepers.pop(key).cancel()
         if channel := self._channels.pop(key, None):
             channel.close()
 
-    async def _keep(self, key: Key) -> None:
+    async def _keep(self, key: ActorKey) -> None:
         endpoint, pause_s = self._wanted[key], _FIRST_RETRY_S
         while True:
             lost = asyncio.Event()
@@ -117,5 +117,5 @@ class Forwarder:
             self._drop(key)
 
 
-def _endpoints(kind: str, endpoints: Mapping[int, Endpoint | None]) -> dict[Key, Endpoint]:
+def _endpoints(kind: str, endpoints: Mapping[int, Endpoint | None]) -> dict[ActorKey, Endpoint]:
     return {(kind, index): endpoint for index, endpoint in endpoints.items() if endpoint is not None}

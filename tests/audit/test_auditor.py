@@ -25,9 +25,9 @@ class Script:
 
     def __init__(self) -> None:
         self.log = World(batches(10))
-        self.boxes: dict[int, Outbox[sends.Key, Run]] = {}
+        self.boxes: dict[int, Outbox[sends.SendKey, Run]] = {}
         self.silent: set[int] = set()
-        self.coordinator: Outbox[commits.Key, Step] = Outbox("c")
+        self.coordinator: Outbox[commits.CommitKey, Step] = Outbox("c")
         self.lose_responses = False
         self.reports: list[Report] = []
         self.now_ms = 1_000_000
@@ -56,7 +56,7 @@ class Script:
         return {0: self.coordinator.take(session, received.get(0, 0))}
 
     async def runs(self, session: str, received: Received) -> Runs:
-        found: dict[int, Batch[sends.Key, Run]] = {}
+        found: dict[int, Batch[sends.SendKey, Run]] = {}
         for gateway, box in self.boxes.items():
             if gateway not in self.silent:
                 found[gateway] = box.take(session, received.get(gateway, 0))

@@ -161,6 +161,6 @@ def test_any_gateway_may_respond_over_http(tmp_path: Path) -> None:
     ("body", "text"), [(json.dumps({"error": "no"}).encode(), "no"), (b"[]", "HTTP 503"), (b"<html>", "HTTP 503")]
 )
 def test_a_refusal_of_a_gateway_over_http_is_reported(tmp_path: Path, body: bytes, text: str) -> None:
-    with gateways(tmp_path, (503, body)), pytest.raises(cli_http.Refused) as refused:
+    with gateways(tmp_path, (503, body)), pytest.raises(cli_http.HttpError) as refused:
         cli_http.get_json(tmp_path, None, "/v1/x")
     assert (refused.value.status, refused.value.message) == (503, text)

@@ -21,7 +21,7 @@ from muster.actors.group.messages import (
 from muster.actors.group.types import GroupId, Token
 from tests.simulation.actor import Received, Step, StepKind
 
-Key = tuple[GroupId, str, int]
+CommitKey = tuple[GroupId, str, int]
 E = ErrorCode
 PERHAPS = {
     E.coordinator_not_available,
@@ -52,10 +52,10 @@ class KnownOffsets:
     """
 
     def __init__(self) -> None:
-        self.changes: dict[Key, list[Change]] = {}
+        self.changes: dict[CommitKey, list[Change]] = {}
         self.acknowledged = 0
-        self._open: dict[Token, list[tuple[Key, Change]]] = {}
-        self._readable: dict[Token, dict[Key, list[Change]]] = {}
+        self._open: dict[Token, list[tuple[CommitKey, Change]]] = {}
+        self._readable: dict[Token, dict[CommitKey, list[Change]]] = {}
 
     def note(self, step: Step) -> None:
         if step.kind is StepKind.REQUEST and not step.loading and step.received is not None:
@@ -69,32 +69,32 @@ class KnownOffsets:
         for received, response in step.answered:
             self._note_response(received, response)
 
-    def allowed(self, key: Key) -> list[Change]:
+    def allowed(self, key: CommitKey) -> list[Change]:
         """The possible current states of that partition."""
         return self.changes.get(key, [NOTHING])
 
-    def settle(self, key: Key, offset: int | None) -> None:
+    def settle(self, key: CommitKey, offset: int | None) -> None:
         """The value was seen: everything before the first change to it is obsolete."""
         changes = self.changes.get(key, [])
         at = next((index for index, change in enumerate(changes) if change.offset == offset), 0)
         del changes[:at]
 
-    def settle_for_good(self, key: Key, offset: int | None) -> None:
+    def settle_for_good(self, key: CommitKey, offset: int | None) -> None:
         """The value is known, and no change is in flight."""
         self.settle(key, offset)
         del self.changes[key][1:]
 
-    def expired(self, key: Key, now_ms: int) -> None:
+    def expired(self, key: CommitKey, now_ms: int) -> None:
         """The offset expired and was removed, at least in memory."""
         self._add(key, Change(None, now_ms))
 
-    def readable_then(self, received: Received, key: Key) -> list[Change]:
+    def readable_then(self, received: Received, key: CommitKey) -> list[Change]:
         """The changes that were readable when that OffsetFetch arrived."""
         return self._readable.get(received.token, {}).get(key, [NOTHING])
 
     def _note_request(self, received: Received, now_ms: int) -> None:
         request = received.request
-        opened: list[tuple[Key, Change]] = []
+        opened: list[tuple[CommitKey, Change]] = []
         match request:
             case OffsetCommit():
                 expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
@@ -129,21 +129,21 @@ class KnownOffsets:
             elif error not in PERHAPS:
                 self._take_out(key, change)
 
-    def _add(self, key: Key, change: Change) -> None:
+    def _add(self, key: CommitKey, change: Change) -> None:
         self.changes.setdefault(key, [NOTHING]).append(change)
 
-    def _certain(self, key: Key, change: Change) -> None:
+    def _certain(self, key: CommitKey, change: Change) -> None:
         changes = self.changes[key]
         if change in changes:
             del changes[: changes.index(change)]
 
-    def _take_out(self, key: Key, change: Change) -> None:
+    def _take_out(self, key: CommitKey, change: Change) -> None:
         changes = self.changes[key]
         if change in changes:
             changes.remove(change)
 
 
-def _errors(received: Received, response: Response) -> Iterator[tuple[Key, ErrorCode]]:
+def _errors(received: Received, response: Response) -> Iterator[tuple[CommitKey, ErrorCode]]:
     """Error per partition; the error of a whole group has topic "" and partition -1."""
     match response:
         case OffsetCommitResponse():
@@ -158,7 +158,7 @@ def _errors(received: Received, response: Response) -> Iterator[tuple[Key, Error
                 yield (result.group_id, "", -1), result.error_code
 
 
-def _per_partition(group: GroupId, topics: Iterable[object]) -> Iterator[tuple[Key, ErrorCode]]:
+def _per_partition(group: GroupId, topics: Iterable[object]) -> Iterator[tuple[CommitKey, ErrorCode]]:
     for topic in topics:
         for partition in topic.partitions:  # type: ignore[attr-defined]
             yield (group, topic.name, partition.partition_index), partition.error_code  # type: ignore[attr-defined]

@@ -7,7 +7,15 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from muster.actors.group.codec.records import GroupKey, GroupMetadata, Key, UnknownKey, Value, decode_key, decode_value
+from muster.actors.group.codec.records import (
+    GroupKey,
+    GroupMetadata,
+    RecordKey,
+    UnknownKey,
+    Value,
+    decode_key,
+    decode_value,
+)
 from muster.actors.group.types import GroupId, Record, WriteId
 
 
@@ -110,7 +118,7 @@ def _group(values: dict[bytes, bytes], group: GroupId) -> GroupMetadata | None:
 
 
 @lru_cache(maxsize=4_096)
-def decoded(key: bytes, value: bytes) -> tuple[Key, Value]:
+def decoded(key: bytes, value: bytes) -> tuple[RecordKey, Value]:
     """Key and value of a record other than a tombstone."""
     read = decode_key(key)
     assert not isinstance(read, UnknownKey)

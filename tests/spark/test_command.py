@@ -85,7 +85,7 @@ def test_a_report_goes_on_after_a_job_that_failed_but_not_after_a_signal(failing
     assert (results, damage) == ([], ["job lag: cancelled", "job failover: cancelled"])
     failing.clear()
     signals._came.append(2)
-    with pytest.raises(command.Refused):
+    with pytest.raises(command.RequestRefused):
         command._results(request(), jobs, session, progress)
     assert failing == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
 from muster.placement.client import Context
 
@@ -19,24 +19,24 @@ _NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
 
 
 def check_arguments(config: GroupConfig, request: Request, context: Context) -> None:
-    """Refuse what Kafka refuses in every state of the coordinator, in Kafka's order. Raises Refused."""
+    """Refuse what Kafka refuses in every state of the coordinator, in Kafka's order. Raises ApiError."""
     if isinstance(request, SyncGroup):
         _check_sync(request)
     if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:
-        raise Refused(ErrorCode.invalid_group_id)
+        raise ApiError(ErrorCode.invalid_group_id)
     if isinstance(request, JoinGroup):
         _check_join(config, request, context)
 
 
 def _check_sync(request: SyncGroup) -> None:
     if request.api_version >= PROTOCOL_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
-        raise Refused(ErrorCode.inconsistent_group_protocol)
+        raise ApiError(ErrorCode.inconsistent_group_protocol)
 
 
 def _check_join(config: GroupConfig, request: JoinGroup, context: Context) -> None:
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        raise Refused(ErrorCode.invalid_session_timeout)
+        raise ApiError(ErrorCode.invalid_session_timeout)
     if not request.member_id:
         name = context.client_id if request.group_instance_id is None else request.group_instance_id
         if name and len(name.encode()) > MAX_NAME_BYTES:
-            raise Refused(ErrorCode.unknown_server_error)
+            raise ApiError(ErrorCode.unknown_server_error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, Removal
 from muster.actors.group.membership import check_member, evict, meet
 from muster.actors.group.messages import Heartbeat, HeartbeatResponse
@@ -19,13 +19,13 @@ from muster.placement.client import Context
 
 
 def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:
-    """Keep the member alive, and reply whether it must join again. Raises Refused."""
+    """Keep the member alive, and reply whether it must join again. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.unknown_member_id)
+        raise ApiError(ErrorCode.unknown_member_id)
     member = check_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.illegal_generation)
+        raise ApiError(ErrorCode.illegal_generation)
     meet(shard, group, member, context)
     shard.arm_session(group, member)
     moving = group.state is GroupState.PREPARING_REBALANCE

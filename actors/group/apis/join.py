@@ -12,7 +12,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.records import GroupMetadata
-from muster.actors.group.errors import Refused, translate
+from muster.actors.group.errors import ApiError, translate
 from muster.actors.group.events import (
     Cause,
     MemberAdded,
@@ -37,17 +37,17 @@ MEMBER_ID_REQUIRED_FROM = 4
 
 
 def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> None:
-    """Park the join, or answer it. Raises Refused."""
+    """Park the join, or answer it. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            raise Refused(ErrorCode.unknown_member_id)
+            raise ApiError(ErrorCode.unknown_member_id)
         group = _create(shard, request.group_id)
     if not _has_room(shard, group, request):
         _turn_away(shard, group, request.member_id)
-        raise Refused(ErrorCode.group_max_size_reached, NO_MEMBER)
+        raise ApiError(ErrorCode.group_max_size_reached, NO_MEMBER)
     if not _supports(group, request):
-        raise Refused(ErrorCode.inconsistent_group_protocol)
+        raise ApiError(ErrorCode.inconsistent_group_protocol)
     join = Parked(token, request)
     if request.member_id in group.pending_joins:
         _join_pending(shard, group, join, context)
@@ -142,7 +142,7 @@ def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> 
 
 def _join_pending(shard: Shard, group: Group, join: Parked, context: Context) -> None:
     if join.request.group_instance_id is not None:
-        raise Refused(ErrorCode.unknown_server_error, NO_MEMBER)
+        raise ApiError(ErrorCode.unknown_server_error, NO_MEMBER)
     forget_pending(shard, group, join.request.member_id, PendingEnd.JOINED)
     _add(shard, group, join, context, join.request.member_id)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, MemberLeft, PendingEnd
 from muster.actors.group.membership import check_member, drop, forget_pending
 from muster.actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
@@ -28,7 +28,7 @@ def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> 
     for leaving in request.members:
         try:
             member = _find(shard, group, leaving)
-        except Refused as refused:
+        except ApiError as refused:
             results.append(_result(leaving, refused.error))
             continue
         results.append(_result(leaving, ErrorCode.none))
@@ -51,9 +51,9 @@ def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> 
 
 
 def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member | None:
-    """The member that leaves; None if it was only a handed-out id, which is forgotten here. Raises Refused."""
+    """The member that leaves; None if it was only a handed-out id, which is forgotten here. Raises ApiError."""
     if group is None:
-        raise Refused(ErrorCode.unknown_member_id)
+        raise ApiError(ErrorCode.unknown_member_id)
     if leaving.member_id in group.pending_joins:
         forget_pending(shard, group, leaving.member_id, PendingEnd.LEFT)
         return None

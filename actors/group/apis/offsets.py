@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
 from muster.actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
 from muster.actors.group.membership import check_member, meet
 from muster.actors.group.messages import (
@@ -48,7 +48,7 @@ MAX_METADATA_BYTES = 32_767
 
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
-    """Store the offsets; the response waits for the log. Raises Refused."""
+    """Store the offsets; the response waits for the log. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     _check_commit(shard, group, request, context)
     topics = tuple(_check_topic(shard, topic) for topic in request.topics)
@@ -98,12 +98,12 @@ def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) ->
 
 
 def delete(shard: Shard, request: OffsetDelete, token: Token) -> None:
-    """Remove committed offsets of topics that the group is not subscribed to. Raises Refused."""
+    """Remove committed offsets of topics that the group is not subscribed to. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.group_id_not_found)
+        raise ApiError(ErrorCode.group_id_not_found)
     if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
-        raise Refused(ErrorCode.non_empty_group)
+        raise ApiError(ErrorCode.non_empty_group)
     topics = tuple(_delete_topic(shard, group, topic, partitions) for topic, partitions in request.topics)
     shard.reply_when_durable(token, request, OffsetDeleteResponse(topics=topics))
 
@@ -117,22 +117,22 @@ def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
 
 
 def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, context: Context) -> None:
-    """Check who may commit. A member that may is alive. Raises Refused."""
+    """Check who may commit. A member that may is alive. Raises ApiError."""
     has_generation = request.generation_id >= 0
     if group is None:
         if has_generation:
             newer = request.api_version >= GROUP_ID_NOT_FOUND_FROM
-            raise Refused(ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation)
+            raise ApiError(ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation)
         return
     if not has_generation and group.state is GroupState.EMPTY:
         return
     if not has_generation and not request.member_id and request.group_instance_id is None:
-        raise Refused(ErrorCode.unknown_member_id)
+        raise ApiError(ErrorCode.unknown_member_id)
     member = check_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.illegal_generation)
+        raise ApiError(ErrorCode.illegal_generation)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        raise Refused(ErrorCode.rebalance_in_progress)
+        raise ApiError(ErrorCode.rebalance_in_progress)
     meet(shard, group, member, context)
     shard.arm_session(group, member)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.errors import Refused, translate
+from muster.actors.group.errors import ApiError, translate
 from muster.actors.group.events import AssignmentStored, Cause, MemberSynced
 from muster.actors.group.membership import check_member, meet, respond_to_sync
 from muster.actors.group.messages import SyncGroup, SyncGroupResponse
@@ -23,17 +23,17 @@ from muster.placement.client import Context
 
 
 def sync(shard: Shard, request: SyncGroup, context: Context, token: Token) -> None:
-    """Park the sync, or answer it. Raises Refused."""
+    """Park the sync, or answer it. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.unknown_member_id)
+        raise ApiError(ErrorCode.unknown_member_id)
     member = check_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.illegal_generation)
+        raise ApiError(ErrorCode.illegal_generation)
     if not _protocol_matches(group, request):
-        raise Refused(ErrorCode.inconsistent_group_protocol)
+        raise ApiError(ErrorCode.inconsistent_group_protocol)
     if group.state is GroupState.PREPARING_REBALANCE:
-        raise Refused(ErrorCode.rebalance_in_progress)
+        raise ApiError(ErrorCode.rebalance_in_progress)
     meet(shard, group, member, context)
     group.pending_syncs.discard(member.id)
     shard.report(MemberSynced(group=group.id, generation=group.generation, member_id=member.id))

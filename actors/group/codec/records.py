@@ -79,7 +79,7 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...] = ()
 
 
-Key = OffsetKey | GroupKey
+RecordKey = OffsetKey | GroupKey
 Value = CommittedOffset | GroupMetadata
 
 
@@ -95,7 +95,7 @@ def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
     return Record(out.bytes(), None if value is None else _encode_group(value))
 
 
-def decode_key(data: bytes) -> Key | UnknownKey:
+def decode_key(data: bytes) -> RecordKey | UnknownKey:
     """CorruptRecord if the bytes do not match their type."""
     if (plain := _plain_offset_key(data)) is not None:
         return plain
@@ -108,7 +108,7 @@ def decode_key(data: bytes) -> Key | UnknownKey:
     return UnknownKey(key_type)
 
 
-def decode_value(key: Key, data: bytes) -> Value:
+def decode_value(key: RecordKey, data: bytes) -> Value:
     """CorruptRecord if the bytes are not a value of that key, or have an unknown version."""
     if isinstance(key, OffsetKey) and (plain := _plain_offset(data)) is not None:
         return plain

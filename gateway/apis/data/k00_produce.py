@@ -27,7 +27,7 @@ from muster.gateway.apis.partitions import (
     summarize,
 )
 from muster.gateway.listener.complaints import BadRequest, Cause
-from muster.gateway.listener.forward import Key
+from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView
 
@@ -66,7 +66,7 @@ async def produce(call: Call) -> Reply | None:
         for data in topic.partition_data
     ]
     results: dict[Any, dict[str, Any]] = {}
-    accepted: dict[Key, list[tuple[Named, bytes]]] = {}
+    accepted: dict[ActorKey, list[tuple[Named, bytes]]] = {}
     twice = repeated(partition for partition, _ in wanted)
     for partition, records in wanted:
         error = ErrorCode.invalid_request if partition.key in twice else _refusal(request, partition)

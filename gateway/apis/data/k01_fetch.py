@@ -18,7 +18,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, send, summarize
-from muster.gateway.listener.forward import Key
+from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
 FETCH = 1
@@ -127,7 +127,7 @@ def _max_bytes(call: Call, request: Any) -> int:
 
 async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     """Fill every partition's result: at once if there is enough or an error, else when there is, or at the deadline."""
-    owners: dict[Key, list[_Wanted]] = {}
+    owners: dict[ActorKey, list[_Wanted]] = {}
     for item in wanted:
         if (error := existence_error(item.named)) is not None:
             item.fail(error)
@@ -153,7 +153,9 @@ def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
     return not items or any(item.failed for item in items) or _size_bytes(items) >= min_bytes
 
 
-async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wanted]], max_wait_ms: int) -> list[Key]:
+async def _wait_for_more(
+    call: Call, request: Any, owners: dict[ActorKey, list[_Wanted]], max_wait_ms: int
+) -> list[ActorKey]:
     """Wait until any actor has more than it returned before. Returns those that responded without more."""
     before = {owner: _size_bytes(items) for owner, items in owners.items()}
     waits = {
@@ -174,7 +176,9 @@ def _size_bytes(items: Iterable[_Wanted]) -> int:
     return sum(item.size_bytes for item in items)
 
 
-async def _send(call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int) -> None:
+async def _send(
+    call: Call, request: Any, owner: ActorKey, items: list[_Wanted], max_wait_ms: int, min_bytes: int
+) -> None:
     body = {
         "max_wait": max_wait_ms,
         "min_bytes": min_bytes,

@@ -12,7 +12,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, repeated, send
-from muster.gateway.listener.forward import Key
+from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
@@ -41,7 +41,7 @@ async def list_offsets(call: Call) -> Reply | None:
         for item in topic.partitions
     ]
     results: dict[Any, dict[str, Any]] = {}
-    owners: dict[Key, list[tuple[Named, Any]]] = {}
+    owners: dict[ActorKey, list[tuple[Named, Any]]] = {}
     twice = repeated(partition for partition, _ in wanted)
     for partition, item in wanted:
         error = ErrorCode.invalid_request if partition.key in twice else existence_error(partition)
@@ -64,7 +64,7 @@ async def list_offsets(call: Call) -> Reply | None:
     )
 
 
-async def _send(call: Call, request: Any, owner: Key, items: list[tuple[Named, Any]]) -> dict[Any, dict[str, Any]]:
+async def _send(call: Call, request: Any, owner: ActorKey, items: list[tuple[Named, Any]]) -> dict[Any, dict[str, Any]]:
     requested = {partition.key: item for partition, item in items}
     body = {
         "replica_id": -1,

@@ -13,7 +13,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, NotSent
 from muster.actors.wire.codec import ErrorCode, ms
 from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, by_topic, existence_error, named, owner_of, send
-from muster.gateway.listener.forward import Key
+from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_RECORDS = 21
@@ -41,7 +41,7 @@ async def delete_records(call: Call) -> Reply | None:
         for item in topic.partitions
     }
     results: dict[Any, dict[str, Any]] = {}
-    owners: dict[Key, list[tuple[Named, int]]] = {}
+    owners: dict[ActorKey, list[tuple[Named, int]]] = {}
     for partition, offset in wanted.values():
         error = _refusal(partition)
         if error is not None:
@@ -71,7 +71,9 @@ def _refusal(partition: Named) -> ErrorCode | None:
     return ErrorCode.invalid_topic_exception if partition.topic.internal else None
 
 
-async def _send(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_ms: int) -> dict[Any, dict[str, Any]]:
+async def _send(
+    call: Call, owner: ActorKey, items: list[tuple[Named, int]], timeout_ms: int
+) -> dict[Any, dict[str, Any]]:
     offsets = {partition.key: offset for partition, offset in items}
     body = {
         "topics": [

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec import adapters
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import Body, ErrorCode
@@ -37,7 +37,7 @@ def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progr
     context = Context(client_id=header.client_id, host=call.connection.host)
     try:
         check_arguments(call.gateway.group_config, request, context)
-    except Refused as refused:
+    except ApiError as refused:
         return refused.error
     return down
 

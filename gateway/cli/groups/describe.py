@@ -65,7 +65,7 @@ def _rows_over_http(
         return list(http.get_json(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
     except http.NoHttpResponse as error:
         return _rows_over_kafka(client, bootstrap, group), f"no lag in seconds: {error.message}"
-    except http.Refused as error:
+    except http.HttpError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return [], None
         raise CliError(f"the lag of group {group.name} cannot be read: {error.message}") from error

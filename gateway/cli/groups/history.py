@@ -54,7 +54,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     """
     try:
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
-    except http.Refused as refused:
+    except http.HttpError as refused:
         if refused.status == _NOT_FOUND:
             raise CliError(f"there is no group {group}; see muster groups list") from refused
         raise

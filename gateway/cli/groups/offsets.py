@@ -28,7 +28,7 @@ class Committed:
     metadata: str = ""
 
 
-Refused = dict[Partition, ErrorCode]
+HttpError = dict[Partition, ErrorCode]
 
 
 def name_of(partition: Partition) -> str:
@@ -51,9 +51,9 @@ def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
     }
 
 
-def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> Refused:
+def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> HttpError:
     """Commit for a group without members. Returns what was refused. Raises CliError."""
-    refused: Refused = {}
+    refused: HttpError = {}
     for part in _parts(offsets):
         topics = [
             {
@@ -75,9 +75,9 @@ def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> 
     return refused
 
 
-def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> Refused:
+def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> HttpError:
     """Delete committed offsets. Returns what was refused. Raises CliError."""
-    refused: Refused = {}
+    refused: HttpError = {}
     for part in _parts(partitions):
         topics = [
             {"name": topic, "partitions": [{"partition_index": index} for index in indices]}
@@ -102,7 +102,7 @@ def delete_group(coordinator: Coordinator) -> ErrorCode:
     return error
 
 
-def _refused(response: Any) -> Refused:
+def _refused(response: Any) -> HttpError:
     return {
         (topic.name, item.partition_index): item.error_code
         for topic in response.topics

@@ -8,9 +8,9 @@ from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_
 from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupMetadata,
-    Key,
     MemberMetadata,
     OffsetKey,
+    RecordKey,
     UnknownKey,
     Value,
     decode_key,
@@ -48,7 +48,7 @@ def decoded(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
     return {"key": what._asdict(), "value": _value_as_json(held)}
 
 
-def _read(key: bytes | None, value: bytes | None) -> tuple[Key, Value | None] | None:
+def _read(key: bytes | None, value: bytes | None) -> tuple[RecordKey, Value | None] | None:
     if key is None:
         return None
     try:

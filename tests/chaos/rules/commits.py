@@ -17,22 +17,22 @@ from tests.chaos.history import Commit, Fetched, History, Place
 
 UNRESOLVED_S = 60.0
 """After this time an unanswered commit request is no longer in flight: it is longer than any fault and any timeout."""
-Key = tuple[str, Place]
+CommitKey = tuple[str, Place]
 
 
 def commits_are_kept(history: History) -> Iterator[str]:
     """What OffsetFetch returns is never older than what was acknowledged, or returned, before its request."""
-    commits: dict[Key, list[Commit]] = defaultdict(list)
+    commits: dict[CommitKey, list[Commit]] = defaultdict(list)
     for commit in _fenced(history):
         commits[commit.group, commit.place].append(commit)
-    fetched: dict[Key, list[Fetched]] = defaultdict(list)
+    fetched: dict[CommitKey, list[Fetched]] = defaultdict(list)
     for found in history.fetched:
         fetched[found.group, found.place].append(found)
     for key, responses in sorted(fetched.items()):
         yield from _register(key, commits[key], responses)
 
 
-def _register(key: Key, commits: list[Commit], responses: list[Fetched]) -> Iterator[str]:
+def _register(key: CommitKey, commits: list[Commit], responses: list[Fetched]) -> Iterator[str]:
     known = _Latest()
     acked = sorted((commit for commit in commits if commit.acked), key=lambda commit: commit.end_s)
     by_value: dict[int, list[Commit]] = defaultdict(list)

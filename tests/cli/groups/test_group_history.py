@@ -61,7 +61,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def response(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
         assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
         if parameters["group"] == "nope":
-            raise http.Refused(404, "unknown group nope")
+            raise http.HttpError(404, "unknown group nope")
         entries = [entry(2, ending=Ending.RUNNING), entry(1)] if parameters["group"] == "billing" else []
         return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
 

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group import coordinator, expiry, hard, membership, rebalance, state, static
 from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
-from muster.actors.group.errors import Refused
+from muster.actors.group.errors import ApiError
 from muster.actors.group.messages import Heartbeat, SyncGroupResponse
 from muster.actors.group.registry import Registry
 from muster.actors.group.shard import Shard, session_timer, sync_timer
@@ -77,7 +77,7 @@ def _commit_while_the_assignment_is_awaited() -> list[Change]:
     def mutant(shard: Shard, group: Group | None, request: Any, context: Any) -> None:
         try:
             check(shard, group, request, context)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.error is not E.rebalance_in_progress:
                 raise
 
@@ -341,7 +341,7 @@ def _a_fenced_process_is_heard() -> list[Change]:
     def mutant(group: Group, member_id: Any, group_instance_id: str | None) -> Member:
         current = group.static_members.get(group_instance_id or "", member_id)
         if current not in group.members:
-            raise Refused(E.unknown_member_id)
+            raise ApiError(E.unknown_member_id)
         return group.members[current]
 
     return [(module, "check_member", mutant) for module in (heartbeat, offsets, sync, join, leave)]

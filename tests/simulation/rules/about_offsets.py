@@ -9,7 +9,7 @@ from muster.actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetch
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
 from tests.simulation.actor import Received, Step, StepKind
-from tests.simulation.known_offsets import Change, Key
+from tests.simulation.known_offsets import Change, CommitKey
 from tests.simulation.planted.broken import Broken
 from tests.simulation.view import View
 
@@ -83,7 +83,7 @@ def offsets_expire_in_time(view: View, step: Step) -> None:
                 raise Broken(f"{topic}-{partition} of {group_id} is {over} ms old")
 
 
-def _removed_by_time(step: Step) -> list[Key]:
+def _removed_by_time(step: Step) -> list[CommitKey]:
     """Offsets that a tick has removed."""
     if step.kind is not StepKind.TICK:
         return []
@@ -101,7 +101,7 @@ def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) 
     return step.now_ms - base_ms
 
 
-def _check_read(view: View, received: Received, key: Key, fetched: FetchedOffset) -> None:
+def _check_read(view: View, received: Received, key: CommitKey, fetched: FetchedOffset) -> None:
     offset = fetched.committed_offset if fetched.committed_offset != -1 else None
     promises = view.promises.offsets
     if received.request.require_stable:  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def _check_read(view: View, received: Received, key: Key, fetched: FetchedOffset
     promises.settle(key, offset)
 
 
-def _may_expire(view: View, step: Step, key: Key) -> bool:
+def _may_expire(view: View, step: Step, key: CommitKey) -> bool:
     """Whether the retention allows the tick to remove the value that was there before it."""
     before = step.before.get(key[0])
     if before is None:
