@@ -199,7 +199,7 @@ class EmbeddedZooKeeper:
         self._process = started[0]
 
     def _await_service(self, deadline: float) -> None:
-        while not self._responses():
+        while not self._responds():
             if self._exited.wait(0.05):
                 raise ZooKeeperUnreachable("the process ended")
             if time.monotonic() > deadline:
@@ -208,7 +208,7 @@ class EmbeddedZooKeeper:
         client.stop()
         client.close()
 
-    def _responses(self) -> bool:
+    def _responds(self) -> bool:
         """Whether *this* server serves there: another may have bound the port after it was found to be free."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as peer:

@@ -255,10 +255,10 @@ class Connection(asyncio.Protocol):
 
     def _queue(self, reply: Reply) -> None:
         if not self._ready:
-            asyncio.get_running_loop().call_soon(self._response)
+            asyncio.get_running_loop().call_soon(self._send_ready)
         self._ready.append(reply)
 
-    def _response(self) -> None:
+    def _send_ready(self) -> None:
         """Send what is ready; then, if the client takes it, start the requests that wait."""
         self._flush()
         self._admit()

@@ -121,7 +121,7 @@ def connect(address: str, token_path: str | None) -> None:
     if address == "auto":
         address = find_ray()
         _use_token_of_user()
-    _check_responses(address)
+    _check_gcs(address)
     use_loopback_for(address)
     import ray
 
@@ -155,7 +155,7 @@ def keep_stdout() -> None:
     worker.print_to_stdstream = to_log
 
 
-def _check_responses(address: str) -> None:
+def _check_gcs(address: str) -> None:
     """CliError if no server at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to say."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("0", ""):
