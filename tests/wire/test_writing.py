@@ -283,7 +283,9 @@ def test_a_dataclass_without_a_field_gets_its_default_or_is_refused() -> None:
             codec.encode_response(8, 9, 1, body)
 
 
-@pytest.mark.parametrize("body", [None, 7, "topics", (), [], {"topics"}, object(), Topic], ids=lambda body: type(body).__name__)
+@pytest.mark.parametrize(
+    "body", [None, 7, "topics", (), [], {"topics"}, object(), Topic], ids=lambda body: type(body).__name__
+)
 def test_what_is_neither_a_dict_nor_a_dataclass_is_refused(body: Any) -> None:
     kinds = (codec.request_type(16, 0), codec.request_type(16, 4), codec.response_type(8, 9))
     assert written(kinds[0], {}) == b"", "it has no fields"
