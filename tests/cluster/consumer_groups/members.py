@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition
 from kafka.errors import KafkaError
 
 _JOIN_S = 30
+_JOIN_GROUP_MS = 20_000
 Offsets = dict[int, int]
 """Partition -> next offset."""
 Move = tuple[Literal["assigned", "revoked"], frozenset[int]]
@@ -174,6 +175,8 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):
             **self.config,
         )
         self._consumer.subscribe([self.topic], listener=self)
+        # A join that ends between two calls of poll() is forgotten (3.0.12), and a leader that joins again rebalances.
+        self._consumer._coordinator.poll(timeout_ms=_JOIN_GROUP_MS)
         while not self._leaving.is_set():
             found = self._consumer.poll(100)
             pending = self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
