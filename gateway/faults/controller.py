@@ -74,7 +74,7 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
 
 
 def unpacked(response: dict[str, Any]) -> Any:
-    """What ``FaultControl.ask`` returns; raises the FaultError with which it refuses."""
+    """What ``FaultControl.handle`` returns; raises the FaultError with which it refuses."""
     if "refused" in response:
         raise getattr(errors, response["kind"])(response["refused"])
     return response["answer"]

@@ -30,18 +30,18 @@ def group(full: Serving, fresh: Fresh) -> str:
 
 
 @pytest.fixture
-def responses(full: Serving) -> Iterator[Callable[..., None]]:
+def respond_to(full: Serving) -> Iterator[Callable[..., None]]:
     """Set the response of every running offsets actor to a query: a function of partition and query."""
     assert full.actors is not None
     before = {partition: dict(core.query_handlers) for partition, core in full.actors.offsets.items()}
 
-    def response(name: str, how: Callable[[int, dict[str, Any]], Any]) -> None:
+    def respond_to(name: str, how: Callable[[int, dict[str, Any]], Any]) -> None:
         assert full.actors is not None
         for partition, core in full.actors.offsets.items():
             before.setdefault(partition, dict(core.query_handlers))
             core.query_handlers[name] = lambda query, partition=partition: how(partition, query)
 
-    yield response
+    yield respond_to
     for partition, known in before.items():
         core = full.actors.offsets[partition]
         core.query_handlers.clear()
@@ -49,9 +49,9 @@ def responses(full: Serving) -> Iterator[Callable[..., None]]:
 
 
 def test_history_is_the_response_of_the_groups_coordinator(
-    full: Serving, group: str, responses: Callable[..., None]
+    full: Serving, group: str, respond_to: Callable[..., None]
 ) -> None:
-    responses("history", lambda partition, query: {"partition": partition, "asked": query})
+    respond_to("history", lambda partition, query: {"partition": partition, "asked": query})
     status, body = get(full, f"/v1/groups/history?group={quote(group)}&limit=7")
     sent = {"ask": "history", "group": group, "limit": 7}
     assert (status, body) == (200, {"partition": full.gateway.partition_of(group), "asked": sent})
@@ -77,11 +77,11 @@ def test_a_wrong_query_is_400(full: Serving, query: str) -> None:
     assert set(body) == {"error"}
 
 
-def test_what_the_coordinator_refuses(full: Serving, group: str, responses: Callable[..., None]) -> None:
+def test_what_the_coordinator_refuses(full: Serving, group: str, respond_to: Callable[..., None]) -> None:
     path = f"/v1/groups/history?group={quote(group)}"
-    responses("history", lambda partition, query: {"error": f"unknown group {query['group']!r}"})
+    respond_to("history", lambda partition, query: {"error": f"unknown group {query['group']!r}"})
     assert get(full, path) == (404, {"error": f"unknown group {group!r}"})
-    responses("history", lambda partition, query: 1 // 0)
+    respond_to("history", lambda partition, query: 1 // 0)
     status, body = get(full, path)
     assert status == 500
     assert "ZeroDivisionError" in body["error"]
@@ -113,11 +113,11 @@ def test_a_query_starts_no_coordinator(full: Serving, monkeypatch: pytest.Monkey
 
 
 def test_a_group_whose_coordinator_is_down_is_503(
-    full: Serving, group: str, responses: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    full: Serving, group: str, respond_to: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.gateway.http.groups._READY_S", 0.05)
     monkeypatch.setattr(full.controller, "start_offsets", None)
-    responses("waiting", lambda partition, query: {"waiting": [partition]})
+    respond_to("waiting", lambda partition, query: {"waiting": [partition]})
     down = full.gateway.partition_of(group)
     endpoint, full.controller.offsets[down] = full.controller.offsets[down], None
     full.follow(full.controller.view())
@@ -137,7 +137,7 @@ def test_a_group_whose_coordinator_is_down_is_503(
 
 
 def test_a_coordinator_that_never_responds_is_503(
-    full: Serving, group: str, responses: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    full: Serving, group: str, respond_to: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.gateway.http.groups._REQUEST_TIMEOUT_S", 0.05)
     cancelled = asyncio.Event()
@@ -148,15 +148,15 @@ def test_a_coordinator_that_never_responds_is_503(
         finally:
             cancelled.set()
 
-    responses("history", never)
+    respond_to("history", never)
     status, body = get(full, f"/v1/groups/history?group={quote(group)}")
     assert status == 503
     assert "does not respond" in body["error"]
     full.run(cancelled.wait())
 
 
-def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, responses: Callable[..., None]) -> None:
-    responses("waiting", lambda partition, query: {"waiting": [{"partition": partition}], "more": partition})
+def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, respond_to: Callable[..., None]) -> None:
+    respond_to("waiting", lambda partition, query: {"waiting": [{"partition": partition}], "more": partition})
     assert get(full, "/v1/groups/waiting") == (
         200,
         {
@@ -165,9 +165,9 @@ def test_waiting_is_of_all_coordinators_that_run(full: Serving, group: str, resp
             "missing_partitions": [],
         },
     )
-    responses("waiting", lambda partition, query: {} if partition == 1 else {"error": "not now"})
+    respond_to("waiting", lambda partition, query: {} if partition == 1 else {"error": "not now"})
     assert get(full, "/v1/groups/waiting") == (200, {"partial": True, "missing_partitions": [0, 2]})
-    responses("waiting", lambda partition, query: {"error": "not now"})
+    respond_to("waiting", lambda partition, query: {"error": "not now"})
     status, body = get(full, "/v1/groups/waiting")
     assert status == 503
     assert "offsets-0, offsets-1, offsets-2" in body["error"]
