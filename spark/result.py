@@ -107,7 +107,7 @@ def run_job(
     """Run the job and fetch its sections; ``step`` is called with what is being computed.
 
     ``tables`` are its input; those below ``storage`` if None. ``plots``: also fetch what plots draw. ``alone``:
-    release what was persisted in the session for an earlier answer.
+    release what an earlier job persisted in the session.
 
     Raises :class:`muster.spark.tables.TableDamaged`; JobFailed for any other error in Spark.
     """

@@ -23,7 +23,7 @@ BLOCK = 4096
 """The number of offsets that share one mean size."""
 _PLACE = ("topic", "partition")
 _GROUP = ("group", *_PLACE)
-_KINDS = ("implied", "attributed", "nameless", "sent")
+_KINDS = ("implied", "attributed", "unattributed", "sent")
 
 
 def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
@@ -31,13 +31,13 @@ def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
 
     group, topic, partition; implied_offsets and implied_bytes (committed past), attributed_offsets and
     attributed_bytes (sent under the group's name), missing_offsets and missing_bytes (implied, not attributed), of
-    those nameless_bytes (sent without a group) and skipped_bytes (never sent), ahead_bytes (attributed,
-    not implied), missing_share, and as cause the largest part of what is missing: ``none``, ``nameless``, ``skipped``,
-    ``other_groups_only``.
+    those unattributed_bytes (sent without a group) and skipped_bytes (never sent), ahead_bytes (attributed, not
+    implied), missing_share, and as cause the largest part of what is missing: ``none``, ``unattributed``,
+    ``skipped``, ``other_groups_only``.
     """
     rows = samples.where(F.coalesce("reason", F.lit("")) != INTERNAL)
     sent = merged_runs(rows.select(*_GROUP, "first_offset", "last_offset"), _GROUP)
-    sent = sent.persist()  # few rows, used three times; released with the next answer
+    sent = sent.persist()  # few rows, used three times; released after the job
     segments = _segments(_changes(implied(commits), sent, _densities(rows)))
     return _verdicts(_sums(segments)).orderBy(F.desc("missing_bytes"), *_GROUP)
 
@@ -71,7 +71,7 @@ def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataF
     parts = [
         _edges(committed, "implied"),
         _edges(sent.join(groups, [*_GROUP], "left_semi"), "attributed"),
-        _edges(unattributed.join(groups, [*_PLACE]), "nameless"),
+        _edges(unattributed.join(groups, [*_PLACE]), "unattributed"),
         _edges(everybody.join(groups, [*_PLACE]), "sent"),
         densities.join(groups, [*_PLACE]).select(*_GROUP, "offset", *_deltas(None, 0), "density"),
     ]
@@ -107,7 +107,7 @@ def _segments(changes: DataFrame) -> DataFrame:
 
 def _sums(segments: DataFrame) -> DataFrame:
     implied, attributed = F.col("implied"), F.col("attributed")
-    unattributed, sent = F.col("nameless"), F.col("sent")
+    unattributed, sent = F.col("unattributed"), F.col("sent")
     missing = implied & ~attributed
     return segments.groupBy(*_GROUP).agg(
         _sum("offsets", implied).alias("implied_offsets"),
@@ -116,7 +116,7 @@ def _sums(segments: DataFrame) -> DataFrame:
         _sum("bytes", attributed).alias("attributed_bytes"),
         _sum("offsets", missing).alias("missing_offsets"),
         _sum("bytes", missing).alias("missing_bytes"),
-        _sum("bytes", missing & unattributed).alias("nameless_bytes"),
+        _sum("bytes", missing & unattributed).alias("unattributed_bytes"),
         _sum("bytes", missing & ~sent).alias("skipped_bytes"),
         _sum("bytes", attributed & ~implied).alias("ahead_bytes"),
     )
@@ -127,11 +127,11 @@ def _sum(column: str, condition: Column) -> Column:
 
 
 def _verdicts(sums: DataFrame) -> DataFrame:
-    unattributed, skipped = F.col("nameless_bytes"), F.col("skipped_bytes")
+    unattributed, skipped = F.col("unattributed_bytes"), F.col("skipped_bytes")
     others = F.col("missing_bytes") - unattributed - skipped
     cause = (
         F.when(F.col("missing_offsets") == 0, "none")
-        .when((unattributed >= skipped) & (unattributed >= others) & (unattributed > 0), "nameless")
+        .when((unattributed >= skipped) & (unattributed >= others) & (unattributed > 0), "unattributed")
         .when((skipped >= others) | (others == 0), "skipped")
         .otherwise("other_groups_only")
     )

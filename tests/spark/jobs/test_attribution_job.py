@@ -401,9 +401,9 @@ READ["not all"] = (
 
 
 def test_what_is_missing_and_where_it_went(drifts_of: Drifts) -> None:
-    columns = ["partition", "implied_bytes", "attributed_bytes", "missing_bytes", "nameless_bytes", "skipped_bytes"]
+    columns = ["partition", "implied_bytes", "attributed_bytes", "missing_bytes", "unattributed_bytes", "skipped_bytes"]
     assert drifts_of("not all", *columns, "cause") == [
-        (0, 10_000, 3000, 7000, 5000, 0, "nameless"),
+        (0, 10_000, 3000, 7000, 5000, 0, "unattributed"),
         (2, 5000, 0, 5000, 0, 0, "other_groups_only"),
         (1, 3000, 2000, 1000, 0, 1000, "skipped"),
     ]
