@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pytest_muster.bound import bound
 
 _ROOT = Path(__file__).parents[1]
 _STOP_S = 60
+_ALIVE_S = 60
 _MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
 
 
@@ -80,14 +82,23 @@ class Cluster:
         self._process.wait()
 
     def actors(self, kind: str) -> dict[str, psutil.Process]:
-        """The processes of the actors whose name begins with ``kind-``, by name."""
+        """The processes of the actors whose name begins with ``kind-``, by name, once all of them are alive.
+
+        While a standby serves in an actor's place, the status still has the pid of the process that has ended.
+        """
+        deadline_s = time.monotonic() + _ALIVE_S
+        while True:
+            found = [actor for actor in self._status()["actors"] if actor["name"].startswith(f"{kind}-")]
+            late = [actor["name"] for actor in found if actor["state"] != "alive"]
+            if not late:
+                return {actor["name"]: psutil.Process(actor["pid"]) for actor in found}
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"not alive after {_ALIVE_S} s: {', '.join(late)}")
+
+    def _status(self) -> dict[str, Any]:
         command = [*_MUSTER, "status", "--json", "--storage", str(self.storage)]
-        status = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=_ROOT).stdout)
-        return {
-            actor["name"]: psutil.Process(actor["pid"])
-            for actor in status["actors"]
-            if actor["name"].startswith(f"{kind}-") and actor["pid"]
-        }
+        status: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=_ROOT).stdout)
+        return status
 
     def others(self, *known: dict[str, psutil.Process]) -> dict[str, psutil.Process]:
         """All other processes of this Muster: ZooKeeper, reconciler, controller, log actors and Ray's own."""
