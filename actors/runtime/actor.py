@@ -13,6 +13,7 @@ from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
+from muster.actors.runtime.without_pandas import hide_pandas
 from muster.actors.wire.server import Server
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
@@ -34,6 +35,7 @@ class Actor:
         self.secret = secret
         self.name = name
         self._started: asyncio.Future[Started] | None = None
+        hide_pandas()
         log_to_file(Path(settings.storage), name)
 
     async def start(self) -> Started:

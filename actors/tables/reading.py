@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from muster.actors.tables.footers import check, unreadable
@@ -48,18 +48,29 @@ def read(
     TableDamaged names a file that cannot be read.
     """
     schema = TABLES[table]
-    time = ds.field(time_column_of(schema))
-    within = ds.scalar(True)
+    time = pc.field(time_column_of(schema))
+    within = pc.scalar(True)
     if start_ms is not None:
         within &= time >= _moment(start_ms)
     if end_ms is not None:
         within &= time < _moment(end_ms)
+    wanted = schema.names if columns is None else list(columns)
     found = files(storage, table, start_ms, end_ms)
-    dataset = ds.dataset([str(path) for path in found], schema=schema, format="parquet", partitioning=None)
     try:
-        return dataset.to_table(columns=None if columns is None else list(columns), filter=within)
+        return read_files([str(path) for path in found], schema, wanted, within)
     except (pa.ArrowException, OSError) as error:
         raise _damage(found, error) from error
+
+
+def read_files(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str], condition: pc.Expression) -> pa.Table:
+    """The rows of the files that meet the condition. ArrowException or OSError if a file cannot be read.
+
+    Nothing here imports ``pyarrow.dataset``, and pandas with it, until there is a file to read: every actor that keeps
+    a table would start 0.4 s later, with 40 MB more.
+    """
+    if not paths:
+        return schema.empty_table().select(list(columns))
+    return pq.read_table(list(paths), schema=schema, columns=list(columns), filters=condition, partitioning=None)
 
 
 def _moment(at_ms: int) -> pa.Scalar:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from muster.actors.tables.events import Row, RowStore
 from muster.actors.tables.folder import spool_files
 from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
+from muster.actors.tables.reading import read_files
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
@@ -74,7 +75,7 @@ class RebalanceStore(RowStore):
     def _stored(self, group: str, wanted: int) -> Iterator[RebalanceEntry]:
         """At least ``wanted`` entries, if there are that many, newest hours first; whole hours."""
         files_left = MAX_FILES_READ
-        ours = (ds.field("group") == group) & (ds.field("offsets_partition") == self._partition)
+        ours = (pc.field("group") == group) & (pc.field("offsets_partition") == self._partition)
         for hour in reversed(hours(self._table)):
             files = self._files(hour)[:files_left]
             if wanted <= 0 or not files_left:
@@ -82,8 +83,7 @@ class RebalanceStore(RowStore):
             if not files:
                 continue
             files_left -= len(files)
-            dataset = ds.dataset(files, schema=REBALANCES_SCHEMA, format="parquet")
-            for entry in _to_entries(dataset.to_table(filter=ours)):
+            for entry in _to_entries(read_files(files, REBALANCES_SCHEMA, REBALANCES_SCHEMA.names, ours)):
                 wanted -= 1
                 yield entry
 
