@@ -26,8 +26,8 @@ def main(bootstrap: str, group: str, topic: str, book: str) -> None:
             continue
         if message.error():
             raise KafkaException(message.error())
-        consumer.commit(message, asynchronous=False)
-        ship(message.value(), book)
+        consumer.commit(message=message, asynchronous=False)
+        ship(message.value() or b"", book)
 
 
 def ship(order: bytes, book: str) -> None:

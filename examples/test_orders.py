@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from pytest_muster import Cluster, FaultClient
+
 ORDERS = [f"order-{number}" for number in range(5)]
 WAIT_S = 60
 
 
 @pytest.fixture
-def topic(muster) -> str:
+def topic(muster: Cluster) -> str:
     """A topic with five orders; the group that ships them has the same name."""
     name = muster.topic()
     producer = Producer({"bootstrap.servers": muster.bootstrap})
@@ -54,7 +56,7 @@ def shipped(book: Path) -> list[str]:
     return book.read_text().splitlines() if book.exists() else []
 
 
-def ship_all(muster, program: str, topic: str, book: Path, phase: str) -> list[str]:
+def ship_all(muster: Cluster, program: str, topic: str, book: Path, phase: str) -> list[str]:
     """What has been shipped in the end, if the coordinator dies during the first commit.
 
     The program waits for a response that never comes, until its supervisor kills and restarts it.
@@ -70,16 +72,22 @@ def ship_all(muster, program: str, topic: str, book: Path, phase: str) -> list[s
     return shipped(book)
 
 
-def test_an_order_is_lost_by_committing_first(muster, muster_faults, topic: str, tmp_path: Path) -> None:
+def test_an_order_is_lost_by_committing_first(
+    muster: Cluster, muster_faults: FaultClient, topic: str, tmp_path: Path
+) -> None:
     done = ship_all(muster, "examples.committing_first", topic, tmp_path / "book", "after")
     assert done == ORDERS[1:], "the first order was committed, and never shipped"
 
 
-def test_no_order_is_lost_by_committing_after(muster, muster_faults, topic: str, tmp_path: Path) -> None:
+def test_no_order_is_lost_by_committing_after(
+    muster: Cluster, muster_faults: FaultClient, topic: str, tmp_path: Path
+) -> None:
     done = ship_all(muster, "examples.committing_after", topic, tmp_path / "book", "after")
     assert done == ORDERS
 
 
-def test_an_order_whose_commit_is_lost_is_shipped_twice(muster, muster_faults, topic: str, tmp_path: Path) -> None:
+def test_an_order_whose_commit_is_lost_is_shipped_twice(
+    muster: Cluster, muster_faults: FaultClient, topic: str, tmp_path: Path
+) -> None:
     done = ship_all(muster, "examples.committing_after", topic, tmp_path / "book", "before")
     assert done == [ORDERS[0], *ORDERS]

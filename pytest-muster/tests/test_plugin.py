@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_muster import Cluster, FaultClient, InvalidFault, RunningMuster, TopicNotCreated, UnknownTarget
+from pytest_muster import Cluster, FaultClient, InvalidFault, Muster, RunningMuster, TopicNotCreated, UnknownTarget
 
 pytest_plugins = ["pytester"]
 
 
-def topics(muster: Cluster) -> set[str]:
+def topics(muster: Muster) -> set[str]:
     return {each["name"] for each in json.loads(muster.cli("topics", "list", "--json"))}
 
 
-def test_topics_are_created_at_either(muster: Cluster) -> None:
+def test_topics_are_created_at_either(muster: Muster) -> None:
     running = RunningMuster(muster.bootstrap, muster.metrics_urls)
     names = {muster.topic(partitions=2, config={"retention.ms": "600000"}), running.topic()}
     assert len(names) == 2
@@ -26,7 +26,7 @@ def test_topics_are_created_at_either(muster: Cluster) -> None:
         running.topic(names.pop())
 
 
-def test_properties_and_addresses(muster: Cluster, muster_properties: dict[str, str]) -> None:
+def test_properties_and_addresses(muster: Muster, muster_properties: dict[str, str]) -> None:
     assert muster_properties == {"message.max.bytes": "2000000"}
     assert muster.properties["message.max.bytes"] == "2000000"
     assert re.fullmatch(r"127\.0\.0\.1:\d+", muster.bootstrap)
@@ -61,7 +61,7 @@ def test_a_cluster_that_does_not_start(pytester: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_nothing_of_the_server_is_here(muster: Cluster) -> None:
+def test_nothing_of_the_server_is_here(muster: Muster) -> None:
     assert Path(muster.storage).is_dir()
     for name in ("ray", "gateway"):
         with pytest.raises(ModuleNotFoundError):

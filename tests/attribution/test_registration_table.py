@@ -24,7 +24,11 @@ def names(table: RegistrationTable) -> set[tuple[str, str]]:
 
 def test_any_order_of_updates_about_one_member_ends_the_same() -> None:
     says = Coordinator()
-    history = [says.register("g", "m", 0), says.register("g", "m", 1), says.withdraw("g", "m")]
+    history: list[RegistrationUpdate] = [
+        says.register("g", "m", 0),
+        says.register("g", "m", 1),
+        says.withdraw("g", "m"),
+    ]
     for order in itertools.permutations([*history, *history]):
         table = RegistrationTable()
         for update in order:

@@ -58,7 +58,7 @@ class Up:
         return line
 
     def started(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return list(psutil.Process(self.process.pid).children(recursive=True))
 
     def end(self, number: signal.Signals) -> int:
         """Exit code after the signal."""

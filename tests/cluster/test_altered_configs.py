@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from muster.actors.wire.codec import ErrorCode
 from tests.gateway.config_requests import BROKER, DELETE, SET, TOPIC, incremental
@@ -35,7 +35,7 @@ def written(muster: Muster, topic: str) -> str | None:
     """Why a record of 500 bytes is not written; None if it is."""
     errors: list[str | None] = []
     producer = Producer({"bootstrap.servers": muster.bootstrap})
-    producer.produce(topic, b"x" * 500, on_delivery=lambda error, _: errors.append(error and error.name()))
+    producer.produce(topic, b"x" * 500, on_delivery=lambda error, _: errors.append(error.name() if error else None))
     assert producer.flush(60) == 0
     return errors[0]
 
@@ -45,7 +45,7 @@ def committed(muster: Muster, topic: str) -> str | None:
     consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": f"{topic}-readers"})
     try:
         [response] = consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="0123456789")], asynchronous=False)
-        return response.error and response.error.name()
+        return response.error.name() if isinstance(response.error, KafkaError) else response.error
     except KafkaException as error:
         return str(error.args[0].name())
     finally:

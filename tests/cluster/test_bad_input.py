@@ -65,7 +65,7 @@ def test_bad_input_closes_its_connection_and_no_other(muster: Muster, fresh: Cal
     for address in muster.ready["bootstrap"]:
         for data, reason in BAD.items():
             port = closed_after(address, data)
-            (line,) = eventually(lambda port=port: lines_of(muster, port), bool, "the line in the log")  # type: ignore[misc]
+            (line,) = eventually(lambda port=port: lines_of(muster, port), bool, "the line in the log")
             assert reason in line
     produce(muster, topic, [b"after"] * 10)
     eventually(read, lambda count: count == 20, "the records after")

@@ -43,7 +43,7 @@ def read_confluent(muster: Muster, topic: str, group: str, count: int, **config:
     def more() -> int:
         for message in consumer.consume(1000, 1.0):
             assert message.error() is None
-            values.append(message.value())
+            values.append(message.value() or b"")
         return len(values)
 
     eventually(more, lambda n: n >= count, f"{count} messages", WAIT_S)

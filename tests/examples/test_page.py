@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 from examples.demo.consumption import Consumption, GroupPartition, GroupTotal, Sent, Unattributed
-from examples.demo.page import Check, Event, GroupLine, Report, render
+from examples.demo.page import Check, GroupLine, Report, render
+from muster.spark.render.plots import Event
 
 START_S = 1_777_636_800
 

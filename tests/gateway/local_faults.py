@@ -13,6 +13,7 @@ from muster.actors.faults.model import Fault
 from muster.actors.faults.registry import Book, FaultRegistry
 from muster.actors.runtime.process import wall_ms
 from muster.gateway.faults.controller import unpacked
+from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
 
@@ -88,7 +89,7 @@ class _Cluster:
         return [f"gateway-{self._gateway.id}"]
 
     async def publish(self, book: Book, paused: set[str]) -> list[str]:
-        assert self._gateway.faults is not None
+        assert isinstance(self._gateway.faults, GatewayFaults)
         self._gateway.faults.take(book)
         return []
 

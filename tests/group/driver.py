@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -88,7 +88,7 @@ def join(
 def sync(
     member_id: str,
     generation: int,
-    assignments: dict[str, bytes] | None = None,
+    assignments: Mapping[str, bytes] | Mapping[MemberId, bytes] | None = None,
     *,
     instance: str | None = None,
     protocol_type: str | None = "consumer",

@@ -36,7 +36,7 @@ def test_1_first_join_gets_an_id_and_creates_an_empty_group(make: Make) -> None:
     assert record.value is not None
     stored = decode_value(key, record.value)
     assert stored == driver.core.hard_state.groups[key.group]
-    assert (stored.generation, stored.protocol_type, stored.members) == (0, "", ())  # type: ignore[union-attr]
+    assert (stored.generation, stored.protocol_type, stored.members) == (0, "", ())
 
 
 def test_group_whose_record_fails_vanishes_and_hangs_nobody(make: Make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -18,7 +19,7 @@ Make = Callable[..., Driver]
 E = ErrorCode
 
 
-def _completing(driver: Driver, members: int = 2, **options: object) -> list[str]:
+def _completing(driver: Driver, members: int = 2, **options: Any) -> list[str]:
     """A group in CompletingRebalance, generation 1; ids, the leader first."""
     tokens = [driver.new_member(**options) for _ in range(members)]
     return [response.member_id for response in driver.responses_to(tokens)]

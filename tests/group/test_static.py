@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.messages import NO_MEMBER
 from muster.actors.group.state import GroupState
+from muster.actors.group.types import MemberId
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, join, leave, sync
 
 Make = Callable[..., Driver]
@@ -49,7 +50,7 @@ def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
     assert (response.generation_id, response.protocol_name) == (1, "range")
     driver.auto = True
     assert driver.error(beat(old, 1, instance="I")) is E.none
-    assert driver.group().members[old].session_timeout_ms == 10_000
+    assert driver.group().members[MemberId(old)].session_timeout_ms == 10_000
     driver.advance(10_000)
     assert driver.group().state is GroupState.EMPTY
 

@@ -6,6 +6,7 @@ import struct
 from contextlib import suppress
 from typing import Any
 
+import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
@@ -67,7 +68,7 @@ def test_records_of_kafka_python(codec: int) -> None:
 
 
 def test_snappy_with_and_without_xerial_framing() -> None:
-    raw = compression.cramjam.snappy.compress_raw
+    raw = cramjam.snappy.compress_raw
     payload = b"payload " * 1000
     framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for at in range(0, len(payload), 3000):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ class Counting(Disk):
     loop: asyncio.AbstractEventLoop | None = None
 
 
-def opened(directory: Path, disk: Disk, **config: int) -> PartitionLog:
+def opened(directory: Path, disk: Disk, **config: Any) -> PartitionLog:
     return open_log(directory, 1, config=LogConfig(**config), disk=disk)
 
 

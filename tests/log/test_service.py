@@ -452,7 +452,8 @@ def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         def configure_while_opening(*arguments: Any, **named: Any) -> PartitionLog:
             opened = real(*arguments, **named)
             configured = threading.Event()
-            loop.call_soon_threadsafe(lambda: (cluster.service.configure(limited), configured.set()))
+            loop.call_soon_threadsafe(cluster.service.configure, limited)
+            loop.call_soon_threadsafe(configured.set)
             assert configured.wait(10)
             return opened
 

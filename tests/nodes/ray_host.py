@@ -60,7 +60,7 @@ class Host:
     def view(self) -> str:
         """The ClusterView that Muster's controller publishes, including the cluster's secret; base64 of a pickle."""
         with ray.init(self.address(), namespace="muster", log_to_driver=False):
-            view = ray.get(ray.get_actor("controller").watch.remote(None), timeout=60)
+            view: Any = ray.get(ray.get_actor("controller").watch.remote(None), timeout=60)
         return base64.b64encode(pickle.dumps(view)).decode()
 
     def stop(self) -> None:

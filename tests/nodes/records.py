@@ -30,10 +30,10 @@ def read(bootstrap: str, count: int) -> None:
         message = consumer.poll(_WAIT_S)
         assert message is not None, f"only {len(found)} came"
         assert not message.error(), message.error()
-        found.append(int(message.value()))
+        found.append(int(message.value() or b""))
     consumer.close()
     assert found == list(range(count))
 
 
 if __name__ == "__main__":
-    {"write": write, "read": read}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    (write if sys.argv[1] == "write" else read)(sys.argv[2], int(sys.argv[3]))

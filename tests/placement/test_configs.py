@@ -81,7 +81,8 @@ def test_changes_at_the_same_time_are_all_made(zk: ZooKeeperClient) -> None:
 
 @pytest.mark.parametrize("wanted", [{}, {"c": "3"}], ids=["deleted", "set"])
 def test_what_another_has_set_meanwhile_is_decided_on_again(zk: ZooKeeperClient, wanted: dict[str, str]) -> None:
-    configs, seen = ConfigRegistry(zk), []
+    configs = ConfigRegistry(zk)
+    seen: list[Mapping[str, str]] = []
     configs.change_group("g", to(a="1"))
 
     def decide(current: Mapping[str, str]) -> Mapping[str, str]:

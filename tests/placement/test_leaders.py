@@ -75,7 +75,7 @@ def test_it_is_even_whatever_was_before(
 @given(gateways_, gateways_, topics_)
 def test_dealt_again_nothing_changes(gateways: dict[int, str], others: dict[int, str], topics: Topics) -> None:
     leaders = dealt(gateways, topics, dealt(others, topics))
-    assert dealt(gateways, dict(reversed(topics.items())), leaders) == leaders
+    assert dealt(gateways, dict(reversed([*topics.items()])), leaders) == leaders
 
 
 @given(gateways_, topics_, topics_)

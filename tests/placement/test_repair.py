@@ -150,7 +150,8 @@ def test_a_plan_is_deterministic_ordered_and_says_each_path_once(
     seen = Store(as_nodes(before)).nodes
     todo = make(wanted, seen, trusted)
     assert make(list(reversed(wanted)), dict(reversed(seen.items())), trusted) == todo
-    paths = [action.path for action in (*todo.creates, *todo.sets, *todo.removes)]
+    paths = [each.path for each in todo.creates] + [each.path for each in todo.sets]
+    paths += [each.path for each in todo.removes]
     assert len(paths) == len(set(paths))
 
 

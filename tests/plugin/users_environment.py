@@ -91,7 +91,7 @@ def _environment(directory: Path, wheels: Iterable[Path], linked: Iterable[str])
         files = distribution(name).files or ()
         for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
             if not (packages / top).exists():
-                (packages / top).symlink_to(distribution(name).locate_file(top))
+                (packages / top).symlink_to(str(distribution(name).locate_file(top)))
     return python
 
 

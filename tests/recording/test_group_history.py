@@ -78,7 +78,9 @@ def test_sigkill_takes_the_open_window_of_commits_and_no_more(
     if lost_ms:
         assert said
         args = [record.args for record in said]
-        since_ms = min(datetime.fromisoformat(each[2]).timestamp() * 1000 for each in args if isinstance(each, tuple))
+        since_ms = min(
+            datetime.fromisoformat(str(each[2])).timestamp() * 1000 for each in args if isinstance(each, tuple)
+        )
         assert written_ms - 20 <= since_ms <= lost_ms[0], "a file's time may be a tick of the kernel old"
     assert not [*(storage / "metrics" / "spool").rglob("*.jsonl")]
     (registered, *_) = of_group(storage, "registrations", "big")

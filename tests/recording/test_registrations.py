@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.messages import JoinGroupResponse
 from muster.actors.offsets.history.registrations import Row, row_of, snapshot_rows
 from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.schemas.groups import REGISTRATIONS
@@ -44,7 +45,7 @@ class World:
     def join(self) -> None:
         group, instance = self.random.choice(GROUPS), self.random.choice((None, "i1", "i2"))
         response = self.driver.responses.get(self.driver.send(join(instance=instance, group=group), client=instance))
-        if response is not None and response.member_id:
+        if isinstance(response, JoinGroupResponse) and response.member_id:
             self.driver.send(join(response.member_id, instance=instance, group=group), client=instance)
 
     def leave(self) -> None:

@@ -11,7 +11,7 @@ import confluent_kafka
 import psutil
 import pytest
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,

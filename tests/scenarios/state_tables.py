@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.messages import Request
 from muster.actors.group.state import MAY_COME_FROM, Group, GroupState
-from muster.gateway.docs.generate import table
+from muster.gateway.docs.markdown import table
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, error_of, join, leave, sync
 from tests.scenarios.core_world import CoreWorld
 from tests.scenarios.language import load

@@ -27,7 +27,7 @@ def played(
     results: dict[str, Played], zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[Scenario], Scenario]:
     """Play a scenario, together with all others for the same kind of broker, unless they have been played."""
-    selected = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}
+    selected = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}  # type: ignore[attr-defined]
 
     def give(scenario: Scenario) -> Scenario:
         if scenario.name not in results:

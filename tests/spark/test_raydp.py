@@ -80,7 +80,7 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 def _arguments(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.Error:
         return []
 

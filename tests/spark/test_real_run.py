@@ -184,7 +184,7 @@ def test_attribution_says_why_the_reader_has_no_group_and_that_commits_agree(
     """It has the library's client id, like the other group's member on the same host."""
     sections = said["attribution"]
     assert set(seen.reasons) == {"not_member"}
-    expected: dict[str | None, int] = {None: sum(seen.bytes.values()), **seen.reasons}
+    expected: dict[str | None, int] = {None: sum(seen.bytes.values())} | dict(seen.reasons)
     assert {row["reason"]: row["bytes"] for row in sections["reasons"]} == expected
     assert {(row["group"], row["missing_offsets"]) for row in sections["drift"]} == {(BILLING, 0), (AUDIT, 0)}
     assert sections["holes"] == sections["reattributed_groups"] == []

@@ -190,6 +190,7 @@ def test_on_small_tables_two_jobs_run_at_a_time_and_are_reported_in_order(spark:
 
     def sections(tables: object, options: Options) -> list[Section]:
         both.wait(60)
+        assert spark._jvm is not None
         has_session.append(spark._jvm.SparkSession.getActiveSession().isDefined())
         return [Section("rows", "Rows", spark.range(1))]
 
@@ -231,7 +232,7 @@ def test_what_one_job_persisted_is_released_by_the_next(spark: SparkSession, tmp
     def held_after(frame: Callable[[], DataFrame]) -> int:
         job = Job(name="made_up", title="", tables=(), sections=lambda *_: [Section("rows", "", frame())])
         run_job(job, spark, tmp_path, OPTIONS)
-        return len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[attr-defined]
+        return len(spark.sparkContext._jsc.getPersistentRDDs())
 
     assert held_after(lambda: spark.range(3).persist()) == 1
     assert held_after(lambda: spark.range(4)) == 0

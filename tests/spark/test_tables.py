@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -91,7 +92,7 @@ def test_a_compaction_between_our_look_and_sparks(
     load = tables._load
     loads = []
 
-    def merged_just_before(*args: object) -> DataFrame:
+    def merged_just_before(*args: Any) -> DataFrame:
         loads.append(args)
         if len(loads) == 1:
             merged(tmp_path, 1, [first, second], [1, 2])

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from muster.actors.tables import recovery, spool
+from muster.actors.tables import spool
+from muster.actors.tables.folder import SpoolFolder
 from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
 from muster.actors.tables.spool import Run, Sample, SampleStore
 from tests.tables.killing import Killed, die, kill_at
@@ -322,10 +323,15 @@ def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, m
         remember(self, sample)
         added.extend(range(sample.first_offset, sample.last_offset + 1))
 
-    folders: list[recovery.SpoolFolder] = []
-    create = recovery.SpoolFolder.create
+    folders: list[SpoolFolder] = []
+    create = SpoolFolder.create
     monkeypatch.setattr(SampleStore, "add", add)
-    monkeypatch.setattr(recovery.SpoolFolder, "create", lambda *args: folders.append(folder := create(*args)) or folder)
+
+    def created(*arguments: Any) -> SpoolFolder:
+        folders.append(folder := create(*arguments))
+        return folder
+
+    monkeypatch.setattr(SpoolFolder, "create", created)
     finished = 0
     for first_kill in range(100):
         for second_kill in range(100):
@@ -349,9 +355,7 @@ def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, m
     assert finished > 10
 
 
-def _killed(
-    monkeypatch: pytest.MonkeyPatch, step: int, folders: list[recovery.SpoolFolder], work: Callable[[], None]
-) -> bool:
+def _killed(monkeypatch: pytest.MonkeyPatch, step: int, folders: list[SpoolFolder], work: Callable[[], None]) -> bool:
     """Whether the work was done before it was killed. A killed process loses its locks."""
     folders.clear()
     with monkeypatch.context() as patch:

@@ -71,7 +71,7 @@ def run(tmp_path: Path, scenario: Callable[[Echo, Server, Endpoint], object]) ->
         endpoint = await server.start(node_id="here", host="127.0.0.1", path=tmp_path / "actor.sock")
         try:
             async with asyncio.timeout(20):
-                await scenario(echo, server, endpoint)  # type: ignore[misc]
+                await scenario(echo, server, endpoint)
         finally:
             await server.stop()
 

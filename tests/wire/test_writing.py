@@ -178,7 +178,7 @@ def test_a_field_without_a_default_must_be_there() -> None:
         *((kafka_type, high + 1) for kafka_type, (_, high) in _RANGES.items() if kafka_type[-2:] != "64"),
         *((kafka_type, wrong) for kafka_type in _RANGES for wrong in (2**63, -(2**63) - 1, "1", 1.5)),
         *((kafka_type, wrong) for kafka_type in ("string", "bytes", "uuid", "float64") for wrong in (7j, object())),
-        *(("error_code", wrong) for wrong in (9999, None, "none", [])),
+        *(("error_code", wrong) for wrong in (9999, None, "none", list[int]())),
         ("string", b"x"),
         ("string", "\ud800"),
         ("bytes", "x"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from muster.placement.mapping.nodes import kop_path
 from muster.placement.mapping.registration import Registration
-from muster.placement.mapping.repair import NOTHING, Node, Plan, Suspect, plan
+from muster.placement.mapping.repair import NOTHING, Create, Node, Plan, RemoveIf, SetIf, Suspect, plan
 
 OFFSETS_PARTITION = 7
 
@@ -45,7 +45,8 @@ class MappingModel:
 
     def carry_out(self, todo: Plan) -> None:
         """Execute each action that still applies."""
-        for change in (*todo.creates, *todo.sets, *todo.removes):
+        changes: tuple[Create | SetIf | RemoveIf, ...] = (*todo.creates, *todo.sets, *todo.removes)
+        for change in changes:
             if not change.applies_to(self.nodes.get(change.path)):
                 continue
             if change.data is not None:

@@ -198,8 +198,10 @@ class Ours(Rule):
         for account in self.accounts.values():
             books = account.snapshot()
             booked = dict.fromkeys(books.sent, 0)
-            for series, total in (*books.groups.items(), *books.reasons.items()):
-                booked[series[-2:]] += total.bytes
+            for group_series, total in books.groups.items():
+                booked[group_series[-2:]] += total.bytes
+            for reason_series, total in books.reasons.items():
+                booked[reason_series[-2:]] += total.bytes
             for part in (books.overflow, books.removed, books.pending):
                 for place, amount in part.items():
                     booked[place] += amount.bytes

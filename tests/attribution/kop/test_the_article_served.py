@@ -111,7 +111,10 @@ def test_a_real_consumer_keeps_its_label_through_a_rolling_restart(
         def enough() -> bool:
             for message in consumer.consume(100, timeout=0.1):
                 assert message.error() is None
-                seen[message.partition()] = max(seen[message.partition()], message.offset() + 1)
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                seen[partition] = max(seen[partition], offset + 1)
             return min(seen.values()) >= rounds
 
         eventually(enough, f"{rounds} records of each partition: {seen}", within_s=60)

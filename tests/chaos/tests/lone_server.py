@@ -29,8 +29,8 @@ class Registry(TopicRegistry):
 
 
 def main(storage: str, hosts: str, port: str) -> None:
-    served_alone.TopicRegistry = Registry  # type: ignore[misc]
-    served_alone.BROKERS = (Broker(id=1, host="127.0.0.1", port=int(port), node_id="n1"),)
+    served_alone.TopicRegistry = Registry
+    setattr(served_alone, "BROKERS", (Broker(id=1, host="127.0.0.1", port=int(port), node_id="n1"),))  # noqa: B010 - one, not two
     zk = connect(hosts, timeout_s=10)
     with served_alone.serving(zk, Path(storage), _PROPERTIES, with_actors=True) as running:
         running.run(running.gateway.listen("127.0.0.1", int(port)))

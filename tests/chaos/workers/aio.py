@@ -78,7 +78,7 @@ class Producer(Producing):
             self.acked(name, place, done.result().offset)
 
 
-class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):
     def run(self) -> None:
         asyncio.run(self._main())
 

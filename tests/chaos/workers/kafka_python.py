@@ -71,7 +71,7 @@ class Producer(Producing):
         future.add_errback(lambda error: self.failed(name, error))
 
 
-class Consumer(Consuming, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+class Consumer(Consuming, kafka.ConsumerRebalanceListener):
     def run(self) -> None:
         auto = self.spec.mode == "auto"
         with self.journal.call("connect", 60):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.actors.group.types import MemberId
 from muster.actors.tables.rebalance_entry import Ending, Wait, Waits
 from muster.gateway.cli import http
 from muster.gateway.cli.groups.commands import groups
@@ -38,7 +39,7 @@ def test_who_never_came_and_the_initial_delay() -> None:
 
 
 def test_member_ids_are_shortened() -> None:
-    long = B._replace(member_id="b-0c2d3e4f-1111-2222-3333-0123456789ab")
+    long = B._replace(member_id=MemberId("b-0c2d3e4f-1111-2222-3333-0123456789ab"))
     assert row(entry(1, triggered_by=long).to_json())[3] == "member left: b-0c2d3e4f at 10.0.0.8 (closed)"
 
 

@@ -145,7 +145,7 @@ def commits(muster: Muster, group: str) -> list[Commit]:
             error = message.error()
             at_end = at_end or (error is not None and error.code() == KafkaError._PARTITION_EOF)
             if error is None:
-                _note(found, group, message.key(), message.value())
+                _note(found, group, message.key() or b"", message.value())
         return at_end
 
     eventually(read, bool, f"the end of {_OFFSETS_TOPIC}-{partition}", WAIT_S)

@@ -179,7 +179,7 @@ def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> 
                 {"groups": ["g"], "include_authorized_operations": False},
             ).groups
             assert described.error_code is loading
-            filters = {"states_filter": [], "types_filter": []}
+            filters: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
             listed = full.exchange(LIST_GROUPS, member.nearest(LIST_GROUPS), filters)
             assert (listed.error_code, listed.groups) == (loading, ())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.actors.wire.codec import ErrorCode
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, coordinators_down, find
 from tests.gateway.serving import Serving
@@ -72,7 +74,7 @@ def test_errors_while_the_coordinator_is_down(full: Serving, fresh: Fresh) -> No
     topic, group = full.create(fresh("t")), fresh("g")
     find(full.client, 4, group)
     with coordinators_down(full):
-        down = (ErrorCode.coordinator_load_in_progress, [])
+        down: tuple[ErrorCode, list[Any]] = (ErrorCode.coordinator_load_in_progress, [])
         assert delete_offsets(full, group, (topic.name, [0])) == down
         assert delete_offsets(full, group, ("nope", [0])) == down
         assert delete_offsets(full, "", (topic.name, [0])) == (ErrorCode.invalid_group_id, [])

@@ -6,6 +6,7 @@ Java's is in tests/conformance/test_transactions.py.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -58,9 +59,8 @@ def kafka_python(bootstrap: str, client_id: str) -> None:
 
 @pytest.mark.parametrize("client", [librdkafka, aiokafka, kafka_python])
 def test_it_fails_at_once_and_the_log_says_why(
-    full: Serving, bootstrap: str, caplog: pytest.LogCaptureFixture, client: object
+    full: Serving, bootstrap: str, caplog: pytest.LogCaptureFixture, client: Callable[[str, str], None]
 ) -> None:
-    assert callable(client)
     for _ in range(2):
         client(bootstrap, client.__name__)
     (line,) = [line for line in caplog.messages if NOT_SERVED in line]

@@ -144,7 +144,8 @@ def test_a_coordinator_that_never_responds_is_503(
 
     async def never(partition: int, query: dict[str, Any]) -> dict[str, Any]:
         try:
-            return await asyncio.get_running_loop().create_future()
+            await asyncio.get_running_loop().create_future()
+            return {}
         finally:
             cancelled.set()
 

@@ -61,7 +61,7 @@ def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: F
     assert sent_ms[0] - second_ms[1] <= round(behind_s * 1000) <= sent_ms[1] - second_ms[0]
     mine = {"member_id": member.id, "client_id": "reader", "host": "/127.0.0.1"}
     nobody = dict.fromkeys(mine)
-    expected = [
+    expected: list[dict[str, object]] = [
         {"partition": 0, "committed_offset": 5, "end_offset": 12, "lag": 7, **mine},
         {"partition": 1, "committed_offset": 2, "end_offset": 2, "lag": 0, "lag_s": 0.0, **nobody},
         {"partition": 2, "committed_offset": None, "end_offset": 0, "lag": None, "lag_s": None, **mine},

@@ -198,7 +198,7 @@ def test_every_truncation_of_a_join_harms_nobody_else(
         for version in (0, 9):
             frame = codec.encode_request(JOIN_GROUP, version, 1, "c", {**JOIN, "group_id": group})
             for cut in range(len(frame)):
-                ends_with(full, said, lambda client, data=frame[:cut]: client.send(data))  # type: ignore[misc]
+                ends_with(full, said, lambda client, data=frame[:cut]: client.send(data))
         first.join()
         assert second.joined().error_code is ErrorCode.none
 
@@ -287,7 +287,9 @@ def failed(full: Serving) -> int:
 
 
 def connection_of(full: Serving, client: Client) -> Connection:
-    return next(item for item in full.gateway.connections.values() if item.port == client.port)
+    found = next(item for item in full.gateway.connections.values() if item.port == client.port)
+    assert isinstance(found, Connection)
+    return found
 
 
 def test_a_client_that_does_not_read_is_not_read(full: Serving, fresh: Fresh) -> None:

@@ -96,7 +96,7 @@ def test_consumers_behind_a_balancer_are_registered_where_they_are(full: Serving
     try:
         full.controller.brokers = (Broker(id=1, host="127.0.0.1", port=port, node_id="n1"),)
         full.follow(full.controller.view())
-        server = {"bootstrap.servers": f"127.0.0.1:{port}"}
+        server: dict[str, str | int | float | bool] = {"bootstrap.servers": f"127.0.0.1:{port}"}
         producer = Producer(server)
         producer.produce(topic, b"hello")
         assert producer.flush(_ADMIT_S) == 0

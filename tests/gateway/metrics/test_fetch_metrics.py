@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
@@ -92,7 +92,7 @@ def test_a_hostile_group_reads_back_as_it_is(full: Serving, topic: Topic, group:
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer(settings)
         consumer.subscribe([topic.name])
-        messages = []
+        messages: list[Message] = []
         try:
             while len(messages) < 6:
                 messages += consumer.consume(6, timeout=30)

@@ -23,7 +23,7 @@ _GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
 _SELECTORS = re.compile(r"(\w+)\{([^}]*)\}")
 _SELECTED = re.compile(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_SUFFIXES = {
+_SUFFIXES: dict[str, dict[str, set[str]]] = {
     "histogram": {"_bucket": {"le"}, "_sum": set(), "_count": set()},
     "summary": {"_sum": set(), "_count": set()},
 }

@@ -11,9 +11,11 @@ import pytest
 
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.errors import FencedEpoch, NotLeader
-from muster.actors.log.files import recovery
+from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.manifest import Manifest
+from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import stamp
 from tests.log.support import client_batch, open_log, run, segment_files
 
@@ -167,9 +169,9 @@ def test_an_opener_that_was_paused_changes_nothing(tmp_path: Path, step: str, mo
 
     seam = {
         "claim": (Claim, "take"),
-        "scan": (recovery.loading, "load"),
-        "manifest": (recovery.Manifest, "write"),
-        "segment": (recovery.Segment, "create"),
+        "scan": (loading, "load"),
+        "manifest": (Manifest, "write"),
+        "segment": (Segment, "create"),
     }[step]
     monkeypatch.setattr(*seam, stops(getattr(*seam)))
     outcome: list[object] = []

@@ -230,7 +230,8 @@ def test_ratio_and_lags_say_when(tmp_path: Path) -> None:
         log.config = dataclasses.replace(config, min_compaction_lag_ms=1000)
         assert await log.clean() is not None  # completely dirty
         log = await reopened(log)
-        for pairs in ([(b"long", bytes(10_000))], [(b"a", b"5")]):
+        parts: list[Pairs] = [[(b"long", bytes(10_000))], [(b"a", b"5")]]
+        for pairs in parts:
             await log.append(keyed(pairs))
             await log._writer.roll()
         log.config = dataclasses.replace(config, min_cleanable_dirty_ratio=0.5)

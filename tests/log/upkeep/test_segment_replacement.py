@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ from muster.actors.log import LogConfig, PartitionLog, commit
 from muster.actors.log.errors import LogError, NotLeader
 from muster.actors.log.files import loading, recovery
 from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.manifest import Manifest
+from muster.actors.log.files.segment import Segment
 from tests.log.steps import Broken, Gate, SteppingDisk, content, latest, opened
 from tests.log.support import run
-from tests.log.upkeep.test_cleaner import keyed
+from tests.log.upkeep.test_cleaner import Pairs, keyed
 
 CONFIG = LogConfig(
     segment_bytes=330,
@@ -50,7 +52,7 @@ OPS: dict[str, Op] = {"retention": retention, "deletion": deletion, "compaction"
 async def write_third(log: PartitionLog) -> None:
     """A third of all records: four batches in two segments."""
     for number in range(log.log_end_offset, log.log_end_offset + RECORDS // 3, 2):
-        pairs = [(b"%d" % (at % 7), b"%d" % at if at != 10 else None) for at in (number, number + 1)]
+        pairs: Pairs = [(b"%d" % (at % 7), b"%d" % at if at != 10 else None) for at in (number, number + 1)]
         await log.append(keyed(pairs, producer=(5, 0, number)))
 
 
@@ -81,7 +83,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copies(original: Path, tmp_path: Path) -> Iterator[Callable[[], Path]]:
+def copies(original: Path, tmp_path: Path) -> Callable[[], Path]:
     """Copies of the original, one after the other."""
 
     def copy() -> Path:
@@ -240,10 +242,10 @@ OPENING = {
     "claim": (Claim, "take"),
     "list": (recovery, "_file_names"),
     "find the manifest": (recovery, "manifests"),
-    "read the manifest": (recovery.Manifest, "read"),
+    "read the manifest": (Manifest, "read"),
     "load": (loading, "load"),
-    "write the manifest": (recovery.Manifest, "write"),
-    "create": (recovery.Segment, "create"),
+    "write the manifest": (Manifest, "write"),
+    "create": (Segment, "create"),
     "check": (Claim, "check"),
     "tidy": (recovery, "_tidy"),
 }

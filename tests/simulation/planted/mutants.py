@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group import coordinator, expiry, hard, membership, rebalance, state, static
 from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
 from muster.actors.group.errors import ApiError
-from muster.actors.group.messages import Heartbeat, SyncGroupResponse
+from muster.actors.group.messages import Heartbeat, JoinGroupResponse, SyncGroupResponse
 from muster.actors.group.registry import Registry
 from muster.actors.group.shard import Shard, session_timer, sync_timer
 from muster.actors.group.state import Group, GroupState, Member
@@ -229,7 +229,7 @@ def _a_superseded_join_is_answered_twice() -> list[Change]:
         before = member.parked_join
         park(shard, group, member, parked)
         if before:
-            shard.reply(before.token, join.JoinGroupResponse(error_code=E.unknown_member_id, member_id=member.id))
+            shard.reply(before.token, JoinGroupResponse(error_code=E.unknown_member_id, member_id=member.id))
 
     return [(module, "park", mutant) for module in (join, static)]
 

@@ -8,6 +8,7 @@ from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.group.codec.records import GroupKey, GroupMetadata, decode_key, decode_value
 from muster.actors.group.messages import JoinGroupResponse, SyncGroup, SyncGroupResponse
 from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
 from tests.simulation.actor import Received, Step, StepKind
 from tests.simulation.planted.broken import Broken
 from tests.simulation.promises import Assignments
@@ -70,12 +71,12 @@ def members_agree_on_their_generation(view: View, step: Step) -> None:
 
     Only the leader gets the list of members. It must be complete: a member missing from it gets no partitions.
     """
-    joined: dict[str, list[JoinGroupResponse]] = {}
+    joined: dict[GroupId, list[JoinGroupResponse]] = {}
     for received, response in step.answered:
         if isinstance(response, JoinGroupResponse) and response.error_code is E.none:
-            joined.setdefault(received.request.group_id, []).append(response)  # type: ignore[union-attr]
+            joined.setdefault(GroupId(received.request.group_id), []).append(response)  # type: ignore[union-attr]
     for group_id, responses in joined.items():
-        after, before = step.after[group_id], step.before.get(group_id)  # type: ignore[index]
+        after, before = step.after[group_id], step.before.get(group_id)
         if before is not None and before.generation == after.generation:
             continue
         if len({(a.generation_id, a.protocol_name, a.leader) for a in responses}) != 1:

@@ -29,7 +29,7 @@ def replay_equals_live(view: View, step: Step) -> None:
     for key_bytes, value_bytes in view.log.live.items():
         key, value = decoded(key_bytes, value_bytes)
         if isinstance(key, OffsetKey) and isinstance(value, CommittedOffset):
-            offsets[tuple(key)] = value
+            offsets[key.group, key.topic, key.partition] = value
         elif isinstance(value, GroupMetadata):
             groups[key.group] = value
     if hard.groups != groups:

@@ -364,7 +364,8 @@ def physical_plan(frame: DataFrame) -> str:
 
 
 def explain_mode(frame: DataFrame) -> Any:
-    return frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    jvm: Any = frame.sparkSession._jvm
+    return jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
 
 
 def read_columns(plan: str) -> list[str]:

@@ -71,8 +71,8 @@ def test_files_that_arrive_and_one_that_comes_hours_late(spark: SparkSession, tm
     )
     every = frozenset[str]()
     assert streamed(spark, tmp_path, names=every) == batch(spark, tmp_path, names=every)
-    hour = Options(start=NOON + timedelta(hours=1), end=NOON + timedelta(minutes=90), now=OPTIONS.now)
-    assert streamed(spark, tmp_path, hour) == batch(spark, tmp_path, hour)
+    part = Options(start=NOON + timedelta(hours=1), end=NOON + timedelta(minutes=90), now=OPTIONS.now)
+    assert streamed(spark, tmp_path, part) == batch(spark, tmp_path, part)
 
 
 def test_clocks_that_differ_and_files_of_any_age(spark: SparkSession, tmp_path: Path) -> None:
