@@ -26,6 +26,8 @@ class Forwarder:
         self._on_updates = on_updates
         self._wanted: dict[ActorKey, Endpoint] = {}
         self._channels: dict[ActorKey, Channel] = {}
+        self._met: dict[ActorKey, Endpoint] = {}
+        """Where each actor was last connected."""
         self._keepers: dict[ActorKey, asyncio.Task[None]] = {}
         self._changed: set[asyncio.Future[None]] = set()
 
@@ -43,6 +45,11 @@ class Forwarder:
         if None in channels:
             raise ChannelLost("a coordinator is down")
         return [channel for channel in channels if channel is not None]
+
+    def is_new(self, partition: int) -> bool:
+        """Whether ``offsets-<partition>`` was never connected where the view has it now."""
+        key = ("offsets", partition)
+        return key in self._wanted and self._met.get(key) != self._wanted[key]
 
     def _usable(self, key: ActorKey) -> Channel | None:
         channel = self._channels.get(key)
@@ -76,6 +83,7 @@ class Forwarder:
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
             self._channels[key] = channel
+            self._met[key] = endpoint
             self._wake()
             log.info("connected to %s-%d", *key)
             began_s = asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ from uuid import UUID
 from muster.actors.audit.report import Report
 from muster.actors.config import MusterConfig, group_config, in_force
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
@@ -28,6 +28,7 @@ from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 log = logging.getLogger(__name__)
 
 _HEAR_AGAIN_S = 0.05
+_FIRST_CONNECT_S = 5.0
 
 
 class ClientConnection(Protocol):
@@ -218,6 +219,18 @@ class Gateway:
         if self.view.offsets.get(partition) is None:
             self.activate(partition)
         return await self.forwarder.until(lambda: self.forwarder.offsets(partition) is not None, timeout_s)
+
+    async def coordinator(self, partition: int) -> Channel | None:
+        """The channel to the partition's actor, or None while the actor is down.
+
+        Waits for an actor that this gateway has not connected to yet: FindCoordinator may have returned this gateway
+        when the actor had just started, and only the gateway that was asked had connected to it.
+        """
+        channel = self.forwarder.offsets(partition)
+        if channel is None and (partition not in self.view.offsets or self.forwarder.is_new(partition)):
+            await self.coordinator_ready(partition, _FIRST_CONNECT_S)
+            channel = self.forwarder.offsets(partition)
+        return channel
 
     async def next_producer_id(self) -> int:
         """An id that no other producer of this cluster has or had. Raises ControllerUnavailable."""

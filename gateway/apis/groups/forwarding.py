@@ -72,7 +72,7 @@ async def call_coordinator(call: Call, group_id: str, frame: bytes, parked_s: fl
     """
     gateway = call.gateway
     partition = gateway.partition_of(group_id)
-    channel = gateway.forwarder.offsets(partition)
+    channel = gateway.forwarder.offsets(partition) or await gateway.coordinator(partition)
     if channel is None:
         if gateway.view.offsets.get(partition) is None:
             gateway.activate(partition)

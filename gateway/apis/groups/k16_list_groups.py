@@ -26,7 +26,7 @@ async def list_groups(call: Call) -> Reply | None:
         for partition in gateway.view.offsets
         if (broker := gateway.view.coordinator_of(partition)) is not None and broker.id == gateway.id
     ]
-    channels = [gateway.forwarder.offsets(partition) for partition in mine]
+    channels = await asyncio.gather(*(gateway.coordinator(partition) for partition in mine))
     call.entity()
     responses = await asyncio.gather(*(_send(call, channel) for channel in channels))
     failed = next((error for error, _ in responses if error is not ErrorCode.none), ErrorCode.none)

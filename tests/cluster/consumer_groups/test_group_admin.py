@@ -92,7 +92,7 @@ def test_confluent_admin_lists_groups_by_state_and_type(
     admin: AdminClient, fresh: Fresh, topic: str, stable: str
 ) -> None:
     empty = fresh("offsets-only")
-    alter(admin, empty, [TopicPartition(topic, 0, 1)])
+    assert [each.error for each in alter(admin, empty, [TopicPartition(topic, 0, 1)])] == [None]
 
     def listed(**filters: Any) -> dict[str, tuple[ConsumerGroupState, ConsumerGroupType, bool]]:
         found = admin.list_consumer_groups(**filters).result(WAIT_S)
