@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ class PerNode:
         """Have one actor on each of the ``wanted`` nodes; drop those of nodes that are not ``alive``, and second ones.
 
         A node gets a second one if a controller is lost together with another node: its successor knows the name of
-        the actor that was lost, not its node, and creates it anew.
+        the actor that was lost, not its node, and creates it anew. The one that began first has clients, and stays.
+        Besides, librdkafka looks for a coordinator at its old address as long as FindCoordinator returns the same id.
         """
         for name in self._superfluous(alive):
             await self._forget(name)
@@ -38,13 +40,18 @@ class PerNode:
 
     def _superfluous(self, alive: Collection[str]) -> list[str]:
         found, taken = [], set[str]()
-        for name, home in sorted(self._found().items(), key=lambda item: int(item[0].rpartition("-")[2])):
+        for name, home in sorted(self._found().items(), key=lambda item: self._age(item[0])):
             if home is None:
                 continue
             if home not in alive or home in taken:
                 found.append(name)
             taken.add(home)
         return found
+
+    def _age(self, name: str) -> tuple[float, int]:
+        """Orders actors of one node: the first that began, and those that do not serve yet behind the others."""
+        started = self._supervisor.actors[name].started
+        return (started.began_ms if started else math.inf, int(name.rpartition("-")[2]))
 
     async def remove_from(self, node_id: str) -> bool:
         """End the actor on that node. Returns whether there was one."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster.actors.runtime.process import wall_ms
 from muster.placement.view import Broker, Endpoint
+
+_BEGAN_MS = wall_ms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +23,5 @@ class Started:
     metrics_url: str | None = None
     epoch: int = -1
     """The leader epoch under which it serves a partition of ``__consumer_offsets``; -1 if it serves none."""
+    began_ms: int = _BEGAN_MS
+    """When its process began, by the clock of its node, in ms since the Unix epoch."""

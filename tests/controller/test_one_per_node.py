@@ -19,7 +19,8 @@ class Nodes:
             self._run(name.replace("_", "-"), home)
 
     def _run(self, name: str, home: str | None) -> None:
-        started = None if home is None else SimpleNamespace(node_id=home)
+        """Each begins after those before."""
+        started = None if home is None else SimpleNamespace(node_id=home, began_ms=len(self.actors))
         self.actors[name] = SimpleNamespace(name=name, state="alive", started=started)
 
     def _start(self, node_id: str, number: int) -> None:
@@ -45,7 +46,14 @@ def test_the_actor_of_a_lost_node_is_dropped_and_its_number_is_free() -> None:
 
 def test_a_second_one_on_a_node_is_dropped() -> None:
     """The controller was lost together with the node of gateway-2; its successor created gateway-2 on another node."""
-    assert Nodes(gateway_1="a", gateway_2="a", gateway_10="b").follow("a", "b") == {"gateway-1": "a", "gateway-10": "b"}
+    assert Nodes(gateway_1="a", gateway_10="b", gateway_2="a").follow("a", "b") == {"gateway-1": "a", "gateway-10": "b"}
+
+
+def test_the_one_that_stays_has_clients() -> None:
+    """The lost one was gateway-1, so its successor is the one that has just begun."""
+    nodes = Nodes(gateway_2="a", gateway_3="b", gateway_1="a")
+    assert nodes.follow("a", "b") == {"gateway-2": "a", "gateway-3": "b"}
+    assert nodes.follow("a", "b", "c") == {"gateway-1": "c", "gateway-2": "a", "gateway-3": "b"}
 
 
 def test_the_one_on_a_drained_node_stays_until_it_is_removed() -> None:
