@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | bench | bench-compare | lint | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -8,7 +8,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance bench bench-compare lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -19,13 +19,8 @@ help:
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
-	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
-	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
-	@echo "make bench-failover   50 times SIGKILL to actors of each kind: how long they are missed"
-	@echo "make bench-attribution   bytes right, wrong and unattributed where the truth is known, by KoP's rule and by ours"
-	@echo "make bench-fetch-cost   fetches with and without attribution"
-	@echo "make bench-spark MILLIONS=50   every Spark job over so many million samples, by local Spark and through RayDP"
-	@echo "make bench-spark-beside   heartbeats through a gateway with and without a Spark job beside it"
+	@echo "make bench     Muster side by side with Apache Kafka; BENCH=NAME for one row, or for a benchmark of Muster alone"
+	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, and copies of its actor, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
@@ -89,27 +84,12 @@ test-versions: setup
 conformance: setup
 	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
 
-bench-groups: setup
-	$(PYTHON) -m benchmarks.groups
+BENCH ?=
+bench: setup
+	$(PYTHON) -m benchmarks $(BENCH)
 
-bench-log: setup
-	$(PYTHON) -m benchmarks.log
-
-bench-failover: setup
-	$(PYTHON) -m benchmarks.failover
-
-bench-attribution: setup
-	$(PYTHON) -m benchmarks.attribution
-
-bench-fetch-cost: setup
-	$(PYTHON) -m benchmarks.fetch_cost
-
-MILLIONS ?= 50
-bench-spark: setup
-	$(PYTHON) -m benchmarks.spark.scale --samples $(MILLIONS)
-
-bench-spark-beside: setup
-	$(PYTHON) -m benchmarks.spark.beside
+bench-compare: setup
+	$(PYTHON) -m benchmarks diff $(A) $(B)
 
 SEEDS ?= 1000
 FIRST ?= 200

@@ -36,12 +36,27 @@ def assignment(topic: str, partitions: Sequence[int], padding_bytes: int = 60) -
     return out.blob(bytes(padding_bytes)).bytes()
 
 
+class RebalanceInProgress(RuntimeError):
+    """The member has to join again."""
+
+
 class Member:
     """One member over one connection, which it may share with members of other groups."""
 
-    __slots__ = ("_beat", "assigned", "connection", "errors", "generation", "group", "id", "is_stable", "topic")
+    __slots__ = (
+        "_beat", "_session_timeout_ms", "assigned", "connection", "errors", "generation", "group", "id", "is_stable",
+        "topic",
+    )  # fmt: skip
 
-    def __init__(self, connection: Connection, group: str, topic: str, errors: Errors) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        group: str,
+        topic: str,
+        errors: Errors,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
         self.connection = connection
         self.group = group
         self.topic = topic
@@ -51,6 +66,7 @@ class Member:
         self.assigned = b""
         self.is_stable = False
         self._beat = b""
+        self._session_timeout_ms = session_timeout_ms
 
     async def join(self) -> Any:
         """Send JoinGroup until there is a generation (twice for a new member, KIP-394); return the response."""
@@ -74,6 +90,8 @@ class Member:
             "assignments": [{"member_id": member, "assignment": data} for member, data in assignments],
         }
         response = await self.connection.call(SYNC_GROUP, body)
+        if response.error_code is ErrorCode.rebalance_in_progress:
+            raise RebalanceInProgress(self.group)
         self.errors.note("SyncGroup", response.error_code)
         if response.error_code is not ErrorCode.none:
             raise RuntimeError(f"{self.group}: SyncGroup is answered {response.error_code.name}")
@@ -107,7 +125,7 @@ class Member:
     def _join_body(self) -> dict[str, Any]:
         return {
             "group_id": self.group,
-            "session_timeout": SESSION_TIMEOUT_MS,
+            "session_timeout": self._session_timeout_ms,
             "rebalance_timeout": REBALANCE_TIMEOUT_MS,
             "member_id": self.id,
             "group_instance_id": None,

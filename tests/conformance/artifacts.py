@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,10 @@ _PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / 
 _FETCH_S = 900
 
 
+FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
+"""Options of Java for a small heap and a fast start; code is compiled less well."""
+
+
 class ToolMissing(RuntimeError):
     """A required program is not installed, or failed. The text has the remedy."""
 
@@ -41,11 +45,18 @@ class Kafka:
     version: str
     libraries: Path
 
-    def command(self, main_class: str, *arguments: str, heap_mb: int, log_level: str = "WARN") -> list[str]:
-        """The command line that runs a main class with a small heap and a fast start. JavaNotFound."""
+    def command(
+        self,
+        main_class: str,
+        *arguments: str,
+        heap_mb: int,
+        options: Sequence[str] = FAST_START,
+        log_level: str = "WARN",
+    ) -> list[str]:
+        """The command line that runs a main class. JavaNotFound."""
         return [
             str(find_java()),
-            *(f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
+            *(f"-Xmx{heap_mb}m", *options),
             *(f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dlog.level={log_level}"),
             *("-cp", f"{self.libraries}{os.sep}*", main_class, *arguments),
         ]

@@ -16,14 +16,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from pytest_muster.bound import bound
-from tests.conformance.artifacts import Kafka, kafka
+from tests.conformance.artifacts import FAST_START, Kafka, kafka
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -45,6 +45,25 @@ QUICK = {
 }
 """Kafka properties that differ from its defaults, so that one node suffices and tests need not wait."""
 
+ONE_NODE = {
+    name: QUICK[name]
+    for name in (
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+    )
+}
+"""Those of them without which one node does not work, and the number of offsets partitions."""
+
+START_SCRIPT = (
+    *("-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
+    *("-XX:+ExplicitGCInvokesConcurrent",),
+)
+"""Options of Java as ``kafka-server-start`` gives them, with a heap of 1 GB."""
+
 _CLUSTER_ID = "Y29uZm9ybWFuY2UtbXVzdA"
 _HEAP_MB = 512
 _START_S = 120
@@ -64,10 +83,20 @@ class KafkaBroker:
     broker outlives a killed test run. Only in that case its data remains in the temporary folder.
     """
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, release: Kafka | None = None) -> None:
-        """``properties``: Kafka's broker properties, in addition to :data:`QUICK`."""
-        self.properties = {**QUICK, **(properties or {})}
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        release: Kafka | None = None,
+        base: Mapping[str, str] = QUICK,
+        heap_mb: int = _HEAP_MB,
+        options: Sequence[str] = FAST_START,
+    ) -> None:
+        """``properties``: Kafka's broker properties, in addition to ``base``; ``options``: those of Java."""
+        self.properties = {**base, **(properties or {})}
         self.release = release or kafka()
+        self._heap_mb = heap_mb
+        self._options = options
         self.bootstrap_servers = ""
         """``127.0.0.1:PORT`` once it serves."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,6 +143,14 @@ class KafkaBroker:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._process = self._folder = None
 
+    def kill(self) -> None:
+        """SIGKILL; the broker starts again at once, at its address and on its data. Does not wait until it serves."""
+        assert self._process is not None
+        assert self._folder is not None
+        self._process.kill()
+        self._process.wait()
+        self._spawn(self._folder / "server.properties")
+
     def __enter__(self) -> KafkaBroker:
         self.start()
         return self
@@ -127,8 +164,14 @@ class KafkaBroker:
         config = self._folder / "server.properties"
         config.write_text(_properties_text(self._server_properties(port, controller_port)))
         self._run_format(config)
-        command = self.release.command("kafka.Kafka", str(config), heap_mb=_HEAP_MB, log_level="INFO")
-        with (self._folder / "broker.log").open("wb") as log:
+        self._spawn(config)
+
+    def _spawn(self, config: Path) -> None:
+        assert self._folder is not None
+        command = self.release.command(
+            "kafka.Kafka", str(config), heap_mb=self._heap_mb, options=self._options, log_level="INFO"
+        )
+        with (self._folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 bound(command),
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,126 @@
+"""The commands of the comparison with Apache Kafka."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks.cluster import machine
+from benchmarks.comparison import (
+    data,
+    failover,
+    footprint,
+    growth,
+    heartbeats,
+    load,
+    offsets,
+    rebalances,
+    requests,
+    result,
+)
+from benchmarks.comparison.load import LoadFailed, Plan, Step
+from benchmarks.comparison.rows import Rounds, Row, compare
+from benchmarks.comparison.servers import Kafka, Muster, NotStarted, Server, both
+from tests.conformance.artifacts import ToolMissing
+
+_ALONE_S = 2.0
+
+ROWS: tuple[Row, ...] = (
+    footprint.STARTING,
+    footprint.RESTING,
+    *heartbeats.ROWS,
+    *offsets.ROWS,
+    *rebalances.ROWS,
+    *data.ROWS,
+    *footprint.IDLE,
+    *growth.ROWS,
+    failover.ROW,
+)
+
+
+def _chosen(names: tuple[str, ...]) -> list[Row]:
+    """Rows whose name is one of these, or begins with one of them."""
+    unknown = [name for name in names if not any(row.name.startswith(name) for row in ROWS)]
+    if unknown:
+        known = ", ".join(row.name for row in ROWS)
+        raise click.UsageError(f"no row is called {', '.join(unknown)}; there are {known}")
+    return [row for row in ROWS if not names or any(row.name.startswith(name) for name in names)]
+
+
+def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
+    """In the order of ``chosen``, in which a row that starts servers itself is the first."""
+    for row in chosen:
+        if row is footprint.STARTING:
+            yield _compare(row, NotStarted(Muster.name), NotStarted(Kafka.name), rounds)
+    others = [row for row in chosen if row is not footprint.STARTING]
+    if others:
+        with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder, both(Path(folder)) as servers:
+            for row in others:
+                yield _compare(row, *servers, rounds)
+
+
+def _generator_alone() -> dict[str, float]:
+    """Requests per second of the load generator against a server without any work, by number of connections."""
+    found: dict[str, float] = {}
+    for connections, in_flight in ((10, 1), (100, 1), (500, 1), (50, 20)):
+        with load.echo(requests.ERROR_AT + 2 - 4) as address:
+            step = Step(requests.heartbeat("group", 1, "member"), error_at=requests.ERROR_AT)
+            result = load.run(Plan([(address, [step])] * connections, _ALONE_S, 0.5, in_flight))
+        name = f"{connections}" if in_flight == 1 else f"{connections}x{in_flight}"
+        found[name] = round(result.per_second)
+        click.echo(f"== load generator alone, {name} connections: {found[name]:,} per s", err=True)
+    return found
+
+
+def _compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
+    click.echo(f"== {row.title}", err=True)
+    return compare(row, muster, kafka, rounds)
+
+
+@click.command()
+@click.argument("names", metavar="[ROW]...", nargs=-1)
+@click.option("--rounds", default=3, show_default=True, help="Rounds of each row, Muster and Kafka in turn.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdown: bool) -> None:
+    """Muster side by side with Apache Kafka: all rows, or those whose name begins with one of these.
+
+    Exit code 1 if a goal is missed.
+    """
+    chosen, about = _chosen(names), machine()
+    try:
+        about["load_generator"] = _generator_alone()
+    except LoadFailed as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        measured = list(_measure(chosen, rounds))
+    except ToolMissing as error:
+        raise click.ClickException(str(error)) from error
+    found = [line for row, each in zip(chosen, measured, strict=True) for line in result.lines(row, each)]
+    if as_markdown:
+        click.echo(result.markdown(found, about))
+    else:
+        result.print_wide(result.table(found, about))
+    if json_file is not None:
+        result.write(json_file, found, measured, about)
+    sys.exit(1 if any(line.is_met is False for line in found) else 0)
+
+
+@click.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def diff(before: Path, after: Path) -> None:
+    """Two files of ``kafka --json`` beside each other."""
+    result.print_wide(result.beside(before, after))
+
+
+@click.command()
+def rows() -> None:
+    """The rows of ``kafka``, and their goals."""
+    for row in ROWS:
+        goals = "; ".join(f"{goal.figure} {goal.text}" for goal in row.goals)
+        click.echo(f"{row.name:24} {row.title}: {goals}")

@@ -1,0 +1,100 @@
+"""Produce and Fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from benchmarks.comparison import requests, topics
+from benchmarks.comparison.load import Plan, Step, Take
+from benchmarks.comparison.rows import Goal, Measure, Measured, Row, measured
+from benchmarks.comparison.servers import Server
+
+_KIB = 1024
+_PARTITIONS = 8
+_PRODUCERS = 8
+_CONSUMERS = 10
+_ROOM = 200
+"""More than the bytes of a batch beside its record."""
+_BATCHES = 64
+"""In each partition that is read, of 64 KiB at most: 4 MiB."""
+
+_Connections = list[tuple[str, list[Step]]]
+
+
+@contextmanager
+def _sending(connections: Callable[[Server], _Connections], muster: Server, kafka: Server) -> Iterator[Measure]:
+    prepared = {server.name: connections(server) for server in (muster, kafka)}
+
+    def measure(server: Server, seconds: float) -> Measured:
+        return measured(server, Plan(prepared[server.name], seconds))
+
+    yield measure
+
+
+def _producers(size: int, synced: bool, server: Server) -> _Connections:
+    """Each has a partition of its own."""
+    server.sync(every_append=synced)
+    topic = topics.create(server, _PARTITIONS)
+    records = topics.batch(size)
+    error_at = requests.produce_error_at(topic)
+    return [
+        (server.address, [Step(requests.produce(topic, number % _PARTITIONS, records), error_at)])
+        for number in range(_PRODUCERS)
+    ]
+
+
+def _consumers(size: int, batch: int, server: Server) -> _Connections:
+    """All read the same partition from its start to its end, and again: ten groups of one topic."""
+    server.sync(every_append=False)
+    topic = topics.create(server, 1)
+    count = max(_BATCHES, 4 * size // batch)
+    topics.fill(server, topic, [0], batch, count)
+    each = size // batch
+    frames = [requests.fetch(topic, 0, offset, (batch + _ROOM) * each) for offset in range(0, count - each + 1, each)]
+    error_at = requests.fetch_error_at(topic)
+    return [(server.address, [Step(frame, error_at) for frame in frames]) for _ in range(_CONSUMERS)]
+
+
+def _tail(size: int, server: Server) -> _Connections:
+    """One producer, and consumers that wait for what it appends: each fetches from the last high watermark."""
+    server.sync(every_append=False)
+    topic = topics.create(server, 1)
+    produce = Step(requests.produce(topic, 0, topics.batch(size)), requests.produce_error_at(topic))
+    take = Take(requests.high_watermark_at(topic), 8, into=0, put_at=requests.fetch_offset_at(topic))
+    fetch = Step(requests.fetch(topic, 0, 0, 1 << 20), requests.fetch_error_at(topic), take)
+    return [(server.address, [produce]), *((server.address, [fetch]) for _ in range(_CONSUMERS))]
+
+
+def _produce(size: int, *, synced: bool) -> Row:
+    kind = "synced" if synced else "not synced"
+    return Row(
+        f"produce-{size // _KIB}k" + ("" if synced else "-not-synced"),
+        f"Produce of {size // _KIB} KiB, {_PRODUCERS} connections and partitions, {kind}",
+        partial(_sending, partial(_producers, size, synced)),
+        (Goal("per_second", at_least=1.5 if synced else 0.7),),
+    )
+
+
+def _fetch(size: int, batch: int, name: str) -> Row:
+    return Row(
+        f"fetch-{name}",
+        f"Fetch of {size // _KIB:,} KiB in {size // batch} batches, {_CONSUMERS} connections, from the page cache",
+        partial(_sending, partial(_consumers, size, batch)),
+        (Goal("per_second", at_least=1),),
+    )
+
+
+ROWS = (
+    *(_produce(size * _KIB, synced=synced) for size in (1, 16, 256) for synced in (True, False)),
+    _fetch(16 * _KIB, 16 * _KIB, "16k"),
+    _fetch(1024 * _KIB, 64 * _KIB, "1m"),
+    Row(
+        "fetch-tail",
+        f"Fetch at the tail: {_CONSUMERS} connections wait for one producer of 16 KiB",
+        partial(_sending, partial(_tail, 16 * _KIB)),
+        (Goal("mib_per_second", at_least=1),),
+        steady="mib_per_second",
+    ),
+)

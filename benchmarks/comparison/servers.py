@@ -1,0 +1,156 @@
+"""The two servers that are compared, each a process family of its own on loopback, and what they cost."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from benchmarks.cluster import Cluster
+from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker
+
+PARTITIONS = 4
+"""Of ``__consumer_offsets``."""
+_BOTH = {"group.max.session.timeout.ms": "1800000"}
+KAFKA_PROPERTIES = {**ONE_NODE, **_BOTH}
+"""What differs from Kafka's defaults."""
+MUSTER_PROPERTIES = {"offsets.topic.num.partitions": str(PARTITIONS), **_BOTH}
+"""What differs from Muster's defaults."""
+_HEAP_MB = 1024
+_WAIT_S = 30
+
+
+class Server(ABC):
+    """A server that runs."""
+
+    name: str
+    address: str
+    """``host:port`` of its only broker or gateway."""
+
+    @abstractmethod
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        """All processes of the server, by what they are."""
+
+    @abstractmethod
+    def kill_coordinator(self, partition: int) -> None:
+        """SIGKILL to the process that owns the groups of a partition of ``__consumer_offsets``."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor time used so far, user and system, by what the processes are."""
+        return {role: sum(map(_cpu_s, processes)) for role, processes in self.processes().items()}
+
+    def pss_bytes(self) -> dict[str, int]:
+        """Memory; pages that processes share are split between them (proportional set size)."""
+        return {
+            role: sum(process.memory_full_info().pss for process in processes)
+            for role, processes in self.processes().items()
+        }
+
+    def sync(self, *, every_append: bool) -> None:
+        """Acknowledge records once they are synced, or before that; the default of all topics."""
+        value = "1" if every_append else str((1 << 63) - 1)
+        name = ""  # of all brokers
+        entry = ConfigEntry("log.flush.interval.messages", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, name, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(_WAIT_S)
+
+
+class Kafka(Server):
+    name = "Kafka"
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self.address = broker.bootstrap_servers
+        self._broker = broker
+        self._processes = {"broker": [psutil.Process(broker.pid)]}
+
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        return self._processes
+
+    def kill_coordinator(self, partition: int) -> None:
+        """The broker: it owns all partitions."""
+        self._broker.kill()
+        self._processes = {"broker": [psutil.Process(self._broker.pid)]}
+
+
+class Muster(Server):
+    name = "Muster"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.address = cluster.bootstrap[0]
+        self._cluster = cluster
+        self._processes: dict[str, list[psutil.Process]] = {}
+
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        if not self._processes:
+            self._processes = self._found()
+        return self._processes
+
+    def kill_coordinator(self, partition: int) -> None:
+        self._cluster.actors("offsets")[f"offsets-{partition}"].kill()
+        self._processes = {}
+
+    def _found(self) -> dict[str, list[psutil.Process]]:
+        actors = {kind: self._cluster.actors(kind) for kind in ("gateway", "offsets", "log")}
+        found = {kind: list(processes.values()) for kind, processes in actors.items()}
+        found["other"] = list(self._cluster.others(*actors.values()).values())
+        return found
+
+
+@contextmanager
+def muster(folder: Path, *, gateways: int = 1) -> Iterator[Muster]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with Cluster(folder, gateways=gateways, properties=MUSTER_PROPERTIES) as cluster:
+        yield Muster(cluster)
+
+
+@contextmanager
+def kafka() -> Iterator[Kafka]:
+    with KafkaBroker(KAFKA_PROPERTIES, base={}, heap_mb=_HEAP_MB, options=START_SCRIPT) as broker:
+        yield Kafka(broker)
+
+
+@contextmanager
+def started(name: str, folder: Path) -> Iterator[Server]:
+    """A server by its name, with its data in ``folder`` if it is Muster's."""
+    with muster(folder) if name == Muster.name else kafka() as server:
+        yield server
+
+
+class NotStarted(Server):
+    """Stands for a server that a row starts itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        return {}
+
+    def kill_coordinator(self, partition: int) -> None:
+        raise NotImplementedError
+
+
+@contextmanager
+def both(folder: Path) -> Iterator[tuple[Muster, Kafka]]:
+    """Both at once: what the one costs at rest, the other has less."""
+    with ExitStack() as stack:
+        yield stack.enter_context(muster(folder)), stack.enter_context(kafka())
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def cores() -> int:
+    """The cores that both servers and the load generator share."""
+    return len(os.sched_getaffinity(0))

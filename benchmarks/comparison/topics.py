@@ -1,0 +1,54 @@
+"""Topics on a server, and the records in them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Sequence
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.client import connect
+from benchmarks.comparison import requests
+from benchmarks.comparison.servers import Server
+from muster.actors.log.format.records import build_batch
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+
+_WAIT_S = 30
+_AT_ONCE = 8
+_numbers = itertools.count(1)
+
+
+def create(server: Server, partitions: int) -> str:
+    """A new topic's name."""
+    name = f"bench-{next(_numbers)}"
+    admin = AdminClient({"bootstrap.servers": server.address})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(_WAIT_S)
+    return name
+
+
+def batch(size: int, *, now_ms: int = 0) -> bytes:
+    """A record batch of one record with about so many bytes that cannot be compressed."""
+    return bytes(build_batch([(None, os.urandom(size))], now_ms, 0, -1))
+
+
+def fill(server: Server, topic: str, partitions: Sequence[int], size: int, count: int) -> None:
+    """Append so many batches to each of the partitions."""
+    asyncio.run(_fill(server, topic, partitions, size, count))
+
+
+async def _fill(server: Server, topic: str, partitions: Sequence[int], size: int, count: int) -> None:
+    (connection,) = await connect([server.address], 1)
+    for partition in partitions:
+        frame = requests.produce(topic, partition, batch(size))
+        for first in range(0, count, _AT_ONCE):
+            calls = [connection.call_raw(frame) for _ in range(first, min(first + _AT_ONCE, count))]
+            for response in await asyncio.gather(*calls):
+                found = codec.decode_response(*requests.PRODUCE, response)[1].responses[0].partition_responses[0]
+                if found.error_code is not ErrorCode.none:
+                    raise RuntimeError(f"{server.name} answers Produce with {found.error_code.name}")
+    connection.close()
