@@ -364,6 +364,11 @@ class MusterConfig(BaseModel):
         description="How long a phase of a rebalance may last before the coordinator's log names the members that it "
         "waits for, in ms; half the group's rebalance timeout if that is shorter.",
     )
+    heartbeat_lease_enable: Bool = Field(
+        True,
+        description="Whether gateways answer the heartbeats of members of Stable groups themselves, and report them to "
+        "the coordinator. A session may then end up to one second late while a gateway does not respond.",
+    )
     offsets_standby_enable: Bool = Field(
         True,
         description="Whether a process on each node is ready to take over from coordinators that die; about 60 "

@@ -34,6 +34,8 @@ class GroupConfig:
 
     rebalance_stuck_ms: int = 30_000
     """Muster's own: how long a phase of a rebalance may take before the watchdog reports whom it waits for."""
+    heartbeat_lease_enable: bool = False
+    """Muster's own: whether the shell passes leases to gateways, and what they have seen to ``seen``."""
 
     @property
     def offsets_retention_ms(self) -> int:

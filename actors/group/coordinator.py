@@ -10,12 +10,12 @@ Every token gets exactly one response, at the latest when the coordinator resign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group import expiry, rebalance, simple, watchdog
+from muster.actors.group import expiry, lease, rebalance, simple, watchdog
 from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec.records import UnknownKey
@@ -23,6 +23,7 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
 from muster.actors.group.hard import HardState
+from muster.actors.group.lease import SeenHeartbeat
 from muster.actors.group.membership import fail_parked
 from muster.actors.group.messages import (
     DeleteGroups,
@@ -124,6 +125,18 @@ class Coordinator:
                 response = JoinGroupResponse(error_code=refused.error, member_id=refused.member_id)
             shard.reply(token, response)
         return shard.finish()
+
+    def seen(self, heartbeats: Iterable[SeenHeartbeat], now_ms: int) -> Outcome:
+        """Gateways with a lease have answered these heartbeats."""
+        self._shard.begin(now_ms)
+        lease.seen(self._shard, heartbeats)
+        return self._shard.finish()
+
+    def leases_confirmed(self, groups: Iterable[GroupId], now_ms: int) -> Outcome:
+        """Gateways have confirmed that the leases of these groups that have ended are not used any more."""
+        self._shard.begin(now_ms)
+        lease.confirmed(self._shard, groups)
+        return self._shard.finish()
 
     def tick(self, now_ms: int) -> Outcome:
         """Do everything that is due."""

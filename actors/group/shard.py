@@ -29,7 +29,7 @@ from muster.actors.group.messages import Request, Response, failed
 from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
 from muster.actors.group.timers import TimerKind, TimerName, Timers
-from muster.actors.group.types import GroupId, Outcome, Record, Token, WriteId
+from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
 from muster.placement.mapping.registration import RegistrationUpdate
 
 
@@ -76,6 +76,8 @@ class Shard:
         self._replies: list[tuple[Token, Response]] = []
         self._updates: list[RegistrationUpdate] = []
         self._events: list[Event] = []
+        self._revoked: list[GroupId] = []
+        self._leases: list[tuple[Token, GroupId, MemberId]] = []
 
     def begin(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -99,8 +101,11 @@ class Shard:
             write=write,
             updates=tuple(self._updates),
             events=tuple(self._events),
+            revoked=tuple(self._revoked),
+            leases=tuple(self._leases),
         )
         self._replies, self._updates, self._events = [], [], []
+        self._revoked, self._leases = [], []
         return outcome
 
     def reply(self, token: Token, response: Response) -> None:
@@ -131,6 +136,19 @@ class Shard:
     def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
         """Call one of these when this step's records (at least one) are durable, or could not be written."""
         self._open.follows.append(Follow(written, failed))
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether nothing waits for the log."""
+        return not self._writes and not self._open.records
+
+    def grant(self, token: Token, group: GroupId, member: MemberId) -> None:
+        """Send the reply to ``token`` with a lease."""
+        self._leases.append((token, group, member))
+
+    def revoke(self, group: GroupId) -> None:
+        """The group's leases have ended."""
+        self._revoked.append(group)
 
     def say(self, update: RegistrationUpdate | None) -> None:
         """Send an update; None means that nothing changed."""

@@ -6,7 +6,7 @@ actor; members are restored from the group's record (:func:`restored`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -68,6 +68,8 @@ class Member:
     """Added, with its first join not completed yet."""
     context: Context | None = None
     """Where its latest request came from; None after loading, until the first request."""
+    lease: int = -1
+    """The number of the group's lease that a gateway has for this member."""
 
     @property
     def who(self) -> Who:
@@ -121,11 +123,22 @@ class Group:
     """The last one that the leader sent, while it is being written and the group is CompletingRebalance."""
     creation_pending: bool = False
     """The group is not in the log yet: reads do not show it."""
+    lease: int = 0
+    """The number of the group's lease (:mod:`muster.actors.group.lease`). A member with the same number has it."""
+    confirmed_lease: int = -1
+    """No gateway uses leases up to this number any more."""
+    lease_over_ms: int = 0
+    """When no gateway uses any lease that has ended, confirmed or not."""
+    awaited: set[MemberId] = field(default_factory=set)
+    """Members whose session has ended, and of which a gateway may have seen heartbeats that it has not reported yet."""
+    on_revoke: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    """Called once when the lease ends; None while no gateway has it."""
 
     def move(self, state: GroupState, now_ms: int) -> None:
         """Enter a state. IllegalMove if ``MAY_COME_FROM`` does not allow it."""
         if self.state not in MAY_COME_FROM[state]:
             raise IllegalMove(f"group {self.id!r}: {self.state.value} to {state.value}")
+        self.revoke()
         self.state = state
         self.state_since_ms = now_ms
 
@@ -155,8 +168,16 @@ class Group:
         if self.leader is None:
             self.leader = member.id
 
+    def revoke(self) -> None:
+        """End the lease, if a gateway has it."""
+        if self.on_revoke is not None:
+            self.lease += 1
+            self.on_revoke()
+            self.on_revoke = None
+
     def remove(self, member: Member) -> None:
         """Remove a member. If it was the leader, the longest-standing remaining member becomes leader."""
+        self.revoke()
         del self.members[member.id]
         self._discount(member)
         self.pending_syncs.discard(member.id)
@@ -167,6 +188,7 @@ class Group:
 
     def put_back(self, member: Member, before: Member) -> None:
         """Replace ``member`` by ``before``, which has the same id."""
+        self.revoke()
         self._discount(member)
         self.members[before.id] = before
         self._count(before)
@@ -194,6 +216,7 @@ class Group:
 
     def rename(self, old_id: MemberId, new_id: MemberId) -> Member:
         """Give a static member its next id, everywhere the old one is used."""
+        self.revoke()
         self.members = {
             new_id if member_id == old_id else member_id: member for member_id, member in self.members.items()
         }

@@ -53,3 +53,7 @@ class Outcome:
     """Changes of which client consumes for which group, for the gateways and ZooKeeper."""
     events: tuple[Any, ...] = field(default=())
     """Events for operators (rebalance started, completed, member expired, ...)."""
+    revoked: tuple[GroupId, ...] = ()
+    """Groups whose leases have ended. Gateways must know before they get ``replies``."""
+    leases: tuple[tuple[Token, GroupId, MemberId], ...] = ()
+    """Heartbeats among ``replies`` whose gateway may answer the member's next ones."""

@@ -10,6 +10,7 @@ from typing import Any
 from muster.actors.log.service import LogService
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
@@ -49,6 +50,12 @@ class LogServer:
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         self._queries.query(peer, token, query)
+
+    def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
+        raise ValueError("a log has no members")
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        raise ValueError("a log gives no leases")
 
     def cancel(self, peer: Peer, token: int) -> None:
         """Cancel a waiting Fetch or query; a request that writes always completes."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import ROUTINE, Event
 from muster.actors.group.messages import HeartbeatResponse, Response
-from muster.actors.group.types import Outcome, Record, Token, WriteId
+from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
 from muster.actors.log.commit import Done
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader
@@ -32,11 +32,13 @@ from muster.actors.log.partition import PartitionLog
 from muster.actors.log.progress import append_times
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.offsets.batching import Batch, Lingering, batches
+from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.metrics import PartitionMetrics
 from muster.actors.runtime.gc_paused import gc_paused
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
@@ -90,6 +92,7 @@ class OffsetsPartition:
         self._waiting_requests: dict[Token, _WaitingRequest] = {}
         self._reads: dict[tuple[Peer, int], asyncio.Task[None]] = {}
         self._next_token = 0
+        self._leases = Leases()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
         self._appending: dict[Done, asyncio.TimerHandle] = {}
@@ -169,6 +172,10 @@ class OffsetsPartition:
         for key in [key for key in self._reads if key[0] is peer]:
             self._reads.pop(key).cancel()
         self._queries.left(peer)
+        unreported, confirmed = self._leases.left(peer, now_ms())
+        if unreported and not self._failed:
+            self._guarded(lambda: self._core.seen(unreported, now_ms()))
+        self._confirm(confirmed)
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         self._queries.query(peer, token, query)
@@ -177,6 +184,18 @@ class OffsetsPartition:
         if task := self._reads.pop((peer, token), None):
             task.cancel()
         self._queries.cancel(peer, token)
+
+    def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
+        if not self._failed:
+            at_ms = now_ms()
+            self._guarded(lambda: self._core.seen(self._leases.seen(peer, leases, at_ms), at_ms))
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        self._confirm(self._leases.confirmed(peer, lease))
+
+    def _confirm(self, groups: Collection[GroupId]) -> None:
+        if groups and not self._failed:
+            self._guarded(lambda: self._core.leases_confirmed(groups, now_ms()))
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
@@ -238,11 +257,17 @@ class OffsetsPartition:
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         waiting.peer.reply(waiting.token, frame)
 
-    def _respond(self, waiting: _WaitingRequest, response: Response) -> None:
+    def _respond(
+        self, waiting: _WaitingRequest, response: Response, leased: tuple[GroupId, MemberId] | None = None
+    ) -> None:
         header = waiting.header
         if isinstance(response, HeartbeatResponse):
             correlation_id = header.correlation_id.to_bytes(4, "big", signed=True)
-            waiting.peer.reply(waiting.token, correlation_id + _heartbeat_tail(header.api_version, response))
+            frame = correlation_id + _heartbeat_tail(header.api_version, response)
+            if leased is None or waiting.peer not in self._peers:
+                waiting.peer.reply(waiting.token, frame)
+            else:
+                self._leases.reply(waiting.peer, waiting.token, frame, *leased)
         else:
             self._reply(waiting, adapters.encode(header.api_version, response))
 
@@ -250,14 +275,17 @@ class OffsetsPartition:
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._publish(outcome.updates)
+        confirmed = self._leases.revoke(outcome.revoked)
+        leased = {token: (group, member) for token, group, member in outcome.leases}
         for token, response in outcome.replies:
             waiting = self._waiting_requests.pop(token, None)
             if waiting is not None:
-                self._respond(waiting, response)
+                self._respond(waiting, response, leased.get(token))
         self._report(outcome.events)
         if outcome.write is not None and not fits:
             # A refused write, not a failed log: no later step depends on this one yet.
             self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
+        self._confirm(confirmed)
         self._arm()
 
     def _report(self, events: Iterable[Event]) -> None:
@@ -354,6 +382,7 @@ class OffsetsPartition:
         self._respond_to_last(self._core.resign(now_ms()))
 
     def _respond_to_last(self, outcome: Outcome) -> None:
+        self._leases.revoke(outcome.revoked)
         self._report(outcome.events)
         for token, response in outcome.replies:
             if waiting := self._waiting_requests.pop(token, None):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from muster.actors.wire import envelope
 from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
+from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 
@@ -33,10 +34,15 @@ class NotSent(ChannelLost):
     """The request was not sent: it has had no effect."""
 
 
+OnLease = Callable[[MemberLease, bytes], None]
+"""Called with the lease that came with a response, and the response frame, before the response is used."""
+
+
 class _Waiting(NamedTuple):
     future: asyncio.Future[Any]
     read: Callable[[bytes], Any]
     """Converts the bytes of the response to the future's result."""
+    on_lease: OnLease | None = None
 
 
 class Channel(asyncio.Protocol):
@@ -52,6 +58,7 @@ class Channel(asyncio.Protocol):
         self._waiting: dict[int, _Waiting] = {}
         self._tokens = itertools.count(1)
         self._out = Outbox()
+        self._leases = ChannelLeases(self._out.put)
 
     @property
     def usable(self) -> bool:
@@ -65,10 +72,11 @@ class Channel(asyncio.Protocol):
         error = ChannelLost(str(exc) if exc else "closed by the actor")
         if not self.ready.done():
             self.ready.set_exception(error)
+        self._leases.end()
         waiting, self._waiting = self._waiting, {}
-        for future, _ in waiting.values():
-            if not future.done():
-                future.set_exception(error)
+        for each in waiting.values():
+            if not each.future.done():
+                each.future.set_exception(error)
         self._on_lost()
 
     def data_received(self, data: bytes) -> None:
@@ -85,6 +93,12 @@ class Channel(asyncio.Protocol):
             raise envelope.Unauthenticated("an actor that has not proven itself")
         if kind == Kind.RESPONSE:
             self._answered(*envelope.read_token(message))
+        elif kind == Kind.LEASE:
+            self._leased(*envelope.read_lease(message))
+        elif kind == Kind.REVOKED:
+            self._leases.revoke(envelope.read_token(message)[0])
+        elif kind == Kind.PING:
+            self._leases.alive(envelope.read_ping(message))
         elif kind == Kind.REGISTRATION_UPDATES:
             if self._on_updates is not None:
                 self._on_updates(*envelope.read_updates(message))
@@ -102,6 +116,12 @@ class Channel(asyncio.Protocol):
         if not waiting.future.done():
             waiting.future.set_result(result)
 
+    def _leased(self, token: int, group: int, member: int, frame: bytes) -> None:
+        waiting = self._waiting.get(token)
+        if waiting is not None and waiting.on_lease is not None and not waiting.future.done():
+            waiting.on_lease(self._leases.grant(group, member), frame)
+        self._answered(token, frame)
+
     def _respond_to_challenge(self, body: bytes) -> None:
         secret = self.endpoint.secret
         if len(body) == envelope.NONCE_BYTES:
@@ -112,14 +132,14 @@ class Channel(asyncio.Protocol):
         else:
             raise envelope.Unauthenticated("an actor without the cluster's secret")
 
-    def call(self, context: bytes, frame: bytes) -> asyncio.Future[bytes]:
+    def call(self, context: bytes, frame: bytes, on_lease: OnLease | None = None) -> asyncio.Future[bytes]:
         """Send a Kafka request frame; the future gets the response frame or ChannelLost.
 
         Nothing is awaited before the frame is queued: frames arrive in the order of the calls. Cancelling
         the future informs the actor that the response is no longer needed.
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        token = self._await_response(future, bytes)
+        token = self._await_response(future, bytes, on_lease)
         if token is not None:
             self._out.put(envelope.request_head(token, context), frame)
         return future
@@ -137,13 +157,15 @@ class Channel(asyncio.Protocol):
             self._out.put(envelope.token_head(Kind.QUERY, token), data)
         return future
 
-    def _await_response(self, future: asyncio.Future[Any], read: Callable[[bytes], Any]) -> int | None:
+    def _await_response(
+        self, future: asyncio.Future[Any], read: Callable[[bytes], Any], on_lease: OnLease | None = None
+    ) -> int | None:
         """The token to send with; None if nothing can be sent, in which case the future has the error."""
         if not self._out.is_open:
             future.set_exception(NotSent("not connected"))
             return None
         token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(future, read)
+        self._waiting[token] = _Waiting(future, read, on_lease)
         future.add_done_callback(lambda done: self._cancelled(token) if done.cancelled() else None)
         return token
 

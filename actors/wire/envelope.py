@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import struct
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -42,10 +43,27 @@ class Kind(IntEnum):
     """JSON: an offsets partition's updates about its clients; sent to every gateway without a request."""
     QUERY = 5
     """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API provides. The RESPONSE is JSON, too."""
+    LEASE = 6
+    """token u32, lease of the group u32, lease of the member u32, Kafka response frame: a RESPONSE to a heartbeat, and
+    the gateway may answer the member's next ones."""
+    REVOKED = 7
+    """lease of a group u32: it has ended, and those of the group's members with it. The gateway sends it back once it
+    has reported what it has seen."""
+    SEEN = 8
+    """(lease of a member u32, age in ms u16)*: heartbeats that the gateway has answered."""
+    PING = 9
+    """The gateway's time, ms u64. The actor sends it back at once: its leases were valid at that time."""
 
 
 _REQUEST = struct.Struct(">BIH")
 _TOKEN = struct.Struct(">BI")
+_LEASE = struct.Struct(">BIII")
+_PING = struct.Struct(">BQ")
+_SEEN = struct.Struct(">IH")
+_MAX_AGE_MS = (1 << 16) - 1
+
+SeenLease = tuple[int, int]
+"""The lease of a member, and how long ago its heartbeat was answered, in ms."""
 
 
 class InvalidQuery(ValueError):
@@ -85,6 +103,43 @@ def token_head(kind: Kind, token: int) -> bytes:
 def read_token(message: bytes) -> tuple[int, bytes]:
     """Token and the rest of a RESPONSE or CANCEL."""
     return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
+
+
+def lease_head(token: int, group: int, member: int) -> bytes:
+    """What precedes the Kafka frame in a LEASE."""
+    return _LEASE.pack(Kind.LEASE, token, group, member)
+
+
+def read_lease(message: bytes) -> tuple[int, int, int, bytes]:
+    """Token, lease of the group, lease of the member, and Kafka frame of a LEASE."""
+    _, token, group, member = _LEASE.unpack_from(message)
+    return token, group, member, message[_LEASE.size :]
+
+
+def write_seen(seen: Iterable[SeenLease]) -> bytes:
+    """A SEEN message."""
+    return b"".join((bytes([Kind.SEEN]), *(_SEEN.pack(lease, min(age_ms, _MAX_AGE_MS)) for lease, age_ms in seen)))
+
+
+def read_seen(message: bytes) -> list[SeenLease]:
+    """The leases of a SEEN message. ValueError if it is cut off."""
+    try:
+        return [(lease, age_ms) for lease, age_ms in _SEEN.iter_unpack(memoryview(message)[1:])]
+    except struct.error as error:
+        raise ValueError(f"a message about heartbeats: {error}") from error
+
+
+def write_ping(now_ms: int) -> bytes:
+    """A PING."""
+    return _PING.pack(Kind.PING, now_ms)
+
+
+def read_ping(message: bytes) -> int:
+    """The gateway's time, in ms, in a PING. ValueError if it is cut off."""
+    try:
+        return int(_PING.unpack(message)[1])
+    except struct.error as error:
+        raise ValueError(f"a ping: {error}") from error
 
 
 def read_query(data: bytes) -> dict[str, Any]:

@@ -38,6 +38,12 @@ class Handler(Protocol):
     def cancel(self, peer: Peer, token: int) -> None:
         """The response under that token is no longer needed."""
 
+    def heartbeats_seen(self, peer: Peer, leases: list[envelope.SeenLease]) -> None:
+        """The gateway has answered heartbeats of these leases."""
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        """The gateway does not use this lease of a group any more."""
+
     def joined(self, peer: Peer) -> None:
         """A gateway has connected and authenticated."""
 
@@ -96,6 +102,12 @@ class Peer(asyncio.Protocol):
             self._query(*envelope.read_token(message))
         elif kind == Kind.CANCEL:
             self._server.handler.cancel(self, envelope.read_token(message)[0])
+        elif kind == Kind.PING:
+            self.send(message)
+        elif kind == Kind.SEEN:
+            self._server.handler.heartbeats_seen(self, envelope.read_seen(message))
+        elif kind == Kind.REVOKED:
+            self._server.handler.lease_confirmed(self, envelope.read_token(message)[0])
         else:
             raise ValueError(f"unexpected internal message of kind {kind}")
 

@@ -90,6 +90,11 @@ class GatewayFaults:
         self._controller_epoch = gateway.view.controller_epoch
         self._refreshing: asyncio.Task[None] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no fault is in force here."""
+        return not self._active
+
     def take(self, book: Book) -> None:
         """Put these faults and no others in force; an older book is ignored."""
         if book.version < self._version:

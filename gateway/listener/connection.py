@@ -14,6 +14,7 @@ from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from muster.placement.client import ANONYMOUS
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.late_produces = 0
         """Produce requests that wait for a view with their topics; later ones wait behind them."""
         self.late_turn = asyncio.Lock()
+        self.leases = LeasedHeartbeats()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
@@ -144,6 +146,10 @@ class Connection(asyncio.Protocol):
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
         while self._frames and self._has_room(frame := self._frames[0]):
+            if self.leases and (response := self._leased(frame)) is not None:
+                self._frames.popleft()
+                self._queue(Reply(response))
+                continue
             try:
                 call = Call(self.gateway, self, self._header(frame), frame)
             except BadRequest as error:
@@ -156,6 +162,13 @@ class Connection(asyncio.Protocol):
         self._read(not self._frames and self._refused is None)
         if self._refused is not None and not self.waiting:
             self.close(self._refused)
+
+    def _leased(self, frame: bytes) -> bytes | None:
+        """The response to a heartbeat that needs no coordinator, if no earlier request waits for its response."""
+        faults = self.gateway.faults
+        if self._slots or (faults is not None and not faults.is_idle):
+            return None
+        return self.leases.respond(frame, time.monotonic())
 
     def _has_room(self, frame: bytes) -> bool:
         """Whether one more request may be served. A single request always may, whatever its size."""

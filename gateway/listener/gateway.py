@@ -18,6 +18,7 @@ from muster.gateway.attribution.table import HEAR_MS
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import Forwarder
+from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.security.session import Sasl, SaslSession
@@ -44,6 +45,7 @@ class ClientConnection(Protocol):
     sasl: SaslSession | None
     attribution: ConnectionState
     last_active_s: float
+    leases: LeasedHeartbeats
     late_produces: int
     """Produce requests that wait for a view with their topics; later ones wait behind them."""
     late_turn: asyncio.Lock
@@ -64,6 +66,10 @@ class ClientConnection(Protocol):
 
 class RequestFaults(Protocol):
     """The faults that are injected into requests (:class:`muster.gateway.faults.injection.GatewayFaults`)."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no fault is in force here."""
 
     def followed(self, view: ClusterView) -> None: ...
     async def serve(self, call: Any, api: str, handler: Any) -> Any: ...

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ def make() -> Iterator[Callable[..., Driver]]:
     """Makes drivers. At the end of the test, replaying each one's log must give its live hard state."""
     made: list[Driver] = []
 
-    def new(*, auto: bool = True, start: bool = True, **properties: int) -> Driver:
+    def new(*, auto: bool = True, start: bool = True, **properties: Any) -> Driver:
         made.append(Driver(GroupConfig(**properties), auto=auto, start=start))
         return made[-1]
 

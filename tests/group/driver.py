@@ -13,6 +13,7 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import Event
 from muster.actors.group.hard import HardState
+from muster.actors.group.lease import SeenHeartbeat
 from muster.actors.group.messages import (
     CommitPartition,
     CommitTopic,
@@ -174,6 +175,10 @@ class Driver:
         self.requests: dict[Token, Request] = {}
         self.events: list[Event] = []
         self.updates: list[RegistrationUpdate] = []
+        self.leases: list[tuple[Token, GroupId, MemberId]] = []
+        self.revoked: list[GroupId] = []
+        self.gateways_confirm = True
+        """Whether they confirm the end of a lease at once."""
         self._ids = itertools.count(1)
         self._tokens = itertools.count(1)
         self.epoch = 0
@@ -242,6 +247,12 @@ class Driver:
         assert lost[0].write is not None
         self._take(self.core.write_failed(lost[0].write, error, self.now_ms))
 
+    def seen(self, *members: str, ago_ms: int = 0, group: str = G) -> None:
+        """A gateway reports that it has answered heartbeats of these members."""
+        at_ms = self.now_ms - ago_ms
+        heartbeats = [SeenHeartbeat(GroupId(group), MemberId(member), at_ms) for member in members]
+        self._take(self.core.seen(heartbeats, self.now_ms))
+
     def resign(self) -> None:
         self._take(self.core.resign(self.now_ms))
 
@@ -278,11 +289,19 @@ class Driver:
             self.responses[token] = response
         self.events += outcome.events
         self.updates += outcome.updates
+        self.leases += outcome.leases
+        self.revoked += outcome.revoked
         assert bool(outcome.records) == (outcome.write is not None)
         if outcome.write is not None:
             self.unwritten.append(outcome)
             if self.auto:
                 self.write_all()
+        if outcome.revoked and self.gateways_confirm:
+            self.confirm(*outcome.revoked)
+
+    def confirm(self, *groups: str) -> None:
+        """All gateways confirm the end of these groups' leases."""
+        self._take(self.core.leases_confirmed([GroupId(group) for group in groups], self.now_ms))
 
     def _write(self, outcome: Outcome) -> None:
         self.log += outcome.records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,7 @@ HOUR_MS = 3_600_000
 class Counted:
     """A coordinator whose events are counted as they occur."""
 
-    def __init__(self, **properties: int) -> None:
+    def __init__(self, **properties: Any) -> None:
         self.driver = Driver(GroupConfig(**properties))
         self.counts = GroupCounts()
         self._seen = 0

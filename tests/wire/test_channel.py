@@ -11,6 +11,7 @@ import pytest
 
 from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, connect
+from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
@@ -51,6 +52,12 @@ class Echo:
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         peer.respond(token, query)
+
+    def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
+        raise AssertionError("there are none")
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        raise AssertionError("there are none")
 
     def cancel(self, peer: Peer, token: int) -> None:
         del self.held[token]

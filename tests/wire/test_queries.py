@@ -10,7 +10,7 @@ import pytest
 
 from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.envelope import Kind, SeenLease
 from muster.actors.wire.queries import QueryHandlers
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
@@ -32,6 +32,12 @@ class Actor:
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         peer.reply(token, frame)
+
+    def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
+        raise AssertionError("there are none")
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        raise AssertionError("there are none")
 
 
 def run(tmp_path: Path, scenario: Callable[[Actor, Channel], Awaitable[None]]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.group import lease
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, Removal
 from muster.actors.group.membership import check_member, evict, meet
@@ -31,6 +32,8 @@ def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) 
     moving = group.state is GroupState.PREPARING_REBALANCE
     error = ErrorCode.rebalance_in_progress if moving else ErrorCode.none
     shard.reply_when_durable(token, request, HeartbeatResponse(error_code=error))
+    if shard.config.heartbeat_lease_enable and group.state is GroupState.STABLE and shard.is_durable:
+        lease.grant(shard, group, member, token)
 
 
 def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
@@ -44,7 +47,7 @@ def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) ->
         return
     if member.is_new:
         evict(shard, group, member, Removal.JOIN_EXPIRED)
-    elif member.parked_join or member.parked_sync is not None:
+    elif member.parked_join or member.parked_sync is not None or lease.postpone(shard, group, member):
         return
     else:
         evict(shard, group, member, Removal.SESSION_EXPIRED)

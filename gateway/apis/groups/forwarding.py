@@ -11,7 +11,7 @@ from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec import adapters
 from muster.actors.group.errors import ApiError
 from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.gateway.listener.registry import APIS, Call, Reply
 from muster.placement.client import Context
@@ -43,7 +43,11 @@ def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progr
 
 
 async def forward_whole(
-    call: Call, *, down: ErrorCode = ErrorCode.coordinator_load_in_progress, parked_s: float = 0.0
+    call: Call,
+    *,
+    down: ErrorCode = ErrorCode.coordinator_load_in_progress,
+    parked_s: float = 0.0,
+    on_lease: OnLease | None = None,
 ) -> Reply | None:
     """Forward a request about one group unchanged; one that cannot be decoded stops here and harms no other client.
 
@@ -51,7 +55,7 @@ async def forward_whole(
     """
     group_id = call.entity().group_id
     saw_group(call, group_id)
-    frame = await call_coordinator(call, group_id, call.frame, parked_s)
+    frame = await call_coordinator(call, group_id, call.frame, parked_s, on_lease)
     if frame is not None:
         return Reply(frame)
     return call.reply(error_body(call, down_error(call, down)))
@@ -65,7 +69,9 @@ def saw_group(call: Call, group_id: str) -> None:
     call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)
 
 
-async def call_coordinator(call: Call, group_id: str, frame: bytes, parked_s: float = 0.0) -> bytes | None:
+async def call_coordinator(
+    call: Call, group_id: str, frame: bytes, parked_s: float = 0.0, on_lease: OnLease | None = None
+) -> bytes | None:
     """The response of the group's actor to a frame; None if the actor is down or the channel was lost.
 
     JoinGroup and SyncGroup wait for other members, at most for ``parked_s``.
@@ -79,7 +85,7 @@ async def call_coordinator(call: Call, group_id: str, frame: bytes, parked_s: fl
         return None
     try:
         async with asyncio.timeout(parked_s + REQUEST_TIMEOUT_S):
-            return await channel.call(call.connection.context, frame)
+            return await channel.call(call.connection.context, frame, on_lease)
     except (ChannelLost, TimeoutError):
         gateway.metrics.forward_error(f"offsets-{partition}")
         return None

@@ -15,15 +15,18 @@ from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.offsets.serving import PartitionHost
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
+from muster.actors.wire.server import Server
 from muster.placement.layout import BROKER_IDS
 from muster.placement.view import ClusterView
 from muster.placement.zookeeper.ephemeral import EphemeralNode
 from tests.simulation.processes.acknowledged import Acknowledged
 from tests.simulation.processes.disk import SimulatedDisk, Storage
 from tests.simulation.processes.process import Machine, Process
+from tests.simulation.processes.sessions import Sessions
 from tests.simulation.processes.threads import here
 
 PARTITION = 0
+SECRET = b"secret"
 TOPIC_ID = UUID("00000000-0000-4000-8000-000000000007")
 
 
@@ -51,6 +54,7 @@ class Copy(Process):
         storage: Storage,
         settings: ClusterSettings,
         acknowledged: Acknowledged,
+        sessions: Sessions,
         ends: bool,
     ) -> None:
         """``ends``: whether the process ends with its log, like ``offsets-<p>`` and unlike a standby."""
@@ -58,10 +62,11 @@ class Copy(Process):
         self.number = number
         self.disk = SimulatedDisk(self, storage)
         self.acknowledged = acknowledged
+        self.sessions = sessions
         self.logs: list[WatchedLog] = []
         self.given_epoch = -1
-        self._cores: dict[int, OffsetsPartition] = {}
-        self.host = PartitionHost(settings, b"secret", self._listen, fail=self._ended if ends else None)
+        self._servers: dict[int, Server] = {}
+        self.host = PartitionHost(settings, SECRET, self._listen, fail=self._ended if ends else None)
         self.at_end.append(self._close_files)
         self.after(0, self._register)
 
@@ -77,10 +82,24 @@ class Copy(Process):
             each.close_files()
 
     @property
+    def epoch(self) -> int:
+        """The epoch in which the partition is served here now; -1: it is not."""
+        started = self.host.started.get(PARTITION) if self.alive else None
+        return -1 if started is None else started.epoch
+
+    @property
+    def server(self) -> Server | None:
+        """What serves the partition to gateways here now."""
+        return self._servers.get(self.epoch)
+
+    @property
     def core(self) -> OffsetsPartition | None:
         """The partition that is served here now."""
-        started = self.host.started.get(PARTITION) if self.alive else None
-        return None if started is None else self._cores[started.epoch]
+        server = self.server
+        if server is None:
+            return None
+        assert isinstance(server.handler, OffsetsPartition)
+        return server.handler
 
     def serve(self, epoch: int, view: ClusterView, predecessor: Copy | None, started: Any) -> None:
         """``started(copy, epoch, ok)`` is called when it serves, or cannot."""
@@ -97,9 +116,12 @@ class Copy(Process):
 
         self.after(1, lambda: self.loop.create_task(serve()))
 
-    async def _listen(self, server: Any, name: str, epoch: int) -> Started:
+    async def _listen(self, server: Server, name: str, epoch: int) -> Started:
         await asyncio.sleep(0.001)
-        self._cores[epoch] = server.handler
+        self._servers[epoch] = server
+        self.sessions.serves(self, epoch)
+        assert isinstance(server.handler, OffsetsPartition)
+        server.handler.observe.append(lambda event, at_ms: self.sessions.event(self, epoch, event))
         return Started(pid=self.number, node_id=self.name, epoch=epoch)
 
 

@@ -50,6 +50,8 @@ class Process:
         self.skew_ms = machine.chance.randint(-300, 300)
         self.at_end: list[Callable[[], None]] = []
         """Called when it is killed: the kernel's part in the end of a process."""
+        self.disturbed_until_ms = 0
+        """Until when it was stopped last."""
         self._stopped_until_ms = 0
         self._fibers: list[Fiber] = []
         machine.processes.append(self)
@@ -66,6 +68,7 @@ class Process:
     def stop(self, ms: int) -> None:
         """SIGSTOP, and SIGCONT after that time."""
         self._stopped_until_ms = max(self._stopped_until_ms, self.machine.schedule.now_ms + ms)
+        self.disturbed_until_ms = max(self.disturbed_until_ms, self._stopped_until_ms)
 
     def go_on(self) -> None:
         """SIGCONT now; events that are already deferred stay deferred."""

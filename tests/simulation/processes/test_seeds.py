@@ -41,10 +41,10 @@ def test_the_seeds_reach_what_matters() -> None:
 
 def test_a_seed_is_one_history() -> None:
     """The history is the same in another process, whose strings have different hashes."""
-    command = [sys.executable, "-m", "tests.simulation", "--processes", "--seed", "3", "--steps", "2000", "--trace"]
+    command = [sys.executable, "-m", "tests.simulation", "--processes", "--seed", "3", "--steps", "4000", "--trace"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    here = run(3, 2_000, trace_all=True).history
+    here = run(3, 4_000, trace_all=True).history
     assert there[:-1] == [*here]
     assert len(here) > 200
 

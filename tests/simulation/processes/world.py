@@ -27,19 +27,21 @@ from tests.simulation.consumer import Consumer, Stage
 from tests.simulation.network import Network
 from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.acknowledged import Acknowledged
-from tests.simulation.processes.cluster import Controller, Gateways, ReconcilerProcess
+from tests.simulation.processes.cluster import Controller, ReconcilerProcess
 from tests.simulation.processes.copies import PARTITION, TOPIC_ID, Copy, settings_of
 from tests.simulation.processes.disk import Storage
+from tests.simulation.processes.gateways import Gateways
 from tests.simulation.processes.installed import installed
 from tests.simulation.processes.mapping import unlike
 from tests.simulation.processes.process import Machine, Process
+from tests.simulation.processes.sessions import Sessions
 from tests.simulation.processes.zookeeper import CHANGED, CREATED, DELETED, ZooKeeperServer
 from tests.simulation.processes.zookeeper_client import Ensemble
 from tests.simulation.schedule import Schedule
 from tests.simulation.strangers import SimpleConsumer
 from tests.simulation.world import START_MS
 
-STEPS = 4_000
+STEPS = 8_000
 """Events before the faults stop."""
 HEALING_MS = 240_000
 """Time limit for the recovery after the faults have stopped."""
@@ -60,7 +62,9 @@ class World:
         self.ensemble = Ensemble(self.machine, self.server)
         self.ensemble.read = self._nodes_are_read
         self.acknowledged = Acknowledged(self.machine)
-        self.gateways = Gateways(self.machine, self.acknowledged, 3)
+        self.sessions = Sessions(self.machine, self.acknowledged.counts)
+        self.sessions.answered = self._heartbeat_is_answered
+        self.gateways = Gateways(self.machine, self.acknowledged, self.sessions, 3)
         self.network = Network(self.schedule, self.chance, self.gateways)  # type: ignore[arg-type]
         self.copies: list[Copy] = []
         self.serving: tuple[int, Copy] | None = None
@@ -114,6 +118,7 @@ class World:
 
     def _step(self) -> None:
         self.schedule.step()
+        self.sessions.look(self.copies)
         if self.machine.broken is not None:
             raise self.machine.broken
 
@@ -152,7 +157,7 @@ class World:
     def _new_copy(self) -> Copy:
         number = len(self.copies) + 1
         ends = self.chance.random() < 0.5
-        copy = Copy(self.machine, number, self.storage, self._settings, self.acknowledged, ends)
+        copy = Copy(self.machine, number, self.storage, self._settings, self.acknowledged, self.sessions, ends)
         self.copies.append(copy)
         return copy
 
@@ -160,7 +165,13 @@ class World:
         for group in ("g0", "g1")[: self.chance.randint(1, 2)]:
             for number in range(self.chance.randint(1, 3)):
                 instance = f"{group}-i{number}" if self.chance.random() < 0.3 else None
-                yield Consumer(self, f"{group}-c{number}", group, instance=instance, topics=("t0", "t1"))
+                consumer = Consumer(self, f"{group}-c{number}", group, instance=instance, topics=("t0", "t1"))
+                if self.chance.random() < 0.4:  # nothing but heartbeats
+                    consumer.poll_ms = 60_000
+                if self.chance.random() < 0.7:
+                    often, at_the_last_moment = 400, consumer.session_ms - self.chance.choice([5, 60, 90])
+                    consumer.heartbeat_ms = self.chance.choice([often, at_the_last_moment])
+                yield consumer
 
     # The controller's decisions.
 
@@ -199,14 +210,14 @@ class World:
         if not ok or (self.serving is not None and self.serving[0] > epoch):
             return
         self.serving = epoch, copy
-        for number in range(len(self.gateways.targets)):
+        for number in range(len(self.gateways.processes)):
             ms = self.chance.choice([0, 5, 200]) if not self._faulty or self.chance.random() < 0.8 else 6_000
             self.schedule.after(ms, lambda number=number: self._publish_to_gateway(number))
         self.schedule.after(self.chance.choice([0, 3_000]), self._publish_to_reconciler)
 
     def _publish_to_gateway(self, number: int) -> None:
         assert self.serving is not None
-        self.gateways.targets[number] = self.serving[1]
+        self.gateways.processes[number].follow(self.serving[1])
 
     def _publish_to_reconciler(self) -> None:
         assert self.serving is not None
@@ -222,6 +233,7 @@ class World:
         zookeeper.lost_request, zookeeper.lost_response, zookeeper.slow = 0.01 * rough, 0.02 * rough, 0.05 * rough
         rough = chance.choice([0.0, 1.0, 3.0])
         self.storage.trouble.slow, self.storage.trouble.failed = 0.01 * rough, 0.01 * rough
+        calm = chance.choice([1, 1, 5])
         for mishap, every_ms in (
             (self._copy_dies, chance.choice([8_000, 30_000])),
             (self._copy_is_paused_and_replaced, chance.choice([6_000, 20_000])),
@@ -229,8 +241,9 @@ class World:
             (self._zookeeper_is_cut_off, chance.choice([10_000, 30_000])),
             (self._controller_is_replaced, chance.choice([20_000, 60_000])),
             (self._consumer_fails, chance.choice([4_000, 12_000])),
+            (self._gateway_fails, chance.choice([2_000, 10_000])),
         ):
-            self._every(every_ms, mishap)
+            self._every(calm * every_ms, mishap)
 
     def _every(self, mean_ms: int, do: Callable[[], None]) -> None:
         def happens() -> None:
@@ -293,6 +306,39 @@ class World:
                 consumer.crash(self.chance.choice([100, 5_000]), remember=self.chance.random() < 0.4)
             case _:
                 consumer.stop(self.chance.choice([500, 10_000]))
+
+    def _gateway_fails(self) -> None:
+        number = self.chance.randrange(len(self.gateways.processes))
+        gateway = self.gateways.processes[number]
+        ms = self.chance.choice([20, 300, 1_500, 6_000])
+        match self.chance.randrange(3):
+            case 0:
+                self.note("%s dies", gateway.name)
+                self.gateways.replace(number)
+            case 1:
+                self.note("%s is paused for %s ms", gateway.name, ms)
+                gateway.stop(ms)
+            case _:
+                self._gateway_is_cut_off(number, ms)
+
+    def _heartbeat_is_answered(self, gateway: Process, at_the_last_moment: bool) -> None:
+        """The worst moments for a gateway to end, or to be cut off: no other process knows of the heartbeat."""
+        if not self._faulty or self.chance.random() > (0.4 if at_the_last_moment else 0.02):
+            return
+        number = next(n for n, each in enumerate(self.gateways.processes) if each is gateway)
+        if self.chance.random() < 0.5:
+            self.note("%s dies after a heartbeat", gateway.name)
+            self.schedule.after(1, lambda: self.gateways.replace(number))
+        else:
+            self._gateway_is_cut_off(number, self.chance.choice([500, 3_000]))
+
+    def _gateway_is_cut_off(self, number: int, ms: int) -> None:
+        """Its connection to the coordinator is held up, while a group may change."""
+        gateway = self.gateways.processes[number]
+        if gateway.link is not None:
+            self.note("the connection of %s and %s is held up for %s ms", gateway.name, gateway.link.copy.name, ms)
+            gateway.link.pipe.hold_up(ms, self.schedule.now_ms)
+            self._consumer_fails()
 
     def _node_changed(self, kind: int, path: str, before: bytes | None, after: bytes | None) -> None:
         """Called for every change in ZooKeeper. The reconciler may be wrong for two rounds, a copy may not."""

@@ -7,7 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from muster.actors.group.shard import Shard
+from muster.actors.group import lease
+from muster.actors.group.shard import Shard, session_timer
+from muster.actors.group.state import Group, Member
+from muster.actors.group.types import Outcome
 from muster.actors.log.commit import Committer
 from muster.actors.log.errors import FencedEpoch, LogError
 from muster.actors.log.files import loading
@@ -16,9 +19,12 @@ from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
+from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.placement import epochs
+from muster.placement.lease import LEASE_MS
 from muster.placement.mapping.writes import _Transaction
 from muster.placement.zookeeper.client import ZooKeeperClient
 from muster.placement.zookeeper.ephemeral import EphemeralNode
@@ -30,6 +36,9 @@ LOST = "no_acknowledged_commit_is_lost"
 FENCED = "a_fenced_copy_acknowledges_nothing"
 TWICE = "an_offset_is_acknowledged_once"
 WELL = "everything_gets_well"
+LEASED = "a_leased_answer_is_true"
+EARLY = "no_member_expires_early"
+STAYS = "no_member_stays_without_a_sign"
 
 
 def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
@@ -186,3 +195,63 @@ def _waiting_for_zookeeper_blocks_the_event_loop() -> list[Change]:
         writer.flush(1.0)
 
     return [(MappingWriter, "put", mutant)]
+
+
+@_mutant(LEASED)
+def _a_gateway_ignores_the_end_of_a_lease() -> list[Change]:
+    return [(ChannelLeases, "revoke", lambda leases, group: None)]
+
+
+@_mutant(LEASED)
+def _a_gateway_uses_leases_of_a_silent_coordinator() -> list[Change]:
+    def use(member: MemberLease, now_s: float) -> bool:
+        if member._group.is_revoked:
+            return False
+        if member.seen_s is None:
+            member._leases.report(member)
+        member.seen_s = now_s
+        return True
+
+    return [(MemberLease, "use", use)]
+
+
+@_mutant(LEASED)
+def _leases_outlive_the_log() -> list[Change]:
+    """A copy that has failed still responds to pings."""
+
+    def respond_to_last(partition: OffsetsPartition, outcome: Outcome) -> None:
+        for token, response in outcome.replies:
+            if waiting := partition._waiting_requests.pop(token, None):
+                partition._respond(waiting, response)
+
+    return [(OffsetsPartition, "_respond_to_last", respond_to_last)]
+
+
+@_mutant(EARLY)
+def _what_gateways_have_seen_does_not_count() -> list[Change]:
+    return [(lease, "seen", lambda shard, heartbeats: None)]
+
+
+@_mutant(EARLY)
+def _reports_on_the_way_are_not_waited_for() -> list[Change]:
+    return [(lease, "postpone", lambda shard, group, member: False)]
+
+
+@_mutant(EARLY)
+def _what_a_lost_gateway_has_not_reported_is_forgotten() -> list[Change]:
+    left = Leases.left
+    return [(Leases, "left", lambda leases, peer, now_ms: ([], left(leases, peer, now_ms)[1]))]
+
+
+@_mutant(STAYS)
+def _a_dead_member_is_waited_for_again_and_again() -> list[Change]:
+    def postpone(shard: Shard, group: Group, member: Member) -> bool:
+        shard.timers.set(session_timer(group, member), shard.now_ms + LEASE_MS)
+        return True
+
+    return [(lease, "postpone", postpone)]
+
+
+@_mutant(STAYS)
+def _confirmations_of_gateways_are_ignored() -> list[Change]:
+    return [(lease, "confirmed", lambda shard, groups: None)]

@@ -1,0 +1,81 @@
+"""Leases: while a group is Stable, gateways may answer the heartbeats of its members themselves.
+
+Most requests of a group are heartbeats, and while nothing changes all of them get the same response. So the response
+to a forwarded heartbeat may come with a lease. The gateway then answers that member's heartbeats with NONE, and reports
+when it has seen them. The lease of a group ends before the group leaves Stable or loses or renames a member: the shell
+tells all gateways first, on the connection on which it sends responses. A gateway that the message does not reach stops
+by itself ``LEASE_MS`` after it has sent the last ping that the coordinator has sent back.
+
+A member does not expire while a gateway may have a heartbeat of it that is not reported yet: if its session ends with a
+lease, the lease ends first, and the member stays until all gateways have confirmed that, or ``LEASE_MS`` have passed.
+
+Kafka has no leases: there a broker that receives a heartbeat is the coordinator itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from muster.actors.group.shard import Shard, session_timer
+from muster.actors.group.state import Group, Member
+from muster.actors.group.types import GroupId, MemberId, Token
+from muster.placement.lease import LEASE_MS
+
+
+class SeenHeartbeat(NamedTuple):
+    """A heartbeat that a gateway has answered."""
+
+    group: GroupId
+    member: MemberId
+    at_ms: int
+
+
+def grant(shard: Shard, group: Group, member: Member, token: Token) -> None:
+    """Let the gateway that sent the heartbeat ``token`` answer the next ones. The group is Stable."""
+    member.lease = group.lease
+    if group.on_revoke is None:
+        group.on_revoke = lambda: _ended(shard, group)
+    shard.grant(token, group.id, member.id)
+
+
+def _ended(shard: Shard, group: Group) -> None:
+    group.lease_over_ms = shard.now_ms + LEASE_MS
+    shard.revoke(group.id)
+
+
+def seen(shard: Shard, heartbeats: Iterable[SeenHeartbeat]) -> None:
+    """Gateways have answered these: each counts as if it had arrived here at its time."""
+    for group_id, member_id, at_ms in heartbeats:
+        group = shard.groups.get(group_id)
+        member = group.members.get(member_id) if group else None
+        if group is None or member is None:
+            continue
+        timer = session_timer(group, member)
+        deadline_ms = shard.timers.get(timer)
+        if deadline_ms is not None and not member.is_new and deadline_ms < at_ms + member.session_timeout_ms:
+            shard.timers.set(timer, at_ms + member.session_timeout_ms)
+
+
+def postpone(shard: Shard, group: Group, member: Member) -> bool:
+    """At the end of a member's session: if a gateway may still have a lease of it, end that, and wait for reports."""
+    if member.lease == group.lease:
+        group.revoke()
+    if member.lease <= group.confirmed_lease or shard.now_ms >= group.lease_over_ms:
+        return False
+    group.awaited.add(member.id)
+    shard.timers.set(session_timer(group, member), group.lease_over_ms)
+    return True
+
+
+def confirmed(shard: Shard, groups: Iterable[GroupId]) -> None:
+    """Gateways use none of the leases of these groups that have ended, and have reported what they have seen."""
+    for group_id in groups:
+        if (group := shard.groups.get(group_id)) is None:
+            continue
+        group.confirmed_lease = group.lease - 1
+        awaited, group.awaited = group.awaited, set()
+        for member in [group.members[each] for each in awaited if each in group.members]:
+            timer = session_timer(group, member)
+            if shard.timers.get(timer) == group.lease_over_ms:  # and not reported as seen meanwhile
+                shard.timers.set(timer, shard.now_ms)

@@ -1,0 +1,128 @@
+"""What a gateway may answer for one coordinator: the leases that came on its channel.
+
+See :mod:`muster.actors.group.lease` for their rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from muster.actors.wire import envelope
+from muster.actors.wire.envelope import Kind
+from muster.placement.lease import LEASE_MS
+
+_LEASE_S = LEASE_MS / 1000
+_PING_S = _LEASE_S / 4
+"""How often a coordinator that has given leases is pinged."""
+_REPORT_S = 0.1
+"""How long a heartbeat that was answered may be unreported."""
+
+
+class GroupLease:
+    """The lease of a group, until the coordinator ends it."""
+
+    __slots__ = ("is_revoked",)
+
+    def __init__(self) -> None:
+        self.is_revoked = False
+
+
+class MemberLease:
+    """Permits a gateway to answer one member's heartbeats."""
+
+    __slots__ = ("_group", "_leases", "number", "seen_s")
+
+    def __init__(self, leases: ChannelLeases, group: GroupLease, number: int) -> None:
+        self._leases = leases
+        self._group = group
+        self.number = number
+        self.seen_s: float | None = None
+        """When the last heartbeat that is not reported yet was answered."""
+
+    def use(self, now_s: float) -> bool:
+        """Whether a heartbeat may be answered, which is then reported. ``now_s``: of ``time.monotonic``."""
+        if self._group.is_revoked or now_s - self._leases.alive_s > _LEASE_S:
+            return False
+        if self.seen_s is None:
+            self._leases.report(self)
+        self.seen_s = now_s
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it can never be used again."""
+        return self._group.is_revoked
+
+
+class ChannelLeases:
+    """The leases of one channel; all of them end with it."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self.alive_s = 0.0
+        """A time at which the coordinator was alive for certain: before it sent its last message of that."""
+        self._send = send
+        self._groups: dict[int, GroupLease] = {}
+        self._unreported: list[MemberLease] = []
+        self._reporting: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.TimerHandle | None = None
+
+    def grant(self, group: int, member: int) -> MemberLease:
+        """The lease with these numbers, which the coordinator has just sent."""
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = GroupLease()
+            if self._pinging is None:
+                self._ping()
+        return MemberLease(self, found, member)
+
+    def _ping(self) -> None:
+        """Ping the coordinator from the first lease to the last. It sends the time of the ping back."""
+        self._pinging = None
+        if self._groups:
+            self._send(envelope.write_ping(round(time.monotonic() * 1000)))
+            self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
+
+    def alive(self, pinged_ms: int) -> None:
+        """The coordinator has sent the ping of that time back, and every end of a lease before it has arrived."""
+        self.alive_s = pinged_ms / 1000
+
+    def revoke(self, group: int) -> None:
+        """The coordinator has ended the group's lease. It waits for what was answered until now."""
+        if (found := self._groups.pop(group, None)) is not None:
+            found.is_revoked = True
+        self._flush()
+        self._send(envelope.token_head(Kind.REVOKED, group))
+
+    def report(self, lease: MemberLease) -> None:
+        """Report the lease's heartbeat soon, together with those of others."""
+        self._unreported.append(lease)
+        if self._reporting is None:
+            self._reporting = asyncio.get_running_loop().call_later(_REPORT_S, self._flush)
+
+    def _flush(self) -> None:
+        if self._reporting is not None:
+            self._reporting.cancel()
+            self._reporting = None
+        unreported, self._unreported = self._unreported, []
+        if not unreported:
+            return
+        now_s = time.monotonic()
+        seen = []
+        for lease in unreported:
+            assert lease.seen_s is not None
+            seen.append((lease.number, round((now_s - lease.seen_s) * 1000)))
+            lease.seen_s = None
+        self._send(envelope.write_seen(seen))
+
+    def end(self) -> None:
+        """The channel is lost."""
+        for group in self._groups.values():
+            group.is_revoked = True
+        self._groups.clear()
+        self._unreported.clear()
+        for timer in (self._reporting, self._pinging):
+            if timer is not None:
+                timer.cancel()
+        self._reporting = self._pinging = None

@@ -1,0 +1,62 @@
+"""The heartbeats that one connection's client sends again and again, and that the gateway may answer itself.
+
+A member's heartbeats of one generation are the same bytes but for the correlation id. So no heartbeat is decoded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from muster.actors.wire.leases import MemberLease
+
+_MAX_MEMBERS = 4096
+"""Of one connection; the members of most clients have one each."""
+_MIN_MEMBERS = 8
+_CORRELATION_ID = slice(4, 8)
+
+
+class _Prepared(NamedTuple):
+    lease: MemberLease
+    response: bytes
+    """Without its correlation id."""
+    answered: Callable[[], None]
+
+
+class LeasedHeartbeats:
+    """By the bytes of the request."""
+
+    __slots__ = ("_limit", "_prepared")
+
+    def __init__(self) -> None:
+        self._prepared: dict[bytes, _Prepared] = {}
+        self._limit = _MIN_MEMBERS
+        """At how many entries those of earlier generations are removed."""
+
+    def add(self, request: bytes, lease: MemberLease, response: bytes, answered: Callable[[], None]) -> None:
+        """Answer requests like this one from now on; ``answered`` is called each time."""
+        if len(self._prepared) >= self._limit:
+            self._prepared = {key: each for key, each in self._prepared.items() if not each.lease.is_over}
+            self._limit = max(_MIN_MEMBERS, 2 * len(self._prepared))
+        if len(self._prepared) < _MAX_MEMBERS:
+            self._prepared[_key(request)] = _Prepared(lease, response[4:], answered)
+
+    def __bool__(self) -> bool:
+        return bool(self._prepared)
+
+    def respond(self, request: bytes, now_s: float) -> bytes | None:
+        """The response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``."""
+        key = _key(request)
+        found = self._prepared.get(key)
+        if found is None:
+            return None
+        if not found.lease.use(now_s):
+            if found.lease.is_over:
+                del self._prepared[key]
+            return None
+        found.answered()
+        return request[_CORRELATION_ID] + found.response
+
+
+def _key(request: bytes) -> bytes:
+    return request[:4] + request[8:]

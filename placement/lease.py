@@ -1,0 +1,6 @@
+"""How long a lease of heartbeats lasts; see :mod:`muster.actors.group.lease`."""
+
+from __future__ import annotations
+
+LEASE_MS = 1000
+"""How long a gateway may use a lease after it has sent a ping that the coordinator has sent back."""
