@@ -66,7 +66,9 @@ class Core:
         assert self._core.groups[GroupId(group)].state.value == "Stable"
 
     def commit(self, group: str, topic: str, partitions: Iterable[int]) -> None:
-        parts = tuple(CommitPartition(index=index, offset=self._now_ms + index, metadata="") for index in partitions)
+        parts = tuple(
+            CommitPartition(partition=index, offset=self._now_ms + index, metadata="") for index in partitions
+        )
         topics = (CommitTopic(name=topic, partitions=parts),)
         self._send(
             OffsetCommit(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from muster.actors.audit.outbox import Batch, Outbox
+from muster.actors.audit.outbox import MAX_ITEMS, Batch, Outbox
 from muster.actors.group.events import Event, OffsetsCommitted
 
 CommitKey = tuple[str, str, int]
@@ -33,12 +34,52 @@ class CommitSteps:
 
     def __init__(self, name: str) -> None:
         self._outbox: Outbox[CommitKey, Step] = Outbox(name)
+        self._growing: dict[CommitKey, _Growing] = {}
+        """The last step of each key, which the next commit may continue. A third of the time of merging Steps."""
 
     def observe(self, event: Event, now_ms: int) -> None:
-        if isinstance(event, OffsetsCommitted):
-            for topic, partition, before, offset in event.partitions:
-                self._outbox.add((event.group, topic, partition), Step(before, offset, event.by_member))
+        if not isinstance(event, OffsetsCommitted):
+            return
+        group, by_member = event.group, event.by_member
+        for topic, partition, before, offset in event.partitions:
+            key = (group, topic, partition)
+            step = self._growing.get(key)
+            if step is not None and step.reaches(before, offset, by_member):
+                step.offset = offset
+                continue
+            if step is not None:
+                self._outbox.add(key, step.ended())
+            self._growing[key] = _Growing(before, offset, by_member)
+        if len(self._growing) > MAX_ITEMS:
+            self._end_all()
 
     def take(self, session: str, received: int) -> Batch[CommitKey, Step]:
         """As :meth:`Outbox.take`."""
+        self._end_all()
         return self._outbox.take(session, received)
+
+    def _end_all(self) -> None:
+        growing, self._growing = self._growing, {}
+        for key, step in growing.items():
+            self._outbox.add(key, step.ended())
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A step that may go further."""
+
+    before: int | None
+    offset: int
+    by_member: bool
+
+    def reaches(self, before: int | None, offset: int, by_member: bool) -> bool:
+        """Whether a commit only moves its end: see :meth:`Step.then`."""
+        return (
+            self.offset == before
+            and self.before is not None
+            and self.before <= before <= offset
+            and self.by_member == by_member
+        )
+
+    def ended(self) -> Step:
+        return Step(self.before, self.offset, self.by_member)

@@ -1,8 +1,13 @@
-"""Hard state: the content of the log. Only :meth:`HardState.replay` writes it, while serving and while loading."""
+"""Hard state: the content of the log.
+
+While loading, :meth:`HardState.replay` reads it from records. While serving, a value is put together with its record:
+the same state as from reading the record back, which tests compare.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from sys import intern
 
 from muster.actors.group.codec.records import (
     CommittedOffset,
@@ -19,6 +24,7 @@ from muster.actors.group.types import GroupId, Record
 
 TopicPartition = tuple[str, int]
 Prior = tuple[RecordKey, Value | None]
+OffsetPrior = tuple[OffsetKey, CommittedOffset | None]
 
 
 class HardState:
@@ -40,12 +46,29 @@ class HardState:
         key = decode_key(record.key)
         if isinstance(key, UnknownKey):
             return key
+        value = None if record.value is None else decode_value(key, record.value)
+        return key, self.put(key, value)
+
+    def put(self, key: RecordKey, value: Value | None) -> Value | None:
+        """Apply a record by what it says. Returns the key's previous value."""
         prior = self.get(key)
-        self._put(key, None if record.value is None else decode_value(key, record.value))
-        return key, prior
+        self._put(key, value)
+        return prior
+
+    def put_offsets(
+        self, group: GroupId, topic: str, offsets: Sequence[tuple[int, CommittedOffset]]
+    ) -> list[OffsetPrior]:
+        """Put offsets, at least one, of partitions of one topic. Returns their keys and previous values."""
+        topic = intern(topic)
+        known = self._offsets.setdefault(group, {})
+        priors: list[OffsetPrior] = []
+        for partition, value in offsets:
+            priors.append((OffsetKey(group, topic, partition), known.get((topic, partition))))
+            known[topic, partition] = value
+        return priors
 
     def undo(self, priors: Iterable[Prior]) -> None:
-        """Undo ``replay``, latest first."""
+        """Undo changes, latest first."""
         for key, value in priors:
             self._put(key, value)
 

@@ -1,14 +1,15 @@
 """Requests and responses of the group APIs, independent of Kafka's versions. Durations are milliseconds.
 
 Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.codec`` writes them as they
-are. ``failed`` returns, for any request, the response for a failure of the whole request.
+are. ``failed`` returns, for any request, the response for a failure of the whole request. Messages are dataclasses; of
+which there is one for each partition are named tuples, which take a third of the time to create.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -126,9 +127,8 @@ class LeaveGroupResponse(Unthrottled):
     members: tuple[LeftMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitPartition:
-    index: int
+class CommitPartition(NamedTuple):
+    partition: int
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
@@ -156,8 +156,7 @@ class OffsetCommit:
     topics: tuple[CommitTopic, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionError:
+class PartitionError(NamedTuple):
     partition_index: int
     error_code: ErrorCode
 
@@ -199,8 +198,7 @@ class OffsetFetch:
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedOffset:
+class FetchedOffset(NamedTuple):
     partition_index: int
     committed_offset: int = NO_OFFSET
     committed_leader_epoch: int = NO_LEADER_EPOCH
@@ -382,9 +380,7 @@ def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
 
 
 def _failed_commit(topic: CommitTopic, error: ErrorCode) -> TopicErrors:
-    partitions = tuple(
-        PartitionError(partition_index=partition.index, error_code=error) for partition in topic.partitions
-    )
+    partitions = tuple(PartitionError(each.partition, error) for each in topic.partitions)
     return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 

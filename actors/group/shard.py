@@ -6,7 +6,7 @@ records, hold replies until the log has those records, and create updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -17,9 +17,9 @@ from muster.actors.group.codec.records import (
     GroupKey,
     GroupMetadata,
     OffsetKey,
-    UnknownKey,
     group_record,
     offset_record,
+    offset_records,
 )
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.errors import translate_for
@@ -57,6 +57,8 @@ class Write:
     id: WriteId
     records: list[Record] = field(default_factory=list)
     priors: list[Prior] = field(default_factory=list)
+    offsets_of: set[GroupId] = field(default_factory=set)
+    """The groups of which it changes offsets."""
     held: list[Held] = field(default_factory=list)
     follows: list[Follow] = field(default_factory=list)
 
@@ -117,11 +119,21 @@ class Shard:
 
     def append_group(self, group: Group, value: GroupMetadata | None) -> None:
         """Write the group's record (None: its tombstone) and apply it immediately."""
-        self._append(group_record(GroupKey(group.id), value))
+        key = GroupKey(group.id)
+        self._open.records.append(group_record(key, value))
+        self._open.priors.append((key, self.hard.put(key, value)))
 
-    def append_offset(self, key: OffsetKey, value: CommittedOffset | None) -> None:
-        """Write a committed offset (None: its tombstone) and apply it immediately."""
-        self._append(offset_record(key, value))
+    def append_offsets(
+        self, group: GroupId, topic: str, offsets: Sequence[tuple[int, CommittedOffset]]
+    ) -> list[CommittedOffset | None]:
+        """Write committed offsets of partitions of one topic and apply them immediately. Returns the previous ones."""
+        if not offsets:
+            return []
+        priors = self.hard.put_offsets(group, topic, offsets)
+        self._open.records += offset_records(group, topic, offsets)
+        self._open.priors += priors
+        self._open.offsets_of.add(group)
+        return [prior for _, prior in priors]
 
     def append_offset_tombstones(
         self, group: GroupId, partitions: Iterable[TopicPartition]
@@ -130,7 +142,10 @@ class Shard:
         offsets = self.hard.offsets(group)
         removed = tuple(RemovedOffset(*each, offsets[each].offset) for each in partitions if each in offsets)
         for topic, partition, _ in removed:
-            self.append_offset(OffsetKey(group, topic, partition), None)
+            key = OffsetKey(group, topic, partition)
+            self._open.records.append(offset_record(key, None))
+            self._open.priors.append((key, self.hard.put(key, None)))
+        self._open.offsets_of.add(group)
         return removed
 
     def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
@@ -186,7 +201,7 @@ class Shard:
     def committed_offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
         """The group's offsets in the durable part of the log."""
         offsets = self.hard.offsets(group)
-        if not self._writes:
+        if not any(group in write.offsets_of for write in self._writes.values()):
             return offsets
         durable: dict[TopicPartition, CommittedOffset | None] = dict(offsets)
         for write in reversed(self._writes.values()):
@@ -205,12 +220,6 @@ class Shard:
     def _fail_held(self, settled: Write, error: ErrorCode) -> None:
         for held in settled.held:
             self.reply(held.token, failed(held.request, translate_for(held.request, error)))
-
-    def _append(self, record: Record) -> None:
-        prior = self.hard.replay(record)
-        assert not isinstance(prior, UnknownKey)
-        self._open.records.append(record)
-        self._open.priors.append(prior)
 
 
 def session_timer(group: Group, member: Member) -> TimerName:

@@ -28,8 +28,7 @@ class Who(NamedTuple):
     group_instance_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record for the partition's log, in Kafka's bytes. A value of None is a tombstone."""
 
     key: bytes

@@ -23,19 +23,18 @@ def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
 
     A step of tombstones only (expiry, deletion of topics and groups) may be split, as in Kafka.
     """
+    if size_bytes(records) <= limit_bytes:
+        return [[*records]]
     packed = _pack(([record] for record in records), limit_bytes)
     may_split = all(record.value is None for record in records)
     fits = all(size_bytes(batch) <= limit_bytes for batch in packed)
-    return packed if fits and (len(packed) == 1 or may_split) else None
+    return packed if fits and may_split else None
 
 
 def size_bytes(records: Iterable[Record]) -> int:
     """Upper bound of the size of an uncompressed batch of these records."""
-    return _BATCH_OVERHEAD_BYTES + sum(_size_bytes(record) for record in records)
-
-
-def _size_bytes(record: Record) -> int:
-    return _RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"")
+    sizes = [len(key) + len(value or b"") for key, value in records]
+    return _BATCH_OVERHEAD_BYTES + len(sizes) * _RECORD_OVERHEAD_BYTES + sum(sizes)
 
 
 def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:

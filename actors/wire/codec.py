@@ -167,23 +167,24 @@ def ms(duration: datetime.timedelta) -> int:
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
     """A whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
     kind = request_type(api_key, version)
+    parts: list[bytes] = []
     header = {
         "request_api_key": api_key,
         "request_api_version": version,
         "correlation_id": correlation_id,
         "client_id": client_id,
     }
-    return _write(kind, header, body)
+    writer(kind.__header_schema__)(header, parts.append)
+    writer(kind)(body, parts.append)
+    return b"".join(parts)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """A whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
-    return _write(response_type(api_key, version), {"correlation_id": correlation_id}, body)
-
-
-def _write(kind: Any, header: Body, body: Body) -> bytes:
-    parts: list[bytes] = []
-    writer(kind.__header_schema__)(header, parts.append)
+    kind = response_type(api_key, version)
+    parts = [correlation_id.to_bytes(4, "big", signed=True)]
+    if kind.__header_schema__.__flexible__:
+        parts.append(b"\0")  # no tagged fields
     writer(kind)(body, parts.append)
     return b"".join(parts)
 

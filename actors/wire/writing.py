@@ -13,45 +13,25 @@ with its tagged fields, without those at their default. An entity that may be nu
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from kio.schema.errors import ErrorCode
 from kio.serial._implicit_defaults import get_tagged_field_default  # not in any public module of kio
-from kio.static.constants import EntityType, uuid_zero
+from kio.static.constants import EntityType
 
-from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint, nested_entity
+from muster.actors.wire.bounds import as_varint, nested_entity
+from muster.actors.wire.primitives import STRUCTS, Put, Write, length_of, primitive
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Body: TypeAlias = "dict[str, Any] | DataclassInstance"
 """The fields of an entity, by the names of kio's schema; those of nested entities, too."""
-Put = Callable[[bytes], object]
-Write = Callable[[Any, Put], None]
-"""Puts the bytes of a value, piece by piece. After an exception, the bytes already put are useless."""
-
-_FORMATS = {
-    "bool": ">?",
-    "int8": ">b",
-    "int16": ">h",
-    "uint16": ">H",
-    "int32": ">i",
-    "uint32": ">I",
-    "int64": ">q",
-    "float64": ">d",
-}
-_MS_FORMATS = {"timedelta_i32": ">i", "timedelta_i64": ">q", "datetime_i64": ">q"}
 _SEQUENCES = (list, tuple)
-_VARINTS = tuple(as_varint(value) for value in range(0x80))
-_ERROR_CODES = {int(code): struct.pack(">h", code) for code in ErrorCode}
-_NULL_MS = struct.pack(">q", -1)
-_int16 = struct.Struct(">h").pack
-_int32 = struct.Struct(">i").pack
 
 
 class Unwritable(ValueError):
@@ -66,58 +46,150 @@ _UNFIT = (struct.error, ValueError, OverflowError, TypeError, AttributeError, Lo
 
 
 @cache
-def writer(kind: Any) -> Write:
-    """A function that writes an entity of class ``kind`` from a dict, or from a dataclass with fields of these names.
+def writer(kind: Any) -> EntityWriter:
+    """Writes an entity of class ``kind`` from a dict, or from a dataclass or a named tuple with these fields.
 
-    Nested entities are dicts or dataclasses, too, and arrays any iterables of them. Fields that this version does not
+    Nested entities are such bodies, too, and arrays any iterables of them. Fields that this version does not
     have are ignored. A missing field gets kio's default, or MissingField if there is none. Durations and timestamps
     are milliseconds, timedeltas or datetimes; error codes may be ints. Unwritable names the field whose value does not
     fit.
     """
-    hints = typing.get_type_hints(kind)
-    declared = dataclasses.fields(kind)
-    steps = [_step(kind, one, hints[one.name]) for one in declared if "tag" not in one.metadata]
-    tagged = [_tagged(kind, one, hints[one.name]) for one in declared if "tag" in one.metadata]
-    tagged.sort(key=lambda one: one.tag)
-    has_no_tags = kind.__flexible__ and not tagged
+    return EntityWriter(kind)
 
-    @cache
-    def steps_of(source: type) -> list[tuple[str, Write, bytes | None]]:
-        """The steps for a dataclass; with a default those whose field it does not have."""
-        if not dataclasses.is_dataclass(source):
-            raise TypeError(f"{source.__name__}, neither a dict nor a dataclass")
-        has = source.__dataclass_fields__
-        for name, _, default in steps:
-            if name not in has and default is None:
-                raise MissingField(f"{kind.__name__}.{name} is missing")
-        return [(name, write_value, None if name in has else default) for name, write_value, default in steps]
 
-    def write(body: Any, put: Put) -> None:
-        name = "body"
-        try:
-            if isinstance(body, dict):
-                for name, write_value, default in steps:
+class _Field(NamedTuple):
+    """How to write a field."""
+
+    name: str
+    write: Write
+    default: bytes | None
+    """None for no default."""
+    struct: str
+    """The format of the value in a struct; empty if it is not simply packed."""
+
+
+_WriteAll = Callable[[Sequence[Any], Put], None]
+
+
+class EntityWriter:
+    """A :data:`Write` for one entity class; see :func:`writer`."""
+
+    def __init__(self, kind: Any) -> None:
+        hints = typing.get_type_hints(kind)
+        declared = dataclasses.fields(kind)
+        self._kind = kind
+        self._fields = [_field(kind, each, hints[each.name]) for each in declared if "tag" not in each.metadata]
+        self._tagged = [_tagged(kind, each, hints[each.name]) for each in declared if "tag" in each.metadata]
+        self._tagged.sort(key=lambda each: each.tag)
+        self._tail = b"\0" if kind.__flexible__ and not self._tagged else b""
+        """The count of tagged fields, of a class that has none."""
+        self._compiled: dict[type, _WriteAll] = {}
+
+    def __call__(self, body: Any, put: Put) -> None:
+        source = type(body)
+        write_all = self._compiled.get(source) or self._compile(source)
+        write_all((body,), put)
+
+    def write_all(self, bodies: Sequence[Any], put: Put) -> None:
+        """Write the elements of an array."""
+        sources = {*map(type, bodies)}
+        if len(sources) > 1:
+            for body in bodies:
+                self(body, put)
+            return
+        for source in sources:
+            write_all = self._compiled.get(source) or self._compile(source)
+            write_all(bodies, put)
+
+    def _compile(self, source: type) -> _WriteAll:
+        write_all: _WriteAll
+        if source is dict:
+            write_all = self._write_dicts
+        elif dataclasses.is_dataclass(source):
+            write_all = self._from_source(frozenset(source.__dataclass_fields__))
+        elif hasattr(source, "_fields"):
+            write_all = self._from_source(frozenset(source._fields))
+        else:
+            error = TypeError(f"{source.__name__}, neither a dict, a dataclass nor a named tuple")
+            raise _named(error, self._kind, "body")
+        self._compiled[source] = write_all
+        return write_all
+
+    def _write_dicts(self, bodies: Sequence[dict[str, Any]], put: Put) -> None:
+        for body in bodies:
+            name = ""
+            try:
+                for name, write, default, _ in self._fields:
                     if name in body:
-                        write_value(body[name], put)
+                        write(body[name], put)
                     elif default is not None:
                         put(default)
                     else:
-                        raise MissingField(f"{kind.__name__}.{name} is missing")
-            else:
-                source: type = type(body)
-                for name, write_value, default in steps_of(source):
-                    if default is None:
-                        write_value(getattr(body, name), put)
-                    else:
-                        put(default)
-        except _UNFIT as error:
-            raise _named(error, kind, name) from error
-        if has_no_tags:
-            put(b"\0")
-        elif tagged:
-            _write_tagged(kind, tagged, body, put)
+                        raise _missing(self._kind, name)
+            except _UNFIT as error:
+                raise _named(error, self._kind, name) from error
+            self._write_tail(body, put)
 
-    return write
+    def _write_tail(self, body: Any, put: Put) -> None:
+        if self._tagged:
+            _write_tagged(self._kind, self._tagged, body, put)
+        elif self._tail:
+            put(self._tail)
+
+    def _from_source(self, has: frozenset[str]) -> _WriteAll:
+        """A function for bodies with attributes of these names, made from source text, as attrs makes ``__init__``.
+
+        Neighbours of fixed size are packed together. A response of 100 committed offsets takes 50 us, and 85 us with a
+        loop over the fields.
+        """
+        lines: list[str] = []
+        known: dict[str, Any] = {"write_tail": self._write_tail, "tail": self._tail}
+        for is_packed, run in groupby(self._fields, lambda each: bool(each.struct) and each.name in has):
+            fields = [*run]
+            if is_packed:
+                pack = f"pack_{fields[0].name}"
+                known[pack] = struct.Struct(">" + "".join(each.struct for each in fields)).pack
+                lines.append(f"put({pack}({', '.join(f'body.{each.name}' for each in fields)}))")
+                continue
+            for each in fields:
+                if each.name in has:
+                    known[f"write_{each.name}"] = each.write
+                    lines.append(f"write_{each.name}(body.{each.name}, put)")
+                elif each.default is not None:
+                    known[f"default_{each.name}"] = each.default
+                    lines.append(f"put(default_{each.name})")
+                else:
+                    raise _missing(self._kind, each.name)
+        if self._tagged:
+            lines.append("write_tail(body, put)")
+        elif self._tail:
+            lines.append("put(tail)")
+        loop = "".join(f"        {line}\n" for line in lines or ["pass"])
+        exec(f"def write_all(bodies, put):\n    for body in bodies:\n{loop}", known)
+        compiled: _WriteAll = known["write_all"]
+
+        def write_all(bodies: Sequence[Any], put: Put) -> None:
+            try:
+                compiled(bodies, put)
+            except _UNFIT as error:
+                raise self._unfit(bodies, has, error) from error
+
+        return write_all
+
+    def _unfit(self, bodies: Sequence[Any], has: frozenset[str], error: Exception) -> Exception:
+        """The error with the name of the field that does not fit."""
+        for body in bodies:
+            for each in self._fields:
+                try:
+                    if each.name in has:
+                        _written(each.write, getattr(body, each.name))
+                except _UNFIT as found:
+                    return _named(found, self._kind, each.name)
+        return _named(error, self._kind, "body")
+
+
+def _missing(kind: Any, name: str) -> MissingField:
+    return MissingField(f"{kind.__name__}.{name} is missing")
 
 
 def _named(error: Exception, kind: Any, name: str) -> Exception:
@@ -127,11 +199,12 @@ def _named(error: Exception, kind: Any, name: str) -> Exception:
     return Unwritable(f"{kind.__name__} v{kind.__version__}, {name}: {type(error).__name__}: {error}")
 
 
-def _step(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> tuple[str, Write, bytes | None]:
-    """Name, writer and the bytes of the default; None for no default."""
-    write = _field(kind, declared, hint)
+def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Field:
+    write = _value(kind, declared, hint)
     default = None if declared.default is dataclasses.MISSING else _written(write, declared.default)
-    return declared.name, write, default
+    is_primitive = nested_entity(hint) == (None, False)
+    form = STRUCTS.get(declared.metadata["kafka_type"], "") if is_primitive else ""
+    return _Field(declared.name, write, default, form)
 
 
 def _written(write: Write, value: Any) -> bytes:
@@ -151,7 +224,7 @@ class _Tagged(NamedTuple):
 
 
 def _tagged(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Tagged:
-    write = _field(kind, declared, hint)
+    write = _value(kind, declared, hint)
     default = get_tagged_field_default(declared)
     is_compound = nested_entity(hint) != (None, False)
     return _Tagged(
@@ -172,7 +245,7 @@ def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None
     for one in tagged:
         if one.name not in body:
             if one.is_required:
-                raise MissingField(f"{kind.__name__}.{one.name} is missing")
+                raise _missing(kind, one.name)
             continue
         value = body[one.name]
         if value == one.default:
@@ -187,113 +260,23 @@ def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None
     put(b"".join((as_varint(count), *parts)))
 
 
-def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
+def _value(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
     nested, many = nested_entity(hint)
     # A tagged field is null when absent, regardless of its type.
     is_nullable = type(None) in typing.get_args(hint) and "tag" not in declared.metadata
     # The client id is never compact, which keeps any version of the header readable (KIP-482).
     is_compact = kind.__flexible__ and not (kind.__type__ is EntityType.header and declared.name == "client_id")
     if nested is not None:
-        one = writer(nested)
+        one: Write = writer(nested)
     else:
-        one = _primitive(declared.metadata["kafka_type"], is_compact, is_nullable=is_nullable and not many)
+        one = primitive(declared.metadata["kafka_type"], is_compact, is_nullable=is_nullable and not many)
     if many:
         return _array(one, is_compact, is_nullable=is_nullable)
     return _nullable_entity(one) if nested is not None and is_nullable else one
 
 
-def _primitive(kafka_type: str, is_compact: bool, *, is_nullable: bool) -> Write:
-    if kafka_type in _FORMATS:
-        return _packed(_FORMATS[kafka_type])
-    if kafka_type in _MS_FORMATS:
-        return _milliseconds(_MS_FORMATS[kafka_type], is_nullable=is_nullable)
-    match kafka_type:
-        case "error_code":
-            return _write_error_code
-        case "uuid":
-            return _write_uuid
-        case "string":
-            string = _compact_string if is_compact else _string
-            return string(is_nullable=is_nullable)
-        case "bytes" | "records":
-            return _bytes(is_compact, is_nullable=is_nullable)
-    raise TypeError(f"no such primitive type: {kafka_type}")
-
-
-def _packed(form: str) -> Write:
-    pack = struct.Struct(form).pack
-
-    def write(value: Any, put: Put) -> None:
-        put(pack(value))
-
-    return write
-
-
-def _milliseconds(form: str, *, is_nullable: bool) -> Write:
-    pack = struct.Struct(form).pack
-
-    def write(value: Any, put: Put) -> None:
-        if isinstance(value, datetime.timedelta):
-            value = round(value.total_seconds() * 1000)
-        elif isinstance(value, datetime.datetime):
-            value = round(value.timestamp() * 1000)
-        put(_NULL_MS if value is None and is_nullable else pack(value))
-
-    return write
-
-
-def _write_error_code(value: Any, put: Put) -> None:
-    put(_ERROR_CODES[value])
-
-
-def _write_uuid(value: Any, put: Put) -> None:
-    put((uuid_zero if value is None else value).bytes)
-
-
-def _compact_string(*, is_nullable: bool) -> Write:
-    def write(value: Any, put: Put) -> None:
-        if value is None and is_nullable:
-            put(b"\0")
-            return
-        data = value.encode()
-        put(_compact_length(len(data)) + data)
-
-    return write
-
-
-def _string(*, is_nullable: bool) -> Write:
-    def write(value: Any, put: Put) -> None:
-        if value is None and is_nullable:
-            put(b"\xff\xff")
-            return
-        data = value.encode()
-        if len(data) > MAX_STRING_BYTES:
-            raise ValueError(f"a string of {len(data)} bytes")
-        put(_int16(len(data)) + data)
-
-    return write
-
-
-def _bytes(is_compact: bool, *, is_nullable: bool) -> Write:
-    length = _compact_length if is_compact else _int32
-    null = length(-1)
-
-    def write(value: Any, put: Put) -> None:
-        if value is None and is_nullable:
-            put(null)
-            return
-        if not isinstance(value, bytes):
-            if not isinstance(value, bytearray | memoryview):
-                raise TypeError(f"{type(value).__name__}, not bytes")
-            value = bytes(value)
-        put(length(len(value)))
-        put(value)
-
-    return write
-
-
 def _array(write_item: Write, is_compact: bool, *, is_nullable: bool) -> Write:
-    length = _compact_length if is_compact else _int32
+    length = length_of(is_compact)
     null = length(-1)
 
     def write(items: Any, put: Put) -> None:
@@ -303,8 +286,11 @@ def _array(write_item: Write, is_compact: bool, *, is_nullable: bool) -> Write:
         if not isinstance(items, _SEQUENCES):
             items = tuple(items)
         put(length(len(items)))
-        for item in items:
-            write_item(item, put)
+        if isinstance(write_item, EntityWriter):
+            write_item.write_all(items, put)
+        else:
+            for item in items:
+                write_item(item, put)
 
     return write
 
@@ -318,8 +304,3 @@ def _nullable_entity(write_entity: Write) -> Write:
         write_entity(value, put)
 
     return write
-
-
-def _compact_length(length: int) -> bytes:
-    """The length plus one as a varint; -1 is null."""
-    return _VARINTS[length + 1] if length < 0x7F else as_varint(length + 1)

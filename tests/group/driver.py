@@ -141,7 +141,7 @@ def commit(
 ) -> OffsetCommit:
     by_topic: dict[str, list[CommitPartition]] = {}
     for (topic, index), offset in offsets.items():
-        by_topic.setdefault(topic, []).append(CommitPartition(index=index, offset=offset, metadata=metadata))
+        by_topic.setdefault(topic, []).append(CommitPartition(partition=index, offset=offset, metadata=metadata))
     return OffsetCommit(
         api_version=version,
         group_id=GroupId(group),

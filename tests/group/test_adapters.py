@@ -201,6 +201,8 @@ def test_a_request_that_failed_as_a_whole(api_key: int, version: int) -> None:
 
 
 def _as_dicts(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return value._asdict()
     if isinstance(value, tuple):
         return [_as_dicts(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
@@ -276,7 +278,7 @@ def test_offset_commit(version: int) -> None:
     (topic,) = request.topics
     assert (topic.name, topic.topic_id) == ("t", TOPIC_ID if version >= 10 else None)
     assert topic.partitions == (
-        CommitPartition(index=3, offset=9, leader_epoch=2 if version >= 6 else -1, metadata="x"),
+        CommitPartition(partition=3, offset=9, leader_epoch=2 if version >= 6 else -1, metadata="x"),
     )
     assert request.retention_ms == (5000 if 2 <= version <= 4 else None)
     unset = _decode(adapters.OFFSET_COMMIT, version)

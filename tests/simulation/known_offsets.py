@@ -100,7 +100,7 @@ class KnownOffsets:
                 expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
                 for topic in request.topics:
                     for partition in topic.partitions:
-                        key = (request.group_id, topic.name, partition.index)
+                        key = (request.group_id, topic.name, partition.partition)
                         opened.append((key, Change(partition.offset, now_ms, expires_ms)))
             case OffsetDelete():
                 for name, indices in request.topics:

@@ -290,7 +290,9 @@ def test_what_is_neither_a_dict_nor_a_dataclass_is_refused(body: Any) -> None:
     kinds = (codec.request_type(16, 0), codec.request_type(16, 4), codec.response_type(8, 9))
     assert written(kinds[0], {}) == b"", "it has no fields"
     for kind in kinds:
-        with pytest.raises(Unwritable, match=f"{kind.__name__} .*body: TypeError: .*neither a dict nor a dataclass"):
+        with pytest.raises(
+            Unwritable, match=f"{kind.__name__} .*body: TypeError: .*neither a dict, a dataclass nor a named tuple"
+        ):
             written(kind, body)
-    with pytest.raises(Unwritable, match=r"OffsetCommitResponseTopic .*neither a dict nor a dataclass"):
+    with pytest.raises(Unwritable, match=r"OffsetCommitResponseTopic .*neither a dict, a dataclass nor a named tuple"):
         codec.encode_response(8, 9, 1, Committed([body]))

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
 from muster.actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
-from muster.actors.group.codec.records import CommittedOffset, OffsetKey
+from muster.actors.group.codec.records import CommittedOffset
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
 from muster.actors.group.membership import check_member, meet
@@ -52,22 +52,18 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
     group = shard.groups.get(request.group_id)
     _check_commit(shard, group, request, context)
     topics = tuple(_check_topic(shard, topic) for topic in request.topics)
-    accepted = [
-        (topic.name, partition)
-        for topic, errors in zip(request.topics, topics, strict=True)
-        for partition, result in zip(topic.partitions, errors.partitions, strict=True)
-        if result.error_code is ErrorCode.none
-    ]
-    if accepted and group is None:
+    accepted = [(topic.name, _accepted(topic, errors)) for topic, errors in zip(request.topics, topics, strict=True)]
+    if group is None and any(partitions for _, partitions in accepted):
         _create_simple(shard, request.group_id)
-    committed = []
-    for topic, partition in accepted:
-        known = shard.hard.offsets(request.group_id).get((topic, partition.index))
-        before = None if known is None else known.offset
-        committed.append(CommittedPartition(topic, partition.index, before, partition.offset))
-        key = OffsetKey(request.group_id, topic, partition.index)
-        shard.append_offset(key, _committed(shard, request, partition))
-    if accepted:
+    committed: list[CommittedPartition] = []
+    for topic, partitions in accepted:
+        values = [(each.partition, _committed(shard, request, each)) for each in partitions]
+        before = shard.append_offsets(request.group_id, topic, values)
+        committed += [
+            CommittedPartition(topic, partition, known and known.offset, value.offset)
+            for (partition, value), known in zip(values, before, strict=True)
+        ]
+    if committed:
         by_member = request.generation_id >= 0
         event = OffsetsCommitted(
             group=request.group_id,
@@ -79,7 +75,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         )
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and (group is None or not group.members):
-        saw_simple(shard, request.group_id, context, [(topic, partition.index) for topic, partition in accepted])
+        saw_simple(shard, request.group_id, context, [(each.topic, each.partition) for each in committed])
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
 
 
@@ -138,24 +134,30 @@ def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, cont
 
 
 def _check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
-    return TopicErrors(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            PartitionError(partition_index=partition.index, error_code=_check_partition(shard, topic, partition))
-            for partition in topic.partitions
-        ),
-    )
-
-
-def _check_partition(shard: Shard, topic: CommitTopic, partition: CommitPartition) -> ErrorCode:
     if not topic.name:
-        return ErrorCode.unknown_topic_id
-    metadata = partition.metadata or ""
+        error = ErrorCode.unknown_topic_id
+        errors = tuple([PartitionError(each.partition, error) for each in topic.partitions])
+    else:
+        errors = tuple([PartitionError(each.partition, _check_metadata(shard, each)) for each in topic.partitions])
+    return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=errors)
+
+
+def _check_metadata(shard: Shard, partition: CommitPartition) -> ErrorCode:
+    metadata = partition.metadata
+    if not metadata:
+        return ErrorCode.none
     utf16_units = len(metadata.encode("utf-16-be", "surrogatepass")) // 2
     if utf16_units > shard.config.offset_metadata_max_bytes or len(metadata.encode()) > MAX_METADATA_BYTES:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none
+
+
+def _accepted(topic: CommitTopic, errors: TopicErrors) -> list[CommitPartition]:
+    return [
+        partition
+        for partition, result in zip(topic.partitions, errors.partitions, strict=True)
+        if result.error_code is ErrorCode.none
+    ]
 
 
 def _create_simple(shard: Shard, group_id: GroupId) -> None:
@@ -174,14 +176,13 @@ def _create_simple(shard: Shard, group_id: GroupId) -> None:
 
 
 def _committed(shard: Shard, request: OffsetCommit, partition: CommitPartition) -> CommittedOffset:
-    explicit = partition.timestamp_ms != NO_TIMESTAMP
-    return CommittedOffset(
-        offset=partition.offset,
-        leader_epoch=partition.leader_epoch,
-        metadata=partition.metadata or "",
-        commit_timestamp_ms=partition.timestamp_ms if explicit else shard.now_ms,
-        expire_timestamp_ms=None if request.retention_ms is None else shard.now_ms + request.retention_ms,
-    )
+    _, offset, leader_epoch, metadata, timestamp_ms = partition
+    committed_ms = shard.now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
+    if request.retention_ms is None:
+        return CommittedOffset(offset, committed_ms, leader_epoch, metadata or "")
+    # A record with an expire timestamp has no leader epoch.
+    expire_ms = shard.now_ms + request.retention_ms
+    return CommittedOffset(offset, committed_ms, metadata=metadata or "", expire_timestamp_ms=expire_ms)
 
 
 def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -> FetchedGroup:
@@ -217,12 +218,7 @@ def _fetch_partition(known: dict[tuple[str, int], CommittedOffset], topic: Fetch
 
 
 def _fetched(index: int, offset: CommittedOffset) -> FetchedOffset:
-    return FetchedOffset(
-        partition_index=index,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        metadata=offset.metadata,
-    )
+    return FetchedOffset(index, offset.offset, offset.leader_epoch, offset.metadata)
 
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:

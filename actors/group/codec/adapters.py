@@ -151,13 +151,15 @@ def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
         name=name,
         topic_id=topic_id,
         partitions=tuple(
-            CommitPartition(
-                index=partition.partition_index,
-                offset=partition.committed_offset,
-                leader_epoch=codec.field(partition, "committed_leader_epoch", -1),
-                metadata=partition.committed_metadata,
-            )
-            for partition in topic.partitions
+            [
+                CommitPartition(
+                    each.partition_index,
+                    each.committed_offset,
+                    codec.field(each, "committed_leader_epoch", -1),
+                    each.committed_metadata,
+                )
+                for each in topic.partitions
+            ]
         ),
     )
 

@@ -8,6 +8,7 @@ expire timestamp and else v3, and GroupMetadataValue v3. Every version is read.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from sys import intern
 from typing import NamedTuple
@@ -25,6 +26,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _OFFSET_V3_HEAD = struct.Struct(">hqih")
 """Version, offset, leader epoch, length of the metadata; metadata and commit timestamp follow."""
+_OFFSET_V3_BARE = struct.Struct(">hqihq")
+"""The same without metadata, and the commit timestamp."""
 _INT64 = struct.Struct(">q")
 
 
@@ -44,12 +47,11 @@ class UnknownKey(NamedTuple):
     key_type: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     offset: int
+    commit_timestamp_ms: int
     leader_epoch: int = -1
     metadata: str = ""
-    commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
     """Set only by commits with their own retention time (OffsetCommit v2-4)."""
 
@@ -85,8 +87,17 @@ Value = CommittedOffset | GroupMetadata
 
 def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
     """The record of a committed offset, or its tombstone."""
-    out = Writer().int16(1).string(key.group).string(key.topic).int32(key.partition)
-    return Record(out.bytes(), None if value is None else _encode_offset(value))
+    (record,) = offset_records(key.group, key.topic, [(key.partition, value)])
+    return record
+
+
+def offset_records(group: GroupId, topic: str, offsets: Iterable[tuple[int, CommittedOffset | None]]) -> list[Record]:
+    """The records of committed offsets (None: tombstones) of partitions of one topic."""
+    start = Writer().int16(1).string(group).string(topic).bytes()
+    return [
+        Record(start + _INT32.pack(partition), None if value is None else _encode_offset(value))
+        for partition, value in offsets
+    ]
 
 
 def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
@@ -156,8 +167,11 @@ def _encode_offset(value: CommittedOffset) -> bytes:
     if value.expire_timestamp_ms is not None:
         out = Writer().int16(1).int64(value.offset).string(value.metadata)
         return out.int64(value.commit_timestamp_ms).int64(value.expire_timestamp_ms).bytes()
-    out = Writer().int16(3).int64(value.offset).int32(value.leader_epoch).string(value.metadata)
-    return out.int64(value.commit_timestamp_ms).bytes()
+    if not value.metadata:
+        return _OFFSET_V3_BARE.pack(3, value.offset, value.leader_epoch, 0, value.commit_timestamp_ms)
+    metadata = value.metadata.encode()
+    head = _OFFSET_V3_HEAD.pack(3, value.offset, value.leader_epoch, len(metadata))
+    return head + metadata + _INT64.pack(value.commit_timestamp_ms)
 
 
 def _decode_offset(source: Reader, version: int) -> CommittedOffset:

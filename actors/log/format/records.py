@@ -163,16 +163,12 @@ def build_batch(
     codec: int = NO_COMPRESSION,
 ) -> bytearray:
     """One batch with create time. ``records``, at least one, are pairs of key and value."""
-    payload = bytearray()
+    parts: list[bytes] = []
     for delta, (key, value) in enumerate(records):
-        body = bytearray(b"\x00\x00")  # attributes; the record's timestamp is the batch's
-        _write_varint(body, delta)
-        _write_bytes(body, key)
-        _write_bytes(body, value)
-        body.append(0)
-        _write_varint(payload, len(body))
-        payload += body
-    batch = bytearray(HEADER_BYTES) + compress(codec, bytes(payload))
+        # Attributes, timestamp (the batch's), offset, key, value, headers (none).
+        body = b"".join((b"\x00\x00", _varint(delta), _field(key), _field(value), b"\x00"))
+        parts += (_varint(len(body)), body)
+    batch = bytearray(HEADER_BYTES) + compress(codec, b"".join(parts))
     last = len(records) - 1
     length = len(batch) - LENGTH_OVERHEAD
     HEADER.pack_into(
@@ -193,9 +189,18 @@ def _write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _write_bytes(out: bytearray, field: bytes | None) -> None:
-    if field is None:
-        out.append(1)  # -1, zigzag
-    else:
-        _write_varint(out, len(field))
-        out += field
+def _long_varint(value: int) -> bytes:
+    out = bytearray()
+    _write_varint(out, value)
+    return bytes(out)
+
+
+_SHORT_VARINTS = tuple(_long_varint(value) for value in range(1 << 10))
+
+
+def _varint(value: int) -> bytes:
+    return _SHORT_VARINTS[value] if value < 1 << 10 else _long_varint(value)
+
+
+def _field(value: bytes | None) -> bytes:
+    return b"\x01" if value is None else _varint(len(value)) + value  # the length -1, zigzag
