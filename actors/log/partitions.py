@@ -141,7 +141,7 @@ class Partitions:
                 self._limited_log.warning("refused", name, "%s cannot be opened: %s", name, error)
             found = error
         except Exception as error:
-            self._limited_log.exception("failed", name, "%s cannot be opened", name)
+            self._limited_log.exception(error, "failed", name, "%s cannot be opened", name)
             found = NotLeader(f"{topic.name}-{partition} cannot be opened: {error!r}")
         finally:
             if entry.log is None and self._partitions.get((topic.topic_id, partition)) is entry:

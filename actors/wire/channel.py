@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from muster.actors.wire import envelope
+from muster.actors.wire.deadlines import Deadlines
 from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
@@ -38,10 +39,15 @@ OnLease = Callable[[MemberLease, bytes], None]
 """Called with the lease that came with a response, and the response frame, before the response is used."""
 
 
+OnResponse = Callable[[bytes | None], None]
+"""Called once, with the response frame; with None if the channel is lost or the time is over."""
+
+
 class _Waiting(NamedTuple):
-    future: asyncio.Future[Any]
-    read: Callable[[bytes], Any]
-    """Converts the bytes of the response to the future's result."""
+    """What to do with the response under a token."""
+
+    answered: Callable[[bytes], None]
+    lost: Callable[[ChannelLost], None]
     on_lease: OnLease | None = None
 
 
@@ -56,6 +62,7 @@ class Channel(asyncio.Protocol):
         self._framer = Framer(envelope.LIMIT_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
+        self._deadlines = Deadlines(self._expired)
         self._tokens = itertools.count(1)
         self._out = Outbox()
         self._leases = ChannelLeases(self._out.put)
@@ -73,10 +80,10 @@ class Channel(asyncio.Protocol):
         if not self.ready.done():
             self.ready.set_exception(error)
         self._leases.end()
+        self._deadlines.close()
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
-            if not each.future.done():
-                each.future.set_exception(error)
+            each.lost(error)
         self._on_lost()
 
     def data_received(self, data: bytes) -> None:
@@ -108,17 +115,18 @@ class Channel(asyncio.Protocol):
             raise ValueError(f"unexpected internal message of kind {kind}")
 
     def _answered(self, token: int, data: bytes) -> None:
-        waiting = self._waiting.get(token)
+        waiting = self._waiting.pop(token, None)
         if waiting is None:
             return
-        result = waiting.read(data)
-        del self._waiting[token]
-        if not waiting.future.done():
-            waiting.future.set_result(result)
+        try:
+            waiting.answered(data)
+        except ValueError:  # not a response: the channel is closed, and with it this one is lost
+            self._waiting[token] = waiting
+            raise
 
     def _leased(self, token: int, group: int, member: int, frame: bytes) -> None:
         waiting = self._waiting.get(token)
-        if waiting is not None and waiting.on_lease is not None and not waiting.future.done():
+        if waiting is not None and waiting.on_lease is not None:
             waiting.on_lease(self._leases.grant(group, member), frame)
         self._answered(token, frame)
 
@@ -131,6 +139,38 @@ class Channel(asyncio.Protocol):
                 self.ready.set_result(None)
         else:
             raise envelope.Unauthenticated("an actor without the cluster's secret")
+
+    def send(
+        self,
+        context: bytes,
+        frame: bytes,
+        on_response: OnResponse,
+        *,
+        timeout_s: float,
+        on_lease: OnLease | None = None,
+    ) -> int:
+        """Send a Kafka request frame. Returns its token, for :meth:`cancel`. Raises NotSent.
+
+        Costs half of :meth:`call`. Frames arrive in the order of the calls of both.
+        """
+        if not self._out.is_open:
+            raise NotSent("not connected")
+        token = next(self._tokens) % _TOKENS
+        self._waiting[token] = _Waiting(on_response, lambda error: on_response(None), on_lease)
+        self._deadlines.add(token, timeout_s)
+        self._out.put(envelope.request_head(token, context), frame)
+        return token
+
+    def cancel(self, token: int) -> None:
+        """The response is no longer needed: the actor is informed, and ``on_response`` is not called."""
+        if self._waiting.pop(token, None) is not None:
+            self._out.put(envelope.token_head(Kind.CANCEL, token))
+
+    def _expired(self, token: int) -> None:
+        waiting = self._waiting.get(token)
+        if waiting is not None:
+            self.cancel(token)
+            waiting.lost(ChannelLost("no response in time"))
 
     def call(self, context: bytes, frame: bytes, on_lease: OnLease | None = None) -> asyncio.Future[bytes]:
         """Send a Kafka request frame; the future gets the response frame or ChannelLost.
@@ -165,13 +205,13 @@ class Channel(asyncio.Protocol):
             future.set_exception(NotSent("not connected"))
             return None
         token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(future, read, on_lease)
-        future.add_done_callback(lambda done: self._cancelled(token) if done.cancelled() else None)
+        self._waiting[token] = _Waiting(
+            lambda data: None if future.done() else future.set_result(read(data)),
+            lambda error: None if future.done() else future.set_exception(error),
+            on_lease,
+        )
+        future.add_done_callback(lambda done: self.cancel(token) if done.cancelled() else None)
         return token
-
-    def _cancelled(self, token: int) -> None:
-        if self._waiting.pop(token, None) is not None:
-            self._out.put(envelope.token_head(Kind.CANCEL, token))
 
     def close(self) -> None:
         """Close the connection after sending what is queued."""

@@ -46,10 +46,10 @@ class LimitedLog:
         if self._is_first(kind, who, text, args):
             self._logger.warning(text, *args)
 
-    def exception(self, kind: str, who: str, text: str, *args: object) -> None:
+    def exception(self, error: BaseException, kind: str, who: str, text: str, *args: object) -> None:
         """Like ``Logger.exception``, limited; only the first has its traceback."""
         if self._is_first(kind, who, text, args):
-            self._logger.exception(text, *args)
+            self._logger.error(text, *args, exc_info=error)
 
     def flush(self) -> None:
         """Write what is counted, and start over."""

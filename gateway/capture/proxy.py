@@ -80,8 +80,9 @@ class CaptureProxy:
             await self._relay(broker, reader, writer)
         except asyncio.CancelledError:  # by stop
             pass
-        except Exception:
-            self._limited_log.exception("failed", host_port(*broker), "a connection to %s failed", host_port(*broker))
+        except Exception as error:
+            address = host_port(*broker)
+            self._limited_log.exception(error, "failed", address, "a connection to %s failed", address)
         finally:
             self._links.discard(task)
             writer.close()

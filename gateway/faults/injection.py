@@ -92,8 +92,8 @@ class GatewayFaults:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no fault is in force here."""
-        return not self._active
+        """Whether no fault is in force here, and no request still waits for one."""
+        return not self._active and not self._turns
 
     def take(self, book: Book) -> None:
         """Put these faults and no others in force; an older book is ignored."""

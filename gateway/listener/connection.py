@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import NamedTuple, cast
+from typing import cast
 
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.framing import Framer, FrameTooLarge, framed
@@ -15,6 +15,7 @@ from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LeasedHeartbeats
+from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from muster.placement.client import ANONYMOUS
@@ -32,13 +33,6 @@ _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
 """The header of a frame that has none: a SASL token after SaslHandshake v0."""
 _HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
-
-
-class _Slot(NamedTuple):
-    """A request in service, and the task of its response."""
-
-    call: Call
-    task: asyncio.Task[Reply | None]
 
 
 class Connection(asyncio.Protocol):
@@ -67,8 +61,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._frames: deque[bytes] = deque()
-        self._slots: deque[_Slot] = deque()
-        self._slots_bytes = 0
+        self._requests: deque[PendingRequest] = deque()
+        self._requests_bytes = 0
         self._ready: list[Reply] = []
         self._is_writable = True
         self._is_reading = True
@@ -155,10 +149,11 @@ class Connection(asyncio.Protocol):
             except BadRequest as error:
                 self._refuse(error.complaint)
                 break
-            if self._has_to_wait(APIS[call.header.api_key]):
+            api = APIS[call.header.api_key]
+            if self._has_to_wait(api):
                 break
             self._frames.popleft()
-            self._start(call)
+            self._start(api, call)
         self._read(not self._frames and self._refused is None)
         if self._refused is not None and not self.waiting:
             self.close(self._refused)
@@ -166,28 +161,27 @@ class Connection(asyncio.Protocol):
     def _leased(self, frame: bytes) -> bytes | None:
         """The response to a heartbeat that needs no coordinator, if no earlier request waits for its response."""
         faults = self.gateway.faults
-        if self._slots or (faults is not None and not faults.is_idle):
+        if self._requests or (faults is not None and not faults.is_idle):
             return None
         return self.leases.respond(frame, time.monotonic())
 
     def _has_room(self, frame: bytes) -> bool:
         """Whether one more request may be served. A single request always may, whatever its size."""
-        held_bytes = self._slots_bytes + len(frame)
-        if self.sasl is not None and not self.sasl.is_complete and self._slots:
+        held_bytes = self._requests_bytes + len(frame)
+        if self.sasl is not None and not self.sasl.is_complete and self._requests:
             return False
         return self._is_writable and (
-            not self._slots
-            or (len(self._slots) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
+            not self._requests
+            or (len(self._requests) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
         )
 
     def _has_to_wait(self, known: Api) -> bool:
         """Whether it must wait for an earlier response; nothing starts behind a change, so only the last can be one."""
-        if not self._slots:
+        if not self._requests:
             return False
-        return _api_of(self._slots[-1]).is_change or (known.is_large and self._owes_large())
-
-    def _owes_large(self) -> bool:
-        return any(_api_of(slot).is_large for slot in self._slots)
+        if self._requests[-1].api.is_change:
+            return True
+        return known.is_large and any(request.api.is_large for request in self._requests)
 
     def _header(self, frame: bytes) -> codec.Header:
         if self.sasl is not None and self.sasl.takes_bare_tokens:
@@ -210,59 +204,22 @@ class Connection(asyncio.Protocol):
             raise BadRequest(Cause.NOT_AUTHENTICATED, text)
         return header
 
-    def _start(self, call: Call) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(call))
-        self._slots.append(_Slot(call, task))
-        self._slots_bytes += len(call.frame)
-        task.add_done_callback(self._served)
+    def _start(self, api: Api, call: Call) -> None:
+        request = PendingRequest(api, call, self._answered)
+        self._requests.append(request)
+        self._requests_bytes += len(call.frame)
+        request.start()
 
-    async def _serve(self, call: Call) -> Reply | None:
-        """The response; only BadRequest is raised, if the connection cannot continue."""
-        known = APIS[call.header.api_key]
-        started_s = time.perf_counter()
-        outcome = "CLOSED"
-        try:
-            faults = self.gateway.faults
-            served = known.handler(call) if faults is None else faults.serve(call, known.name, known.handler)
-            reply = await served
-            outcome = "ANSWERED"
-            return reply
-        except codec.UndecodableRequest as error:
-            outcome = "UNDECODABLE"
-            raise BadRequest(Cause.UNREADABLE, str(error), known.name) from error
-        except BadRequest:
-            raise
-        except Exception as error:
-            self.gateway.complaints.exception(
-                f"failed {known.name}",
-                self.host,
-                "%s version %d of %s failed",
-                known.name,
-                call.header.api_version,
-                self.id,
-            )
-            raise BadRequest(Cause.INTERNAL_ERROR, "an internal error, see above", known.name) from error
-        finally:
-            duration_s = time.perf_counter() - started_s
-            version = call.header.api_version if call.header.api_version in known.versions else -1
-            self.gateway.metrics.request(known.name, version, outcome, duration_s)
-
-    def _served(self, task: asyncio.Task[Reply | None]) -> None:
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs it if the connection is lost before its turn
-        while self._slots and self._slots[0].task.done():
-            call, done = self._slots.popleft()
-            self._slots_bytes -= len(call.frame)
-            try:
-                reply = done.result()
-            except BadRequest as error:
-                self.close(error.complaint)
+    def _answered(self) -> None:
+        """Queue the responses whose turn it is."""
+        while self._requests and self._requests[0].is_done:
+            request = self._requests.popleft()
+            self._requests_bytes -= len(request.call.frame)
+            if request.complaint is not None:
+                self.close(request.complaint)
                 return
-            except asyncio.CancelledError:
-                self.close(Complaint(Cause.GIVEN_UP, "a request was given up"))
-                return
-            if reply is not None:
-                self._queue(reply)
+            if request.response is not None:
+                self._queue(request.response)
         if not self._ready:
             self._admit()
 
@@ -293,7 +250,7 @@ class Connection(asyncio.Protocol):
     @property
     def waiting(self) -> bool:
         """Whether a request has no response yet."""
-        return bool(self._slots or self._frames)
+        return bool(self._requests or self._frames)
 
     def pause_writing(self) -> None:
         self._is_writable = False
@@ -324,10 +281,10 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self) -> None:
         """Give up all requests of this client; none is answered from now on."""
-        slots, self._slots = self._slots, deque()
-        for slot in slots:
-            slot.task.cancel()
-        self._slots_bytes = 0
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.cancel()
+        self._requests_bytes = 0
         self._frames.clear()
         self._ready.clear()
 
@@ -343,10 +300,6 @@ class Connection(asyncio.Protocol):
             "" if self.principal == ANONYMOUS else f" ({self.principal})",
             complaint.text[:_REASON_CHARS],
         )
-
-
-def _api_of(slot: _Slot) -> Api:
-    return APIS[slot.call.header.api_key]
 
 
 def _no_frame(error: FrameTooLarge, protocol: str) -> Complaint:

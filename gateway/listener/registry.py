@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
@@ -53,6 +53,23 @@ requests and may run concurrently; the connection sends their responses in that 
 (Produce) is forwarded before the first await; what other requests may depend on is served alone (``is_change``)."""
 
 
+class Answer(Protocol):
+    """Where the response to a call goes."""
+
+    def reply(self, reply: Reply) -> None:
+        """This is the response."""
+
+    def fail(self, error: Exception) -> None:
+        """There is no response; the connection cannot continue."""
+
+
+Cancel = Callable[[], object]
+Forward = Callable[[Call, Answer], Cancel | None]
+"""Forwards a call to another process at once; the answer gets the response later. Returns what gives the call up. None:
+something has to be awaited or looked at first, the handler has to serve the call. A task costs a third of a forwarded
+request, so that one goes without."""
+
+
 ErrorBody = Callable[[Call, ErrorCode], Body]
 """The body of a response with this error: for every item of the request if the API has errors of items, since clients
 act on those, else for the whole request. Raises BadRequest if no response can carry it."""
@@ -70,6 +87,8 @@ class Api:
     left_out: str
     """Why versions that kio has are not served; empty if all are."""
     handler: Handler
+    forward: Forward | None
+    """Tried before the handler, while no fault is in force."""
     error_body: ErrorBody
     is_evidence: bool
     """Only a consumer of the group sends it, so its connection works for the group that it names."""
@@ -89,6 +108,7 @@ def api(
     name: str,
     *,
     error_body: ErrorBody,
+    forward: Forward | None = None,
     versions: range | None = None,
     left_out: str = "",
     is_evidence: bool = False,
@@ -107,7 +127,7 @@ def api(
     def register(handler: Handler) -> Handler:
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
-        APIS[key] = Api(key, name, served, left_out, handler, error_body, is_evidence, is_large, is_change)
+        APIS[key] = Api(key, name, served, left_out, handler, forward, error_body, is_evidence, is_large, is_change)
         return handler
 
     return register

@@ -108,10 +108,7 @@ def test_any_number_of_hosts_costs_few_lines_and_little_memory() -> None:
 def test_a_traceback_is_written_once(caplog: pytest.LogCaptureFixture) -> None:
     async def check(limited: LimitedLog, lines: Lines) -> None:
         for _ in range(3):
-            try:
-                raise RuntimeError("ours")
-            except RuntimeError:
-                limited.exception("failed", "a", "it failed")
+            limited.exception(RuntimeError("ours"), "failed", "a", "it failed")
         limited.flush()
 
     run(LONG_S, check)

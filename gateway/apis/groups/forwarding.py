@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from muster.actors.group.apis.arguments import check_arguments
@@ -13,13 +15,18 @@ from muster.actors.group.errors import ApiError
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
-from muster.gateway.listener.registry import APIS, Call, Reply
+from muster.gateway.listener.registry import APIS, Answer, Call, Cancel, Reply
 from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 10.0
 """How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
+
+
+def _group_id(call: Call) -> str:
+    group_id: str = call.entity().group_id
+    return group_id
 
 
 def error_body(call: Call, error: ErrorCode) -> Body:
@@ -42,23 +49,58 @@ def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progr
     return down
 
 
-async def forward_whole(
-    call: Call,
-    *,
-    down: ErrorCode = ErrorCode.coordinator_load_in_progress,
-    parked_s: float = 0.0,
-    on_lease: OnLease | None = None,
-) -> Reply | None:
-    """Forward a request about one group unchanged; one that cannot be decoded stops here and harms no other client.
+def _not_parked(call: Call) -> float:
+    return 0.0
 
-    ``down``: the error for a valid request while the actor is down. ``parked_s``: how long it may wait for others.
-    """
-    group_id = call.entity().group_id
-    saw_group(call, group_id)
-    frame = await call_coordinator(call, group_id, call.frame, parked_s, on_lease)
-    if frame is not None:
-        return Reply(frame)
-    return call.reply(error_body(call, down_error(call, down)))
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Forwards requests about one group unchanged. One that cannot be decoded stops here and harms no other client."""
+
+    down: ErrorCode = ErrorCode.coordinator_load_in_progress
+    """The error for a valid request while the actor is down."""
+    parked_s: Callable[[Call], float] = _not_parked
+    """How long a request may wait for other members."""
+    on_lease: Callable[[Call], OnLease] | None = None
+    group_id: Callable[[Call], str] = _group_id
+
+    async def serve(self, call: Call) -> Reply | None:
+        """The response; waits for an actor that has just started."""
+        group_id = self.group_id(call)
+        saw_group(call, group_id)
+        frame = await call_coordinator(call, group_id, call.frame, self.parked_s(call), self._on_lease(call))
+        return Reply(frame) if frame is not None else self._down(call)
+
+    def forward(self, call: Call, answer: Answer) -> Cancel | None:
+        """Serve the call without a task, if the actor is connected."""
+        group_id = self.group_id(call)
+        gateway = call.gateway
+        partition = gateway.partition_of(group_id)
+        channel = gateway.forwarder.offsets(partition)
+        if channel is None:
+            return None
+        saw_group(call, group_id)
+
+        def on_response(frame: bytes | None) -> None:
+            if frame is not None:
+                answer.reply(Reply(frame))
+                return
+            gateway.metrics.forward_error(f"offsets-{partition}")
+            try:
+                answer.reply(self._down(call))
+            except Exception as error:
+                answer.fail(error)
+
+        timeout_s = self.parked_s(call) + REQUEST_TIMEOUT_S
+        on_lease = self._on_lease(call)
+        token = channel.send(call.connection.context, call.frame, on_response, timeout_s=timeout_s, on_lease=on_lease)
+        return partial(channel.cancel, token)
+
+    def _on_lease(self, call: Call) -> OnLease | None:
+        return None if self.on_lease is None else self.on_lease(call)
+
+    def _down(self, call: Call) -> Reply:
+        return call.reply(error_body(call, down_error(call, self.down)))
 
 
 def saw_group(call: Call, group_id: str) -> None:

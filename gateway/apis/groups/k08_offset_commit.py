@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Answer, Call, Cancel, Reply, api
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
@@ -28,18 +28,38 @@ class Known(NamedTuple):
     partitions: list[Any]
 
 
-@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True)
+_WHOLE = Whole()
+
+
+def _forward(call: Call, answer: Answer) -> Cancel | None:
+    return _WHOLE.forward(call, answer) if _is_known(call) else None
+
+
+@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_forward)
 async def offset_commit(call: Call) -> Reply | None:
+    if _is_known(call):
+        return await _WHOLE.serve(call)
     request = call.entity()
     results = PartitionErrors()
     known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic.partitions]
-    all_known = [len(topic.partitions) for topic in known] == [len(topic.partitions) for topic in request.topics]
-    if known and all_known and call.header.api_version <= NEWEST_BY_NAME:
-        return await forward_whole(call)
     saw_group(call, request.group_id)
     if known:
         results.set_errors(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
     return call.reply({"throttle_time": 0, "topics": results.body()})
+
+
+def _is_known(call: Call) -> bool:
+    """Whether the request names topics, and of each at least one partition, and all of them exist."""
+    topics = call.entity().topics
+    if call.header.api_version > NEWEST_BY_NAME or not topics:
+        return False
+    for topic in topics:
+        found = call.gateway.view.topics.get(topic.name)
+        if found is None or not topic.partitions:
+            return False
+        if not all(0 <= item.partition_index < found.partitions for item in topic.partitions):
+            return False
+    return True
 
 
 def _known(call: Call, topic: Any, results: PartitionErrors) -> Known:

@@ -11,18 +11,37 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Answer, Call, Cancel, Reply, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9
 
 
-@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True)
+def _only_group(call: Call) -> str:
+    request = call.entity()
+    group_id: str = request.group_id if call.header.api_version < 8 else request.groups[0].group_id
+    return group_id
+
+
+_WHOLE = Whole(group_id=_only_group)
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether one actor can answer the request as it is."""
+    version = call.header.api_version
+    return version < 8 or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
+
+
+def _forward(call: Call, answer: Answer) -> Cancel | None:
+    return _WHOLE.forward(call, answer) if _is_whole(call) else None
+
+
+@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True, forward=_forward)
 async def offset_fetch(call: Call) -> Reply | None:
-    if call.header.api_version < 8:
-        return await forward_whole(call)
+    if _is_whole(call):
+        return await _WHOLE.serve(call)
     request = call.entity()
     for group in request.groups:
         saw_group(call, group.group_id)

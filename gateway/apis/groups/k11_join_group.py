@@ -6,12 +6,15 @@ session ends.
 
 from __future__ import annotations
 
-from muster.gateway.apis.groups.forwarding import error_body, forward_whole
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.groups.forwarding import Whole, error_body
+from muster.gateway.listener.registry import Call, api
 
 
-@api(11, "JoinGroup", error_body=error_body, is_evidence=True)
-async def join_group(call: Call) -> Reply | None:
+def _parked_s(call: Call) -> float:
     request = call.entity()
     longest = max(request.session_timeout, getattr(request, "rebalance_timeout", request.session_timeout))
-    return await forward_whole(call, parked_s=max(0.0, longest.total_seconds()))
+    return float(max(0.0, longest.total_seconds()))
+
+
+_WHOLE = Whole(parked_s=_parked_s)
+join_group = api(11, "JoinGroup", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)

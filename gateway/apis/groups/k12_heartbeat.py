@@ -6,15 +6,15 @@ that members survive.
 
 from __future__ import annotations
 
+from muster.actors.wire.channel import OnLease
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.leases import MemberLease
-from muster.gateway.apis.groups.forwarding import error_body, forward_whole, saw_group
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.groups.forwarding import Whole, error_body, saw_group
+from muster.gateway.listener.registry import Call, api
 
 
-@api(12, "Heartbeat", error_body=error_body, is_evidence=True)
-async def heartbeat(call: Call) -> Reply | None:
-    def on_lease(lease: MemberLease, response: bytes) -> None:
+def _on_lease(call: Call) -> OnLease:
+    def take(lease: MemberLease, response: bytes) -> None:
         version, group_id = call.header.api_version, call.entity().group_id
 
         def answered() -> None:
@@ -23,4 +23,8 @@ async def heartbeat(call: Call) -> Reply | None:
 
         call.connection.leases.add(call.frame, lease, response, answered)
 
-    return await forward_whole(call, down=ErrorCode.none, on_lease=on_lease)
+    return take
+
+
+_WHOLE = Whole(down=ErrorCode.none, on_lease=_on_lease)
+heartbeat = api(12, "Heartbeat", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)

@@ -1,6 +1,7 @@
 """LeaveGroup (api key 13), v0-5: forwarded unchanged."""
 
-from muster.gateway.apis.groups.forwarding import error_body, forward_whole
+from muster.gateway.apis.groups.forwarding import Whole, error_body
 from muster.gateway.listener.registry import api
 
-leave_group = api(13, "LeaveGroup", error_body=error_body)(forward_whole)
+_WHOLE = Whole()
+leave_group = api(13, "LeaveGroup", error_body=error_body, forward=_WHOLE.forward)(_WHOLE.serve)

@@ -7,11 +7,13 @@ fatal here. The request does not say how long its member may wait for the others
 from __future__ import annotations
 
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import error_body, forward_whole
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.groups.forwarding import Whole, error_body
+from muster.gateway.listener.registry import Call, api
 
 
-@api(14, "SyncGroup", error_body=error_body, is_evidence=True)
-async def sync_group(call: Call) -> Reply | None:
-    parked_s = call.gateway.group_config.group_max_session_timeout_ms / 1000
-    return await forward_whole(call, down=ErrorCode.not_coordinator, parked_s=parked_s)
+def _parked_s(call: Call) -> float:
+    return call.gateway.group_config.group_max_session_timeout_ms / 1000
+
+
+_WHOLE = Whole(down=ErrorCode.not_coordinator, parked_s=_parked_s)
+sync_group = api(14, "SyncGroup", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)

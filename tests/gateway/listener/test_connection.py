@@ -306,7 +306,7 @@ def test_a_client_that_does_not_read_is_not_read(full: Serving, fresh: Fresh) ->
         assert transport is not None
         assert transport.get_write_buffer_size() < 2 * len(value)
         assert not connection._is_reading
-        assert len(connection._slots) <= 1
+        assert len(connection._requests) <= 1
         for number in range(count):
             correlation_id, response = codec.decode_response(FETCH, 18, client.receive())
             assert correlation_id == number

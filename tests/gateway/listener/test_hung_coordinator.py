@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from muster.actors.wire.channel import Channel
+from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.groups import forwarding as groups
 from tests.gateway.group_client import Member
@@ -23,12 +21,8 @@ def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.Monke
     member = Member(full.connect(), fresh("hung"))
     member.join(session_timeout_ms=300)
 
-    async def no_response(*_: Any) -> bytes:
-        await asyncio.Event().wait()
-        raise AssertionError
-
     monkeypatch.setattr(groups, "REQUEST_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(Channel, "call", no_response)
+    monkeypatch.setattr(OffsetsPartition, "request", lambda *_: None)
     return member
 
 

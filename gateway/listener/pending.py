@@ -1,0 +1,105 @@
+"""A request of a connection, from when it is read until its response is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from muster.actors.wire.codec import UndecodableRequest
+from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
+from muster.gateway.listener.registry import Api, Call, Cancel, Reply
+
+
+class PendingRequest:
+    """Serves one request; an :class:`~muster.gateway.listener.registry.Answer`.
+
+    Calls ``on_done`` once, when it has a reply, or a complaint after which the connection cannot continue.
+    """
+
+    __slots__ = ("_cancel", "_on_done", "_started_s", "api", "call", "complaint", "is_done", "response")
+
+    def __init__(self, api: Api, call: Call, on_done: Callable[[], None]) -> None:
+        self.api = api
+        self.call = call
+        self.is_done = False
+        self.response: Reply | None = None
+        """None where Kafka sends no response."""
+        self.complaint: Complaint | None = None
+        self._on_done = on_done
+        self._cancel: Cancel | None = None
+        self._started_s = time.perf_counter()
+
+    def start(self) -> None:
+        """Forward the request; if that is not possible, start a task that runs the API's handler."""
+        faults = self.call.gateway.faults
+        if self.api.forward is not None and (faults is None or faults.is_idle):
+            try:
+                self._cancel = self.api.forward(self.call, self)
+            except Exception as error:
+                self.fail(error)
+                return
+        if self._cancel is None:
+            task = asyncio.get_running_loop().create_task(self._serve())
+            self._cancel = task.cancel
+            task.add_done_callback(self._served)
+
+    def cancel(self) -> None:
+        """Give the request up; its response is not sent, and ``on_done`` is not called."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self._count("CLOSED")
+        if self._cancel is not None:
+            self._cancel()
+
+    async def _serve(self) -> Reply | None:
+        faults = self.call.gateway.faults
+        if faults is None:
+            return await self.api.handler(self.call)
+        served: Reply | None = await faults.serve(self.call, self.api.name, self.api.handler)
+        return served
+
+    def _served(self, task: asyncio.Task[Reply | None]) -> None:
+        if self.is_done:
+            if not task.cancelled():
+                task.exception()  # retrieved, or asyncio logs it
+        elif task.cancelled():
+            self.complaint = Complaint(Cause.GIVEN_UP, "a request was given up")
+            self._done("CLOSED")
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self.reply(task.result())
+
+    def reply(self, reply: Reply | None) -> None:
+        """See :meth:`Answer.reply`."""
+        self.response = reply
+        self._done("ANSWERED")
+
+    def fail(self, error: BaseException) -> None:
+        """See :meth:`Answer.fail`."""
+        name = self.api.name
+        if isinstance(error, BadRequest):
+            self.complaint = error.complaint
+            self._done("CLOSED")
+        elif isinstance(error, UndecodableRequest):
+            self.complaint = Complaint(Cause.UNREADABLE, str(error), name)
+            self._done("UNDECODABLE")
+        else:
+            connection, version = self.call.connection, self.call.header.api_version
+            text = "%s version %d of %s failed"
+            complaints = self.call.gateway.complaints
+            complaints.exception(error, f"failed {name}", connection.host, text, name, version, connection.id)
+            self.complaint = Complaint(Cause.INTERNAL_ERROR, "an internal error, see above", name)
+            self._done("CLOSED")
+
+    def _done(self, outcome: str) -> None:
+        self.is_done = True
+        self._count(outcome)
+        self._on_done()
+
+    def _count(self, outcome: str) -> None:
+        duration_s = time.perf_counter() - self._started_s
+        version = self.call.header.api_version if self.call.header.api_version in self.api.versions else -1
+        self.call.gateway.metrics.request(self.api.name, version, outcome, duration_s)
