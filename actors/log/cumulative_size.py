@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from muster.actors.log.errors import LogError
-from muster.actors.log.fetch import LogOf
+from muster.actors.log.fetch import LogByName
 from muster.actors.log.partition import PartitionLog
 
 TopicPartition = tuple[str, int]
@@ -28,7 +28,7 @@ class CumulativeSizes:
 
 
 async def cumulative_sizes(
-    queries: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
+    queries: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogByName
 ) -> dict[TopicPartition, CumulativeSizes]:
     """Sizes of each partition for these offsets; partitions that cannot be read now are left out."""
     found: dict[TopicPartition, CumulativeSizes] = {}

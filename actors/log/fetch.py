@@ -1,8 +1,4 @@
-"""Fetch v16 and ListOffsets v10 over the logs of the caller: log actors and offsets actors alike.
-
-The caller provides an asynchronous function from (topic id or name, partition) to the log. It may take time (to open
-the log), and raises LogError if there is no log. Requests are kio entities, responses the dicts that
-``muster.actors.wire.codec.encode_response`` takes.
+"""Fetches and ListOffsets v10 over the logs of the caller: log actors and offsets actors alike.
 
 Transactions are not supported yet: both isolation levels see the same records, and the last stable offset is the high
 watermark. There are no fetch sessions: every request names all its partitions.
@@ -11,9 +7,9 @@ watermark. There are no fetch sessions: every request names all its partitions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from muster.actors.log.errors import (
@@ -21,40 +17,35 @@ from muster.actors.log.errors import (
     LogError,
     StorageError,
     UnknownLeaderEpoch,
-    UnknownTopicId,
     UnsupportedTimestamp,
 )
 from muster.actors.log.partition import NO_TIMESTAMP, PartitionLog
-from muster.actors.wire.codec import ErrorCode, ms
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-_READ_COMMITTED = 1
 _NOWHERE = -1
 _NO_EPOCH = -1
 
-IdOrName = TypeVar("IdOrName", UUID, str)
-LogOf = Callable[[IdOrName, int], Awaitable[PartitionLog]]
+OpenLog = Callable[[UUID, int], PartitionLog | None]
+"""From topic id and partition to the log; None if it takes time to open, or to hear of the topic. LogError."""
+LogById = Callable[[UUID, int], Awaitable[PartitionLog]]
+LogByName = Callable[[str, int], Awaitable[PartitionLog]]
 
 
 class _Wanted:
-    """A partition of a Fetch request: its log, or the error why there is none."""
+    """A partition of a fetch: its log, or the error why there is none."""
 
-    __slots__ = ("error", "log", "request", "topic_id")
+    __slots__ = ("error", "log", "request")
 
-    def __init__(self, topic_id: UUID | None, request: Any) -> None:
-        self.topic_id = topic_id
+    def __init__(self, request: FetchPartition) -> None:
         self.request = request
         self.log: PartitionLog | None = None
         self.error: LogError | None = None
 
-    async def resolve(self, log_of: LogOf[UUID]) -> None:
-        try:
-            if self.topic_id is None:
-                raise UnknownTopicId("no topic id")
-            self.log = await log_of(self.topic_id, int(self.request.partition))
-            check_leader_epoch(self.log, self.request.current_leader_epoch)
-        except LogError as error:
-            self.error = error
+    def use(self, log: PartitionLog) -> None:
+        check_leader_epoch(log, self.request.current_leader_epoch)
+        self.log = log
 
     def bytes_available(self) -> int:
         """How many bytes of this partition the response could hold; a failure is kept in ``error``."""
@@ -65,30 +56,35 @@ class _Wanted:
         except LogError as error:
             self.error = error
             return 0
-        return min(available, max(int(self.request.partition_max_bytes), 0))
+        return min(available, max(self.request.partition_max_bytes, 0))
 
-    def read(self, max_bytes: int, at_least_one: bool) -> bytes:
-        if self.log is None or self.error is not None:
-            return b""
+    def fetched(self, max_bytes: int, *, at_least_one: bool, by_place: bool) -> tuple[FetchedPartition, int]:
+        """What there is, and its size in bytes."""
+        log, offset = self.log, self.request.fetch_offset
+        if log is None or self.error is not None:
+            return self._failed(), 0
         limit = min(max_bytes, self.request.partition_max_bytes)
         try:
-            return self.log.read(self.request.fetch_offset, limit, at_least_one=at_least_one)
+            if not by_place:
+                records = log.read(offset, limit, at_least_one=at_least_one)
+                return self._found(log, records=records), len(records)
+            extents = log.extents(offset, limit, at_least_one=at_least_one)
         except LogError as error:
             self.error = error
-            return b""
+            return self._failed(), 0
+        places = [
+            Place(str(segment.path), start, end - start, segment.base_offset, segment.next_offset)
+            for segment, start, end in extents
+        ]
+        return self._found(log, places=places), sum(place.size_bytes for place in places)
 
-    def response(self, records: bytes, aborted: list[Any] | None) -> dict[str, Any]:
-        known = self.log if self.error is None else None
-        return {
-            "partition_index": self.request.partition,
-            "error_code": self.error.code if self.error else ErrorCode.none,
-            "high_watermark": known.high_watermark if known else _NOWHERE,
-            "last_stable_offset": known.high_watermark if known else _NOWHERE,
-            "log_start_offset": known.log_start_offset if known else _NOWHERE,
-            "aborted_transactions": aborted,
-            "preferred_read_replica": -1,
-            "records": records,
-        }
+    @staticmethod
+    def _found(log: PartitionLog, **found: Any) -> FetchedPartition:
+        return FetchedPartition(ErrorCode.none, log.high_watermark, log.log_start_offset, **found)
+
+    def _failed(self) -> FetchedPartition:
+        code = self.error.code if self.error is not None else ErrorCode.unknown_server_error
+        return FetchedPartition(code, _NOWHERE, _NOWHERE)
 
 
 def check_leader_epoch(log: PartitionLog, known: int) -> None:
@@ -99,32 +95,55 @@ def check_leader_epoch(log: PartitionLog, known: int) -> None:
     raise FencedLeaderEpoch(message) if known < log.epoch else UnknownLeaderEpoch(message)
 
 
-async def fetch(entity: Any, log_of: LogOf[UUID]) -> dict[str, Any]:
-    """Respond as soon as ``min_bytes`` are available, a partition has an error, or ``max_wait`` has passed.
+def fetch_now(request: FetchRequest, open_log: OpenLog) -> list[FetchedPartition] | None:
+    """The response to a fetch that has nothing to wait for; else None."""
+    wanted = [_Wanted(each) for each in request.partitions]
+    for each in wanted:
+        try:
+            log = open_log(each.request.topic_id, each.request.partition)
+            if log is None:
+                return None
+            each.use(log)
+        except LogError as error:
+            each.error = error
+    if request.max_wait_ms > 0 and not _is_enough(wanted, _min_bytes(request)):
+        return None
+    return _response(request, wanted)
+
+
+async def fetch(request: FetchRequest, log_by_id: LogById) -> list[FetchedPartition]:
+    """Respond as soon as ``min_bytes`` are available, a partition has an error, or ``max_wait_ms`` have passed.
 
     ``max_bytes`` limits the whole response and ``partition_max_bytes`` each partition, except that the first
-    partition with any records returns at least one batch (KIP-74).
+    partition with any records returns at least one batch (KIP-74). ``log_by_id`` may take time (to open the log), and
+    raises LogError if there is no log.
     """
-    topics = [(topic.topic_id, [_Wanted(topic.topic_id, part) for part in topic.partitions]) for topic in entity.topics]
-    wanted = [partition for _, partitions in topics for partition in partitions]
-    for partition in wanted:
-        await partition.resolve(log_of)
-    await _wait(wanted, min(entity.min_bytes, entity.max_bytes), ms(entity.max_wait) / 1000)
-    aborted: list[Any] | None = [] if entity.isolation_level == _READ_COMMITTED else None
-    responses: list[dict[str, Any]] = []
-    remaining, first = entity.max_bytes, True
-    for topic_id, partitions in topics:
-        results = []
-        for partition in partitions:
-            records = partition.read(remaining, first)
-            remaining = max(remaining - len(records), 0)
-            first = first and not records
-            results.append(partition.response(records, aborted))
-        responses.append({"topic_id": topic_id, "partitions": results})
-    return {"throttle_time": 0, "error_code": ErrorCode.none, "session_id": 0, "responses": responses}
+    wanted = [_Wanted(each) for each in request.partitions]
+    for each in wanted:
+        try:
+            each.use(await log_by_id(each.request.topic_id, each.request.partition))
+        except LogError as error:
+            each.error = error
+    await _wait(wanted, _min_bytes(request), request.max_wait_ms / 1000)
+    return _response(request, wanted)
 
 
-async def _wait(wanted: list[_Wanted], min_bytes: int, max_wait_s: float) -> None:
+def _min_bytes(request: FetchRequest) -> int:
+    return min(request.min_bytes, request.max_bytes)
+
+
+def _response(request: FetchRequest, wanted: Sequence[_Wanted]) -> list[FetchedPartition]:
+    remaining, is_first = request.max_bytes, True
+    response = []
+    for each in wanted:
+        found, size_bytes = each.fetched(remaining, at_least_one=is_first, by_place=request.by_place)
+        remaining = max(remaining - size_bytes, 0)
+        is_first = is_first and not size_bytes
+        response.append(found)
+    return response
+
+
+async def _wait(wanted: Sequence[_Wanted], min_bytes: int, max_wait_s: float) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max_wait_s
     grown = asyncio.Event()
@@ -140,12 +159,12 @@ async def _wait(wanted: list[_Wanted], min_bytes: int, max_wait_s: float) -> Non
                 return
 
 
-def _is_enough(wanted: list[_Wanted], min_bytes: int) -> bool:
+def _is_enough(wanted: Sequence[_Wanted], min_bytes: int) -> bool:
     available = sum(partition.bytes_available() for partition in wanted)
     return available >= min_bytes or any(partition.error is not None for partition in wanted)
 
 
-async def list_offsets(entity: Any, log_of: LogOf[str]) -> dict[str, Any]:
+async def list_offsets(entity: Any, log_of: LogByName) -> dict[str, Any]:
     """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered."""
     topics = []
     for topic in entity.topics:
@@ -154,7 +173,7 @@ async def list_offsets(entity: Any, log_of: LogOf[str]) -> dict[str, Any]:
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _list_offset(topic: str, request: Any, log_of: LogOf[str]) -> dict[str, Any]:
+async def _list_offset(topic: str, request: Any, log_of: LogByName) -> dict[str, Any]:
     nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": _NO_EPOCH}
     response = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
     try:

@@ -111,6 +111,11 @@ class Partitions:
             entry.waiting.append(run)
         return outcome
 
+    def open_log(self, topic: Topic, partition: int) -> PartitionLog | None:
+        """The log if it is open and usable."""
+        entry = self._partitions.get((topic.topic_id, partition))
+        return entry.log if entry is not None and entry.log is not None and not entry.log.is_over else None
+
     def _entry(self, topic: Topic, partition: int) -> _Partition | None:
         if self._is_closed:
             return None

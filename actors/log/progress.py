@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.actors.log.errors import LogError
-from muster.actors.log.fetch import LogOf
+from muster.actors.log.fetch import LogByName
 
 
-async def append_times(query: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:
+async def append_times(query: dict[str, Any], log_of: LogByName, now_ms: Callable[[], int]) -> dict[str, Any]:
     """Handle the query ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
 
     The response has ``now_ms`` (by the clock of the append times) and ``partitions``, one object for each:
@@ -25,7 +25,7 @@ async def append_times(query: dict[str, Any], log_of: LogOf[str], now_ms: Callab
     return {"now_ms": now_ms(), "partitions": responses}
 
 
-async def _append_time(log_of: LogOf[str], topic: str, partition: int, offset: int) -> dict[str, Any]:
+async def _append_time(log_of: LogByName, topic: str, partition: int, offset: int) -> dict[str, Any]:
     try:
         log = await log_of(topic, partition)
         return {"end_offset": log.high_watermark, "append_time_ms": log.append_time_ms(offset)}

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from muster.actors.log.commit import Committer
 from muster.actors.log.errors import OffsetOutOfRange, StorageError
@@ -17,6 +18,18 @@ from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import BatchHeader
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
+
+
+class Extent(NamedTuple):
+    """Whole batches of a segment."""
+
+    segment: Segment
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
 
 
 class LogReader:
@@ -67,19 +80,28 @@ class LogReader:
         At most ``max_bytes``; with ``at_least_one`` the first batch is returned even if it is larger. Empty at the
         high watermark. OffsetOutOfRange.
         """
+        extents = self.extents(offset, max_bytes, at_least_one=at_least_one)
+        with self._errors(f"offset {offset} cannot be read"):
+            parts = [segment.read(start, end) for segment, start, end in extents]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def extents(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[Extent]:
+        """Where the bytes that :meth:`read` returns are."""
         self._check_offset(offset)
-        parts: list[bytes] = []
+        found: list[Extent] = []
         with self._errors(f"offset {offset} cannot be read"):
             for segment in self._writer.segments[self._segment_index(offset) :]:
-                if (max_bytes <= 0 and not at_least_one) or (segment.corrupt is not None and any(parts)):
+                if (max_bytes <= 0 and not at_least_one) or (segment.corrupt is not None and found):
                     break
                 start = segment.locate(offset)
-                parts.append(segment.read(start, max_bytes, at_least_one=at_least_one))
-                if start + len(parts[-1]) < segment.size_bytes:
+                end = segment.cut(start, max_bytes, at_least_one=at_least_one)
+                if end > start:
+                    found.append(Extent(segment, start, end))
+                    at_least_one = False
+                    max_bytes -= end - start
+                if end < segment.size_bytes:
                     break
-                max_bytes -= len(parts[-1])
-                at_least_one = at_least_one and not parts[-1]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return found
 
     def bytes_available(self, offset: int) -> int:
         """The size of an unlimited read from that offset. OffsetOutOfRange."""

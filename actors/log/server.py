@@ -1,4 +1,4 @@
-"""The internal listener of a log actor: Produce, Fetch, ListOffsets and DeleteRecords frames in, responses out."""
+"""The internal listener of a log actor: fetches, and Produce, ListOffsets and DeleteRecords frames."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from muster.actors.log.fetches import Fetches
 from muster.actors.log.service import LogService
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
+from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
@@ -26,11 +28,11 @@ class LogServer:
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {
             0: service.produce,
-            1: service.fetch,
             2: service.list_offsets,
             21: service.delete_records,
         }
-        self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._fetches = Fetches(service.open_log, service.log_by_id)
         self._queries = QueryHandlers()
         self.query_handlers["append_times"] = service.append_times
         self.query_handlers["log_health"] = lambda _: {"corrupt_segments": service.corrupt_segments}
@@ -44,8 +46,7 @@ class LogServer:
         """A new gateway gets no initial message."""
 
     def left(self, peer: Peer) -> None:
-        for key in [key for key in self._running if key[0] is peer]:
-            self.cancel(*key)
+        self._fetches.left(peer)
         self._queries.left(peer)
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
@@ -58,11 +59,12 @@ class LogServer:
         raise ValueError("a log gives no leases")
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """Cancel a waiting Fetch or query; a request that writes always completes."""
+        """Cancel a waiting fetch or query; a request that writes always completes."""
         self._queries.cancel(peer, token)
-        task = self._running.get((peer, token))
-        if task is not None and task.get_name() == "1":
-            task.cancel()
+        self._fetches.cancel(peer, token)
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        self._fetches.serve(peer, token, request)
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
@@ -73,10 +75,9 @@ class LogServer:
             log.warning("a gateway sent what cannot be read: %r", error)
             peer.close()
             return
-        response = self._respond(peer, token, header, serve, entity)
-        task = asyncio.get_running_loop().create_task(response, name=str(header.api_key))
-        self._running[peer, token] = task
-        task.add_done_callback(lambda _: self._running.pop((peer, token), None))
+        task = asyncio.get_running_loop().create_task(self._respond(peer, token, header, serve, entity))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _respond(self, peer: Peer, token: int, header: Header, serve: _Serve, entity: Any) -> None:
         try:

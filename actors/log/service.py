@@ -1,4 +1,4 @@
-"""A log actor's requests: Produce v13, Fetch v16, ListOffsets v10, DeleteRecords v2, as gateways send them.
+"""A log actor's requests: Produce v13, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Gateways translate every client's version to these. Requests are kio entities, responses the dicts that
 ``muster.actors.wire.codec.encode_response`` takes. Errors are always in the response, never raised.
@@ -138,9 +138,13 @@ class LogService:
         except LogError as error:
             return _refused(index, error)
 
-    async def fetch(self, entity: Any) -> dict[str, Any]:
-        """Fetch v16: see ``muster.actors.log.fetch.fetch``."""
-        return await fetching.fetch(entity, self._log_by_id)
+    def open_log(self, topic_id: UUID, partition: int) -> PartitionLog | None:
+        """The log of a partition of this actor if it is open; None if it has to be opened first. LogError."""
+        try:
+            topic = self._routing.topic(topic_id, partition)
+        except MAY_COME:
+            return None
+        return self._partitions.open_log(topic, partition)
 
     async def list_offsets(self, entity: Any) -> dict[str, Any]:
         """ListOffsets v10: see ``muster.actors.log.fetch.list_offsets``."""
@@ -213,13 +217,14 @@ class LogService:
                 await self._partitions.open_stored(topic, partition)
         return self._partitions.open_logs()
 
-    async def _log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:
+    async def log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:
+        """The log of a partition of this actor, opened if necessary. LogError."""
         topic = await self._routing.soon(lambda: self._routing.topic(topic_id, partition))
         return await self._partitions.use(topic, partition, lambda log: log)
 
     async def _log_by_name(self, name: str, partition: int) -> PartitionLog:
         topic = await self._routing.soon(lambda: self._routing.named(name))
-        return await self._log_by_id(topic.topic_id, partition)
+        return await self.log_by_id(topic.topic_id, partition)
 
 
 def _produced(index: int, result: AppendResult) -> dict[str, Any]:

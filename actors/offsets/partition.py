@@ -26,7 +26,8 @@ from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token,
 from muster.actors.log.commit import Done
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader
-from muster.actors.log.fetch import fetch, list_offsets
+from muster.actors.log.fetch import list_offsets
+from muster.actors.log.fetches import Fetches
 from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.progress import append_times
@@ -39,6 +40,7 @@ from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
+from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
@@ -48,7 +50,7 @@ from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
-FETCH, LIST_OFFSETS = 1, 2
+LIST_OFFSETS = 2
 
 
 class UpdateSink(Protocol):
@@ -91,6 +93,7 @@ class OffsetsPartition:
         self._peers: set[Peer] = set()
         self._waiting_requests: dict[Token, _WaitingRequest] = {}
         self._reads: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+        self._fetches = Fetches(self._open_log, self._log_of)
         self._next_token = 0
         self._leases = Leases()
         self._timer: asyncio.TimerHandle | None = None
@@ -171,6 +174,7 @@ class OffsetsPartition:
         self._peers.discard(peer)
         for key in [key for key in self._reads if key[0] is peer]:
             self._reads.pop(key).cancel()
+        self._fetches.left(peer)
         self._queries.left(peer)
         unreported, confirmed = self._leases.left(peer, now_ms())
         if unreported and not self._failed:
@@ -183,6 +187,7 @@ class OffsetsPartition:
     def cancel(self, peer: Peer, token: int) -> None:
         if task := self._reads.pop((peer, token), None):
             task.cancel()
+        self._fetches.cancel(peer, token)
         self._queries.cancel(peer, token)
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
@@ -206,8 +211,8 @@ class OffsetsPartition:
             peer.close()
             return
         waiting = _WaitingRequest(peer, token, header)
-        if header.api_key in (FETCH, LIST_OFFSETS):
-            self._read_log(waiting, entity)
+        if header.api_key == LIST_OFFSETS:
+            self._list_offsets(waiting, entity)
             return
         try:
             self._call_core(waiting, entity, replace(context, client_id=header.client_id))
@@ -228,14 +233,13 @@ class OffsetsPartition:
             raise
         self._guarded(lambda: outcome)
 
-    def _read_log(self, waiting: _WaitingRequest, entity: Any) -> None:
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        self._fetches.serve(peer, token, request)
+
+    def _list_offsets(self, waiting: _WaitingRequest, entity: Any) -> None:
         async def serve() -> None:
             try:
-                if waiting.header.api_key == FETCH:
-                    body = await fetch(entity, self._log_of)
-                else:
-                    body = await list_offsets(entity, self._log_of)
-                self._reply(waiting, body)
+                self._reply(waiting, await list_offsets(entity, self._log_of))
             except Exception:
                 log.exception("api key %d failed", waiting.header.api_key)
                 waiting.peer.close()
@@ -245,6 +249,9 @@ class OffsetsPartition:
         self._reads[waiting.peer, waiting.token] = asyncio.get_running_loop().create_task(serve())
 
     async def _log_of(self, topic: UUID | str, partition: int) -> PartitionLog:
+        return self._open_log(topic, partition)
+
+    def _open_log(self, topic: UUID | str, partition: int) -> PartitionLog:
         if (topic, partition) not in self._places:
             raise NotLeader(f"partition {partition} of {topic} is not served here")
         return self._log
@@ -426,6 +433,7 @@ class OffsetsPartition:
             self._lingering.flush()
         if self._appending and not self._failed:
             await asyncio.wait([*self._appending], timeout=5)
+        self._fetches.stop()
         for task in self._reads.values():
             task.cancel()
         self._queries.stop()

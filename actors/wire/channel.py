@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from muster.actors.wire import envelope
 from muster.actors.wire.deadlines import Deadlines
 from muster.actors.wire.envelope import Kind
+from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.placement.mapping.registration import RegistrationUpdate
@@ -35,12 +36,20 @@ class NotSent(ChannelLost):
     """The request was not sent: it has had no effect."""
 
 
+class TimedOut(ChannelLost):
+    """There was no response in time."""
+
+
 OnLease = Callable[[MemberLease, bytes], None]
 """Called with the lease that came with a response, and the response frame, before the response is used."""
 
 
 OnResponse = Callable[[bytes | None], None]
 """Called once, with the response frame; with None if the channel is lost or the time is over."""
+
+
+OnFetched = Callable[["list[FetchedPartition] | ChannelLost"], None]
+"""Called once, with the response or the reason why there is none."""
 
 
 class _Waiting(NamedTuple):
@@ -64,6 +73,8 @@ class Channel(asyncio.Protocol):
         self._waiting: dict[int, _Waiting] = {}
         self._deadlines = Deadlines(self._expired)
         self._tokens = itertools.count(1)
+        self.is_local = False
+        """Whether the actor is on this node."""
         self._out = Outbox()
         self._leases = ChannelLeases(self._out.put)
 
@@ -98,7 +109,7 @@ class Channel(asyncio.Protocol):
         kind = message[0]
         if kind != Kind.CHALLENGE and not self.ready.done():
             raise envelope.Unauthenticated("an actor that has not proven itself")
-        if kind == Kind.RESPONSE:
+        if kind in (Kind.RESPONSE, Kind.FETCHED):
             self._answered(*envelope.read_token(message))
         elif kind == Kind.LEASE:
             self._leased(*envelope.read_lease(message))
@@ -161,6 +172,16 @@ class Channel(asyncio.Protocol):
         self._out.put(envelope.request_head(token, context), frame)
         return token
 
+    def fetch(self, request: FetchRequest, on_fetched: OnFetched, *, timeout_s: float) -> int:
+        """Send a fetch; otherwise as :meth:`send`."""
+        if not self._out.is_open:
+            raise NotSent("not connected")
+        token = next(self._tokens) % _TOKENS
+        self._waiting[token] = _Waiting(lambda body: on_fetched(read_fetched(body)), on_fetched)
+        self._deadlines.add(token, timeout_s)
+        self._out.put(write_fetch(token, request))
+        return token
+
     def cancel(self, token: int) -> None:
         """The response is no longer needed: the actor is informed, and ``on_response`` is not called."""
         if self._waiting.pop(token, None) is not None:
@@ -170,7 +191,7 @@ class Channel(asyncio.Protocol):
         waiting = self._waiting.get(token)
         if waiting is not None:
             self.cancel(token)
-            waiting.lost(ChannelLost("no response in time"))
+            waiting.lost(TimedOut("no response in time"))
 
     def call(self, context: bytes, frame: bytes, on_lease: OnLease | None = None) -> asyncio.Future[bytes]:
         """Send a Kafka request frame; the future gets the response frame or ChannelLost.
@@ -233,6 +254,7 @@ async def connect(
     async with asyncio.timeout(_CONNECT_S):
         if endpoint.node_id == node_id:
             _, channel = await loop.create_unix_connection(protocol, endpoint.path)
+            channel.is_local = True
         else:
             transport, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
             _keep_alive(transport.get_extra_info("socket"))

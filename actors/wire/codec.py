@@ -33,6 +33,7 @@ from muster.actors.wire.bounds import (
     tagged_fields_end,
     without_unknown_tags,
 )
+from muster.actors.wire.framing import Buffer
 from muster.actors.wire.writing import Body, writer
 
 API_VERSIONS = 18
@@ -167,7 +168,7 @@ def ms(duration: datetime.timedelta) -> int:
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
     """A whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
     kind = request_type(api_key, version)
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     header = {
         "request_api_key": api_key,
         "request_api_version": version,
@@ -181,12 +182,17 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """A whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    return b"".join(encode_response_parts(api_key, version, correlation_id, body))
+
+
+def encode_response_parts(api_key: int, version: int, correlation_id: int, body: Body) -> list[Buffer]:
+    """:func:`encode_response` in parts: records are not copied."""
     kind = response_type(api_key, version)
-    parts = [correlation_id.to_bytes(4, "big", signed=True)]
+    parts: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
     if kind.__header_schema__.__flexible__:
         parts.append(b"\0")  # no tagged fields
     writer(kind)(body, parts.append)
-    return b"".join(parts)
+    return parts
 
 
 def check_response(api_key: int, version: int, frame: bytes) -> None:
@@ -246,7 +252,7 @@ def element(api_key: int, version: int, name: str, body: Body) -> bytes:
     """One element of the response's array ``name``, in the format that :func:`split_response` returns."""
     kind = response_type(api_key, version)
     nested, _ = nested_entity(typing.get_type_hints(kind)[name])
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     writer(nested)(body, parts.append)
     return b"".join(parts)
 
@@ -268,6 +274,7 @@ __all__ = [
     "element",
     "encode_request",
     "encode_response",
+    "encode_response_parts",
     "field",
     "join_response",
     "ms",

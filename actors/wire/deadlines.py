@@ -11,7 +11,7 @@ _TICK_S = 1.0
 class Deadlines:
     """Calls ``expire`` with each token whose time is over, up to a second late.
 
-    Tokens are not removed before that: ``expire`` is called for all, also for those that nobody waits for any more.
+    Tokens are not removed before that: ``expire`` is called for all, also for those that are no longer waited for.
     """
 
     def __init__(self, expire: Callable[[int], None]) -> None:

@@ -53,6 +53,10 @@ class Kind(IntEnum):
     """(lease of a member u32, age in ms u16)*: heartbeats that the gateway has answered."""
     PING = 9
     """The gateway's time, ms u64. The actor sends it back at once: its leases were valid at that time."""
+    FETCH = 10
+    """token u32, a fetch: see :mod:`muster.actors.wire.fetching`."""
+    FETCHED = 11
+    """token u32, what was fetched, or where it is: the response to a FETCH."""
 
 
 _REQUEST = struct.Struct(">BIH")

@@ -64,19 +64,44 @@ class Framer:
         return frames
 
 
-def framed(*parts: bytes) -> bytes:
+Buffer = bytes | bytearray | memoryview
+
+_LARGE_BYTES = 16 << 10
+
+
+def framed(*parts: Buffer) -> bytes:
     """The parts as one frame, with its size in front."""
     size = sum(map(len, parts))
     return b"".join((size.to_bytes(SIZE_BYTES, "big"), *parts))
 
 
+def pieces_of(*parts: Buffer) -> list[Buffer]:
+    """:func:`framed`, in pieces for ``writelines``: large parts are not copied."""
+    size = sum(map(len, parts)).to_bytes(SIZE_BYTES, "big")
+    if all(len(part) < _LARGE_BYTES for part in parts):
+        return [b"".join((size, *parts))]
+    pieces: list[Buffer] = []
+    small: list[Buffer] = [size]
+    for part in parts:
+        if len(part) < _LARGE_BYTES:
+            small.append(part)
+            continue
+        if small:
+            pieces.append(b"".join(small))
+            small = []
+        pieces.append(part)
+    if small:
+        pieces.append(b"".join(small))
+    return pieces
+
+
 class Outbox:
     """Frames to be sent by a transport. All frames of one turn of the event loop are sent with one write."""
 
-    __slots__ = ("_frames", "_transport")
+    __slots__ = ("_pieces", "_transport")
 
     def __init__(self) -> None:
-        self._frames: list[bytes] = []
+        self._pieces: list[Buffer] = []
         self._transport: asyncio.Transport | None = None
 
     @property
@@ -91,20 +116,20 @@ class Outbox:
     def lost(self) -> None:
         """The connection is lost; frames from now on are dropped."""
         self._transport = None
-        self._frames.clear()
+        self._pieces.clear()
 
-    def put(self, *parts: bytes) -> None:
+    def put(self, *parts: Buffer) -> None:
         """Queue the parts as one frame."""
         if self._transport is None:
             return
-        if not self._frames:
+        if not self._pieces:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._frames.append(framed(*parts))
+        self._pieces += pieces_of(*parts)
 
     def _flush(self) -> None:
-        frames, self._frames = self._frames, []
-        if self._transport is not None and frames:
-            self._transport.writelines(frames)
+        pieces, self._pieces = self._pieces, []
+        if self._transport is not None and pieces:
+            self._transport.writelines(pieces)
 
     def close(self) -> None:
         """Close the connection after sending what is queued."""

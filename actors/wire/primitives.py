@@ -11,8 +11,9 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 
 from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint
+from muster.actors.wire.framing import Buffer
 
-Put = Callable[[bytes], object]
+Put = Callable[[Buffer], object]
 Write = Callable[[Any, Put], None]
 """Puts the bytes of a value, piece by piece. After an exception, the bytes already put are useless."""
 
@@ -117,10 +118,13 @@ def _bytes(is_compact: bool, *, is_nullable: bool) -> Write:
         if value is None and is_nullable:
             put(null)
             return
-        if not isinstance(value, bytes):
-            if not isinstance(value, bytearray | memoryview):
-                raise TypeError(f"{type(value).__name__}, not bytes")
-            value = bytes(value)
+        if isinstance(value, list):
+            put(length(sum(map(len, value))))
+            for part in value:
+                put(part)
+            return
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"{type(value).__name__}, not bytes")
         put(length(len(value)))
         put(value)
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from muster.actors.wire import envelope
 from muster.actors.wire.envelope import Kind
-from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
+from muster.actors.wire.fetching import FetchRequest, read_fetch
+from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
@@ -34,6 +35,9 @@ class Handler(Protocol):
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         """A query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        """Send what is in the logs of these partitions, or where it is."""
 
     def cancel(self, peer: Peer, token: int) -> None:
         """The response under that token is no longer needed."""
@@ -98,6 +102,8 @@ class Peer(asyncio.Protocol):
             self._prove(message)
         elif kind == Kind.REQUEST:
             self._server.handler.request(self, *envelope.read_request(message))
+        elif kind == Kind.FETCH:
+            self._server.handler.fetch(self, *read_fetch(message))
         elif kind == Kind.QUERY:
             self._query(*envelope.read_token(message))
         elif kind == Kind.CANCEL:
@@ -138,7 +144,7 @@ class Peer(asyncio.Protocol):
         """Respond to a query; dropped if the gateway is gone. TypeError or ValueError if JSON cannot represent it."""
         self.reply(token, envelope.write_response(response))
 
-    def send(self, *parts: bytes) -> None:
+    def send(self, *parts: Buffer) -> None:
         """Queue a message. All messages of one turn of the event loop are sent with one write."""
         self._out.put(*parts)
 

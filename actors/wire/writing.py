@@ -24,6 +24,7 @@ from kio.serial._implicit_defaults import get_tagged_field_default  # not in any
 from kio.static.constants import EntityType
 
 from muster.actors.wire.bounds import as_varint, nested_entity
+from muster.actors.wire.framing import Buffer
 from muster.actors.wire.primitives import STRUCTS, Put, Write, length_of, primitive
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Field:
 
 
 def _written(write: Write, value: Any) -> bytes:
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     write(value, parts.append)
     return b"".join(parts)
 
@@ -240,7 +241,7 @@ def _tagged(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Tagged:
 def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None:
     if not isinstance(body, dict):
         body = {one.name: getattr(body, one.name) for one in tagged if hasattr(body, one.name)}
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     count = 0
     for one in tagged:
         if one.name not in body:

@@ -86,7 +86,7 @@ class Link:
         self._world.truth.receive(group, place, len(records))
         label = self._kop.label(self, self._address, self._connection.client_id)
         self._world.note_kop(label, place, len(records))
-        return summarize(records)[1] + 1
+        return summarize((records,))[1] + 1
 
     def close(self) -> None:
         """Close from the client's side; nothing reaches a gateway that has ended."""

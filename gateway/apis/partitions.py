@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, NotSent
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.framing import Buffer
 from muster.placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
@@ -91,11 +92,21 @@ def send(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str
     return channel.call(call.connection.context, frame)
 
 
-def summarize(records: bytes) -> tuple[int, int, int, int]:
-    """First base offset, last offset, number of messages and of batches; whole batches, one after the other.
+def summarize(parts: Sequence[Buffer]) -> tuple[int, int, int, int]:
+    """First base offset, last offset, number of messages and of batches; each part consists of whole batches.
 
-    One loop, since everything that is fetched passes through it. CorruptMessage where no whole batch begins.
+    CorruptMessage where no whole batch begins.
     """
+    first_offset, last_offset, messages, batches = _summarize(parts[0]) if parts else (-1, -1, 0, 0)
+    for part in parts[1:]:
+        _, last_offset, more_messages, more_batches = _summarize(part)
+        messages += more_messages
+        batches += more_batches
+    return first_offset, last_offset, messages, batches
+
+
+def _summarize(records: Buffer) -> tuple[int, int, int, int]:
+    """One loop, since everything that is fetched passes through it."""
     if not records:
         return -1, -1, 0, 0
     at, size, unpack = 0, len(records), _SUMMARY.unpack_from

@@ -9,7 +9,7 @@ from collections import deque
 from typing import cast
 
 from muster.actors.wire import codec, envelope
-from muster.actors.wire.framing import Framer, FrameTooLarge, framed
+from muster.actors.wire.framing import Framer, FrameTooLarge, pieces_of
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         while self._frames and self._has_room(frame := self._frames[0]):
             if self.leases and (response := self._leased(frame)) is not None:
                 self._frames.popleft()
-                self._queue(Reply(response))
+                self._queue(Reply((response,)))
                 continue
             try:
                 call = Call(self.gateway, self, self._header(frame), frame)
@@ -243,9 +243,9 @@ class Connection(asyncio.Protocol):
         for reply in ready:
             if reply.on_sent is not None:
                 reply.on_sent()
-        data = [framed(reply.frame) for reply in ready]
-        self.gateway.metrics.sent(sum(map(len, data)))
-        self._transport.writelines(data)
+        pieces = [piece for reply in ready for piece in pieces_of(*reply.parts)]
+        self.gateway.metrics.sent(sum(map(len, pieces)))
+        self._transport.writelines(pieces)
 
     @property
     def waiting(self) -> bool:

@@ -12,7 +12,7 @@ from muster.gateway.listener.registry import Api, Call, Cancel, Reply
 
 
 class PendingRequest:
-    """Serves one request; an :class:`~muster.gateway.listener.registry.Answer`.
+    """Serves one request; an :class:`~muster.gateway.listener.registry.Responder`.
 
     Calls ``on_done`` once, when it has a reply, or a complaint after which the connection cannot continue.
     """
@@ -73,12 +73,16 @@ class PendingRequest:
             self.reply(task.result())
 
     def reply(self, reply: Reply | None) -> None:
-        """See :meth:`Answer.reply`."""
+        """See :meth:`Responder.reply`."""
+        if self.is_done:
+            return
         self.response = reply
         self._done("ANSWERED")
 
     def fail(self, error: BaseException) -> None:
-        """See :meth:`Answer.fail`."""
+        """See :meth:`Responder.fail`."""
+        if self.is_done:
+            return
         name = self.api.name
         if isinstance(error, BadRequest):
             self.complaint = error.complaint

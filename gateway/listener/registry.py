@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
+from muster.actors.wire.framing import Buffer
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 
 class Reply(NamedTuple):
-    """A response frame without its size, and the callback for when it is written to the socket."""
+    """A response frame without its size, in parts, and the callback for when it is written to the socket."""
 
-    frame: bytes
+    parts: Sequence[Buffer]
     on_sent: Callable[[], None] | None = None
 
 
@@ -38,13 +39,14 @@ class Call:
     def reply(self, body: Body) -> Reply:
         """A response in the request's version."""
         header = self.header
-        return Reply(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
+        parts = codec.encode_response_parts(header.api_key, header.api_version, header.correlation_id, body)
+        return Reply(parts)
 
     def reply_joined(self, body: Body, elements: Sequence[bytes]) -> Reply:
         """The same, ending with an array of elements of ``codec.split_response``, which is empty in ``body``."""
         header = self.header
         frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
-        return Reply(frame)
+        return Reply((frame,))
 
 
 Handler = Callable[[Call], Awaitable[Reply | None]]
@@ -53,20 +55,20 @@ requests and may run concurrently; the connection sends their responses in that 
 (Produce) is forwarded before the first await; what other requests may depend on is served alone (``is_change``)."""
 
 
-class Answer(Protocol):
+class Responder(Protocol):
     """Where the response to a call goes."""
 
     def reply(self, reply: Reply) -> None:
         """This is the response."""
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """There is no response; the connection cannot continue."""
 
 
 Cancel = Callable[[], object]
-Forward = Callable[[Call, Answer], Cancel | None]
-"""Forwards a call to another process at once; the answer gets the response later. Returns what gives the call up. None:
-something has to be awaited or looked at first, the handler has to serve the call. A task costs a third of a forwarded
+Forward = Callable[[Call, Responder], Cancel | None]
+"""Forwards a call to another process at once; the responder gets the response later. Returns what gives the call up.
+None: something has to be awaited first, and the handler has to serve the call. A task costs a third of a forwarded
 request, so that one goes without."""
 
 

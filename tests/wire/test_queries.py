@@ -11,6 +11,7 @@ import pytest
 from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
 from muster.actors.wire.envelope import Kind, SeenLease
+from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.queries import QueryHandlers
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
@@ -32,6 +33,9 @@ class Actor:
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         peer.reply(token, frame)
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        raise AssertionError("nothing is fetched")
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
         raise AssertionError("there are none")

@@ -20,6 +20,7 @@ from kio.serial._implicit_defaults import get_tagged_field_default
 
 from muster.actors.wire import codec
 from muster.actors.wire.bounds import nested_entity
+from muster.actors.wire.framing import Buffer
 from muster.actors.wire.writing import MissingField, Unwritable, writer
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -132,7 +133,7 @@ def by_kio(kind: Any, entity: Any) -> bytes:
 
 
 def written(kind: Any, body: Any) -> bytes:
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     writer(kind)(body, parts.append)
     return b"".join(parts)
 

@@ -265,19 +265,19 @@ class Segment:
         batches = self._walk(self._indexed().at_offset(offset))
         return next((found for found in batches if found[1].last_offset >= offset), None)
 
-    def read(self, start: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one at that position on, at most ``max_bytes`` in total.
-
-        With ``at_least_one`` the first batch is returned even if it is larger.
-        """
+    def read(self, start: int, end: int) -> bytes:
+        """The whole batches between two positions, checked."""
         self._check_sound()
-        end = self._cut(start, max_bytes, at_least_one)
         content = os.pread(self.fd, end - start, start) if end > start else b""
         self._check_batches(content, start, end)
         return content
 
-    def _cut(self, start: int, max_bytes: int, at_least_one: bool) -> int:
-        """Where the last batch that fits ends."""
+    def cut(self, start: int, max_bytes: int, *, at_least_one: bool) -> int:
+        """Where the last batch ends that fits into ``max_bytes`` from the batch at that position on.
+
+        With ``at_least_one`` the first batch fits even if it is larger.
+        """
+        self._check_sound()
         bound = start + max(max_bytes, 0)
         if bound >= self.size_bytes:
             return self.size_bytes

@@ -28,8 +28,7 @@ from muster.actors.log.errors import (
     UnsupportedCompression,
     UnsupportedMessageFormat,
 )
-
-Buffer = bytes | bytearray | memoryview
+from muster.actors.wire.framing import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size

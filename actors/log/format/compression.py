@@ -8,7 +8,7 @@ from collections.abc import Callable
 import cramjam
 
 from muster.actors.log.errors import CorruptMessage, UnsupportedCompression
-from muster.actors.log.format.batch import Buffer
+from muster.actors.wire.framing import Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
 """As in the lowest bits of a batch's attributes."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
 from muster.actors.log.format.compression import compress, decompress
+from muster.actors.wire.framing import Buffer
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: int) -> bytearray:

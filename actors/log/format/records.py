@@ -21,10 +21,10 @@ from muster.actors.log.format.batch import (
     NO_PRODUCER,
     NO_SEQUENCE,
     BatchHeader,
-    Buffer,
     seal,
 )
 from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.wire.framing import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 _NO_HEADERS: Headers = ()

@@ -16,9 +16,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from muster.actors.log.errors import InvalidRecord
-from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
 from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
 from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
+from muster.actors.wire.framing import Buffer
 
 BYTES_PER_KEY = 160
 """Measured memory of a key in a :class:`KeyMap`: the dict's slot, 16 bytes of key, the offset."""

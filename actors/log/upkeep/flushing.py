@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from muster.actors.log.config import LogConfig
-from muster.actors.log.format.batch import Buffer, read_header
+from muster.actors.log.format.batch import read_header
+from muster.actors.wire.framing import Buffer
 
 _MAX_S = 3600.0
 

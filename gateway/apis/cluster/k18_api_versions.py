@@ -36,7 +36,7 @@ def _names_software(request: Any) -> bool:
 
 def _version_0(call: Call, own: Api) -> Reply:
     body = _body(ErrorCode.unsupported_version, [own])
-    return Reply(codec.encode_response(codec.API_VERSIONS, 0, call.header.correlation_id, body))
+    return Reply(codec.encode_response_parts(codec.API_VERSIONS, 0, call.header.correlation_id, body))
 
 
 def _body(error: ErrorCode, served: list[Api]) -> dict[str, Any]:

@@ -207,4 +207,4 @@ def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
 def _count(call: Call, wanted: list[tuple[Named, bytes]], results: dict[Any, dict[str, Any]]) -> None:
     for partition, records in wanted:
         if not results[partition.key]["error_code"] and partition.topic is not None and records:
-            call.gateway.metrics.produced(partition.topic.name, summarize(records)[2], len(records))
+            call.gateway.metrics.produced(partition.topic.name, summarize((records,))[2], len(records))

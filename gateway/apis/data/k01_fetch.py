@@ -10,22 +10,24 @@ Kafka. What is sent is counted for the group that fetches when it is written to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.channel import Channel, ChannelLost, OnFetched, TimedOut
 from muster.actors.wire.codec import ErrorCode, field, ms
-from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, send, summarize
+from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
+from muster.actors.wire.framing import Buffer
+from muster.gateway.apis.data import places
+from muster.gateway.apis.partitions import Named, by_topic, channel_to, existence_error, named, owner_of, summarize
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 
 FETCH = 1
-INTERNAL_VERSION = 16
 _GRACE_S = 10.0
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 """Epochs of a request that names all its partitions: it opens a session, or uses none (KIP-227)."""
+_NO_LEADER_EPOCH = -1
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -36,26 +38,46 @@ _SESSION_ERRORS = frozenset(
 
 
 class _Wanted:
-    """One partition of the request, and what has been read of it."""
+    """One partition of the request, and what there is of it."""
 
-    __slots__ = ("fetch_offset", "max_bytes", "named", "result")
+    __slots__ = ("fetch_offset", "found", "max_bytes", "named", "records")
 
     def __init__(self, partition: Named, item: Any) -> None:
         self.named = partition
         self.fetch_offset = item.fetch_offset
         self.max_bytes = item.partition_max_bytes
-        self.result: dict[str, Any] = {}
+        self.found: FetchedPartition | None = None
+        self.records: Sequence[Buffer] = ()
 
     def fail(self, error: ErrorCode) -> None:
-        self.result = _failed(self.named.partition, error)
+        self.found = FetchedPartition(error, -1, -1)
+
+    def take(self, found: FetchedPartition) -> None:
+        self.found = found
+        self.records = (found.records,) if found.records else ()
+
+    def drop(self) -> None:
+        """Leave its records out."""
+        assert self.found is not None
+        self.found, self.records = self.found._replace(places=(), records=b""), ()
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where records are that have not been read."""
+        return self.found.places if self.found is not None and not self.records else ()
 
     @property
     def size_bytes(self) -> int:
-        return len(self.result.get("records") or b"")
+        return sum(map(len, self.records)) or sum(place.size_bytes for place in self.places)
 
     @property
     def failed(self) -> bool:
-        return bool(self.result and self.result["error_code"])
+        return self.found is not None and self.found.error_code is not ErrorCode.none
+
+    def response(self) -> dict[str, Any]:
+        assert self.found is not None
+        error, high_watermark, log_start_offset, _, _ = self.found
+        return _partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records))
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -66,35 +88,90 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
         {
             "topic": field(topic, "topic", None),
             "topic_id": field(topic, "topic_id", None),
-            "partitions": [_failed(item.partition, error) for item in topic.partitions],
+            "partitions": [_partition(item.partition, error, -1, -1, b"") for item in topic.partitions],
         }
         for topic in call.entity().topics
     ]
     return _envelope(ErrorCode.none, responses)
 
 
-def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
+def _partition(
+    partition: int, error: ErrorCode, high_watermark: int, log_start_offset: int, records: Buffer | list[Buffer]
+) -> dict[str, Any]:
     return {
         "partition_index": partition,
         "error_code": error,
-        "high_watermark": -1,
-        "last_stable_offset": -1,
-        "log_start_offset": -1,
+        "high_watermark": high_watermark,
+        "last_stable_offset": high_watermark,
+        "log_start_offset": log_start_offset,
         "aborted_transactions": None,
-        "records": b"",
+        "records": records,
     }
 
 
-@api(FETCH, "Fetch", error_body=_error_body, is_large=True)
+def _forward(call: Call, responder: Responder) -> Cancel | None:
+    """Serve a fetch of one actor's partitions without a task."""
+    request = call.entity()
+    if _continues_session(request):
+        return None
+    wanted = _wanted(call, request)
+    owner = _only_owner(call, wanted)
+    channel = None if owner is None else channel_to(call.gateway, owner)
+    if channel is None:
+        return None
+    _fetching(call, wanted)
+
+    def on_fetched(found: list[FetchedPartition] | ChannelLost) -> None:
+        try:
+            _take(wanted, found)
+            if _read_now(wanted):
+                responder.reply(_reply(call, wanted))
+            else:
+                reading = asyncio.get_running_loop().create_task(_read(call, wanted))
+                reading.add_done_callback(on_read)
+        except Exception as error:
+            responder.fail(error)
+
+    def on_read(reading: asyncio.Task[None]) -> None:
+        error = reading.exception()
+        if error is None:
+            responder.reply(_reply(call, wanted))
+        else:
+            responder.fail(error)
+
+    return _send(call, channel, wanted, on_fetched, ms(request.max_wait), request.min_bytes)
+
+
+def _only_owner(call: Call, wanted: list[_Wanted]) -> ActorKey | None:
+    """The actor that owns all partitions; None if there are several, or one partition does not exist."""
+    owners: set[ActorKey] = set()
+    for item in wanted:
+        if existence_error(item.named) is not None:
+            return None
+        assert item.named.topic is not None
+        owners.add(owner_of(call.gateway, item.named.topic, item.named.partition))
+    return owners.pop() if len(owners) == 1 else None
+
+
+@api(FETCH, "Fetch", error_body=_error_body, forward=_forward, is_large=True)
 async def fetch(call: Call) -> Reply | None:
     request = call.entity()
-    if field(request, "session_epoch", _FINAL_EPOCH) not in (_INITIAL_EPOCH, _FINAL_EPOCH):
+    if _continues_session(request):
         return call.reply(_envelope(ErrorCode.fetch_session_id_not_found, []))
     wanted = _wanted(call, request)
     _fetching(call, wanted)
-    await _read(call, request, wanted)
+    await _find(call, request, wanted)
     _cut(wanted, _max_bytes(call, request))
-    results = {item.named.key: item.result for item in wanted}
+    await _read(call, wanted)
+    return _reply(call, wanted)
+
+
+def _continues_session(request: Any) -> bool:
+    return field(request, "session_epoch", _FINAL_EPOCH) not in (_INITIAL_EPOCH, _FINAL_EPOCH)
+
+
+def _reply(call: Call, wanted: list[_Wanted]) -> Reply:
+    results = {item.named.key: item.response() for item in wanted}
     responses = [
         {
             "topic": topic.name,
@@ -103,8 +180,7 @@ async def fetch(call: Call) -> Reply | None:
         }
         for topic, partitions in by_topic(item.named for item in wanted)
     ]
-    reply = call.reply(_envelope(ErrorCode.none, responses))
-    return Reply(reply.frame, partial(_account, call, wanted))
+    return Reply(call.reply(_envelope(ErrorCode.none, responses)).parts, partial(_account, call, wanted))
 
 
 def _wanted(call: Call, request: Any) -> list[_Wanted]:
@@ -125,8 +201,8 @@ def _max_bytes(call: Call, request: Any) -> int:
     return min(int(request.max_bytes), call.gateway.config.fetch_max_bytes)
 
 
-async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
-    """Fill every partition's result: at once if there is enough or an error, else when there is, or at the deadline."""
+async def _find(call: Call, request: Any, wanted: list[_Wanted]) -> None:
+    """Find what there is of every partition: at once if it is enough or an error, else then, or at the deadline."""
     owners: dict[ActorKey, list[_Wanted]] = {}
     for item in wanted:
         if (error := existence_error(item.named)) is not None:
@@ -139,12 +215,12 @@ async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     deadline = loop.time() + max_wait_ms / 1000
     if len(owners) == 1 and not any(item.failed for item in wanted):
         (owner,) = owners
-        await _send(call, request, owner, owners[owner], max_wait_ms, min_bytes)
+        await _fetch_from(call, owner, owners[owner], max_wait_ms, min_bytes)
         return
-    await asyncio.gather(*(_send(call, request, owner, items, 0, 0) for owner, items in owners.items()))
+    await asyncio.gather(*(_fetch_from(call, owner, items, 0, 0) for owner, items in owners.items()))
     growing = dict(owners)
     while growing and not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
-        for owner in await _wait_for_more(call, request, growing, round(left_s * 1000)):
+        for owner in await _wait_for_more(call, growing, round(left_s * 1000)):
             del growing[owner]  # its partitions have reached their own max_bytes: it has no more to return
 
 
@@ -153,13 +229,11 @@ def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
     return not items or any(item.failed for item in items) or _size_bytes(items) >= min_bytes
 
 
-async def _wait_for_more(
-    call: Call, request: Any, owners: dict[ActorKey, list[_Wanted]], max_wait_ms: int
-) -> list[ActorKey]:
+async def _wait_for_more(call: Call, owners: dict[ActorKey, list[_Wanted]], max_wait_ms: int) -> list[ActorKey]:
     """Wait until any actor has more than it returned before. Returns those that responded without more."""
     before = {owner: _size_bytes(items) for owner, items in owners.items()}
     waits = {
-        asyncio.ensure_future(_send(call, request, owner, items, max_wait_ms, 1 + before[owner])): owner
+        asyncio.ensure_future(_fetch_from(call, owner, items, max_wait_ms, 1 + before[owner])): owner
         for owner, items in owners.items()
     }
     try:
@@ -176,71 +250,85 @@ def _size_bytes(items: Iterable[_Wanted]) -> int:
     return sum(item.size_bytes for item in items)
 
 
-async def _send(
-    call: Call, request: Any, owner: ActorKey, items: list[_Wanted], max_wait_ms: int, min_bytes: int
+async def _fetch_from(
+    call: Call, owner: ActorKey, items: list[_Wanted], max_wait_ms: int, min_bytes: int, *, by_place: bool = True
 ) -> None:
-    body = {
-        "max_wait": max_wait_ms,
-        "min_bytes": min_bytes,
-        "max_bytes": _max_bytes(call, request),
-        "isolation_level": field(request, "isolation_level", 0),
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": _topics(items),
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }
+    """Fetch partitions of one actor; a failure is a failure of all of them."""
+    channel = channel_to(call.gateway, owner)
+    if channel is None:
+        _take(items, ChannelLost("down"))
+        return
+    found: asyncio.Future[list[FetchedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
+
+    def on_fetched(response: list[FetchedPartition] | ChannelLost) -> None:
+        if not found.done():
+            found.set_result(response)
+
+    cancel = _send(call, channel, items, on_fetched, max_wait_ms, min_bytes, by_place=by_place)
     try:
-        async with asyncio.timeout(max_wait_ms / 1000 + _GRACE_S):
-            frame = await send(call, owner, FETCH, INTERNAL_VERSION, body)
-    except ChannelLost:
-        for item in items:
-            item.fail(ErrorCode.not_leader_or_follower)
-        return
-    except TimeoutError:
-        for item in items:
-            item.fail(ErrorCode.request_timed_out)
-        return
-    _, response = codec.decode_response(FETCH, INTERNAL_VERSION, frame)
-    _take(items, response)
+        _take(items, await found)
+    finally:
+        cancel()
 
 
-def _topics(items: list[_Wanted]) -> list[dict[str, Any]]:
-    wanted = {item.named.key: item for item in items}
-    return [
-        {
-            "topic_id": topic.topic.topic_id if topic.topic else None,
-            "partitions": [
-                {
-                    "partition": partition.partition,
-                    "fetch_offset": wanted[partition.key].fetch_offset,
-                    "partition_max_bytes": wanted[partition.key].max_bytes,
-                }
-                for partition in partitions
-            ],
-        }
-        for topic, partitions in by_topic(item.named for item in items)
+def _send(
+    call: Call,
+    channel: Channel,
+    items: list[_Wanted],
+    on_fetched: OnFetched,
+    max_wait_ms: int,
+    min_bytes: int,
+    *,
+    by_place: bool = True,
+) -> Cancel:
+    max_bytes = _max_bytes(call, call.entity())
+    partitions = [
+        FetchPartition(
+            item.named.topic.topic_id, item.named.partition, _NO_LEADER_EPOCH, item.fetch_offset, item.max_bytes
+        )
+        for item in items
+        if item.named.topic is not None
     ]
+    request = FetchRequest(by_place and channel.is_local, max_wait_ms, min_bytes, max_bytes, partitions)
+    token = channel.fetch(request, on_fetched, timeout_s=max(max_wait_ms, 0) / 1000 + _GRACE_S)
+    return partial(channel.cancel, token)
 
 
-def _take(items: list[_Wanted], response: Any) -> None:
-    if response.error_code is not ErrorCode.none:
+def _take(items: list[_Wanted], found: list[FetchedPartition] | ChannelLost) -> None:
+    if isinstance(found, ChannelLost):
+        error = ErrorCode.request_timed_out if isinstance(found, TimedOut) else ErrorCode.not_leader_or_follower
         for item in items:
-            item.fail(response.error_code)
+            item.fail(error)
         return
-    by_id = {(item.named.topic.topic_id, item.named.partition): item for item in items if item.named.topic}
-    for topic in response.responses:
-        for data in topic.partitions:
-            item = by_id[topic.topic_id, data.partition_index]
-            item.result = {
-                "partition_index": data.partition_index,
-                "error_code": data.error_code,
-                "high_watermark": data.high_watermark,
-                "last_stable_offset": data.last_stable_offset,
-                "log_start_offset": data.log_start_offset,
-                "aborted_transactions": None,
-                "records": data.records or b"",
-            }
+    for item, part in zip(items, found, strict=True):
+        item.take(part)
+
+
+def _read_now(wanted: list[_Wanted]) -> bool:
+    """Read what is in the page cache. Returns whether that is all."""
+    for item in wanted:
+        if item.places:
+            try:
+                found = places.read_now(item.places)
+            except places.Unread:
+                return False
+            if found is None:
+                return False
+            item.records = found
+    return True
+
+
+async def _read(call: Call, wanted: list[_Wanted]) -> None:
+    """Read the records. What a file does not hold any more, the actor is asked for."""
+    for item in wanted:
+        if not item.places:
+            continue
+        try:
+            item.records = places.read_now(item.places) or await places.read(item.places)
+        except places.Unread:
+            assert item.named.topic is not None
+            owner = owner_of(call.gateway, item.named.topic, item.named.partition)
+            await _fetch_from(call, owner, [item], 0, 0, by_place=False)
 
 
 def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
@@ -248,7 +336,7 @@ def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
     total = 0
     for item in wanted:
         if total and total + item.size_bytes > max_bytes:
-            item.result["records"] = b""
+            item.drop()
         total += item.size_bytes
 
 
@@ -272,11 +360,11 @@ def _fetching(call: Call, wanted: list[_Wanted]) -> None:
 def _account(call: Call, wanted: list[_Wanted]) -> None:
     parts = []
     for item in wanted:
-        records, topic, offset = item.result["records"], item.named.topic, item.fetch_offset
-        if records and topic is not None:
-            base_offset, last_offset, messages, batches = summarize(records)
+        topic, offset = item.named.topic, item.fetch_offset
+        if item.records and topic is not None:
+            base_offset, last_offset, messages, batches = summarize(item.records)
             first_offset = base_offset if base_offset > offset else offset
-            partition, size_bytes = item.named.partition, len(records)
+            partition, size_bytes = item.named.partition, item.size_bytes
             parts.append((topic.name, partition, offset, first_offset, last_offset, messages, size_bytes, batches))
     if not parts:
         return

@@ -15,7 +15,7 @@ from muster.actors.group.errors import ApiError
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
-from muster.gateway.listener.registry import APIS, Answer, Call, Cancel, Reply
+from muster.gateway.listener.registry import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,9 @@ class Whole:
         group_id = self.group_id(call)
         saw_group(call, group_id)
         frame = await call_coordinator(call, group_id, call.frame, self.parked_s(call), self._on_lease(call))
-        return Reply(frame) if frame is not None else self._down(call)
+        return Reply((frame,)) if frame is not None else self._down(call)
 
-    def forward(self, call: Call, answer: Answer) -> Cancel | None:
+    def forward(self, call: Call, responder: Responder) -> Cancel | None:
         """Serve the call without a task, if the actor is connected."""
         group_id = self.group_id(call)
         gateway = call.gateway
@@ -83,13 +83,13 @@ class Whole:
 
         def on_response(frame: bytes | None) -> None:
             if frame is not None:
-                answer.reply(Reply(frame))
+                responder.reply(Reply((frame,)))
                 return
             gateway.metrics.forward_error(f"offsets-{partition}")
             try:
-                answer.reply(self._down(call))
+                responder.reply(self._down(call))
             except Exception as error:
-                answer.fail(error)
+                responder.fail(error)
 
         timeout_s = self.parked_s(call) + REQUEST_TIMEOUT_S
         on_lease = self._on_lease(call)

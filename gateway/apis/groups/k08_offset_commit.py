@@ -14,7 +14,7 @@ from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.listener.registry import Answer, Call, Cancel, Reply, api
+from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
@@ -31,8 +31,8 @@ class Known(NamedTuple):
 _WHOLE = Whole()
 
 
-def _forward(call: Call, answer: Answer) -> Cancel | None:
-    return _WHOLE.forward(call, answer) if _is_known(call) else None
+def _forward(call: Call, responder: Responder) -> Cancel | None:
+    return _WHOLE.forward(call, responder) if _is_known(call) else None
 
 
 @api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_forward)

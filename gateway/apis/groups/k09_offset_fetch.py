@@ -13,7 +13,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Answer, Call, Cancel, Reply, api
+from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9
@@ -29,13 +29,13 @@ _WHOLE = Whole(group_id=_only_group)
 
 
 def _is_whole(call: Call) -> bool:
-    """Whether one actor can answer the request as it is."""
+    """Whether one actor can serve the request as it is."""
     version = call.header.api_version
     return version < 8 or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
 
 
-def _forward(call: Call, answer: Answer) -> Cancel | None:
-    return _WHOLE.forward(call, answer) if _is_whole(call) else None
+def _forward(call: Call, responder: Responder) -> Cancel | None:
+    return _WHOLE.forward(call, responder) if _is_whole(call) else None
 
 
 @api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True, forward=_forward)

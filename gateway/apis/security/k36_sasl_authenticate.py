@@ -37,7 +37,7 @@ async def sasl_authenticate(call: Call) -> Reply | None:
         return None if is_bare else _reply(call, ErrorCode.sasl_authentication_failed, str(error))
     if session.user is not None:
         call.connection.authenticated(session.user)
-    return Reply(response) if is_bare else _reply(call, ErrorCode.none, None, response)
+    return Reply((response,)) if is_bare else _reply(call, ErrorCode.none, None, response)
 
 
 def _reply(call: Call, error: ErrorCode, text: str | None, token: bytes = b"") -> Reply:

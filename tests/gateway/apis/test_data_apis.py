@@ -389,7 +389,7 @@ class TestFetch:
 def waiting(full: Serving) -> list[int]:
     """Number of waiting fetches in each log actor."""
     assert full.actors is not None
-    return [len(server._running) for server in full.actors.log_servers.values()]
+    return [len(server._fetches._waiting) for server in full.actors.log_servers.values()]
 
 
 def test_a_topic_that_this_gateway_has_not_heard_of_yet_is_waited_for(full: Serving) -> None:

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec
+from muster.actors.wire.framing import Buffer, Framer
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic
@@ -49,32 +50,33 @@ Books = dict[str, Counter[tuple[str, str]]]
 class Tee:
     """A transport, and what was written to it."""
 
-    def __init__(self, transport: asyncio.Transport, written: list[bytes]) -> None:
+    def __init__(self, transport: asyncio.Transport, written: bytearray) -> None:
         self._transport = transport
         self._written = written
 
-    def writelines(self, data: Iterable[bytes]) -> None:
-        frames = list(data)
-        self._written.extend(frames)
-        self._transport.writelines(frames)
+    def writelines(self, data: Iterable[Buffer]) -> None:
+        pieces = list(data)
+        for piece in pieces:
+            self._written += piece
+        self._transport.writelines(pieces)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
 
 @pytest.fixture
-def written(full: Serving, monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
-    """Frames handed to the socket of each client, by the client's port, for connections from now on."""
-    frames: dict[int, list[bytes]] = {}
+def written(full: Serving, monkeypatch: pytest.MonkeyPatch) -> dict[int, bytearray]:
+    """What is handed to the socket of each client, by the client's port, for connections from now on."""
+    streams: dict[int, bytearray] = {}
     connection_made = Connection.connection_made
 
     def made(self: Connection, transport: Any) -> None:
         peer = transport.get_extra_info("peername")  # None: it is already closed
-        written = frames.setdefault(peer[1], []) if peer else []
+        written = streams.setdefault(peer[1], bytearray()) if peer else bytearray()
         connection_made(self, Tee(transport, written))  # type: ignore[arg-type]
 
     monkeypatch.setattr(Connection, "connection_made", made)
-    return frames
+    return streams
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def of_fetches(frames: Iterable[bytes], topic: str) -> Books:
     """What the Fetch responses, as written, contain of that topic."""
     found: Books = {"bytes": Counter(), "messages": Counter()}
     for frame in frames:
-        _, response = codec.decode_response(FETCH, VERSION, frame[4:])
+        _, response = codec.decode_response(FETCH, VERSION, frame)
         for item in response.responses:
             for partition in item.partitions if item.topic == topic else ():
                 place = (topic, str(partition.partition_index))
@@ -184,14 +186,15 @@ def read_to_the_end(client: Client) -> None:
             pass
 
 
-def check_totals(full: Serving, topic: Topic, written: dict[int, list[bytes]], ports: list[int]) -> None:
+def check_totals(full: Serving, topic: Topic, written: dict[int, bytearray], ports: list[int]) -> None:
     """After those clients' connections have closed, the totals are exactly what was written to them."""
     ours = set(ports)
     eventually(
         lambda: not any(connection.port in ours for connection in list(full.gateway.connections.values())),
         "every connection has come to its end",
     )
-    frames = [frame for port in ports for frame in written.get(port, ())]
+    streams = [bytes(written[port]) for port in ports if port in written]
+    frames = [frame for stream in streams for frame in Framer(1 << 30).feed(stream)]
     assert counted(scraped(full), topic.name) == of_fetches(frames, topic.name)
 
 
@@ -213,7 +216,7 @@ def test_which_partitions_a_connection_fetches_is_noted_with_each_fetch_that_nam
 
 
 def test_under_load_every_scrape_balances(
-    full: Serving, fresh: Fresh, topic: Topic, written: dict[int, list[bytes]]
+    full: Serving, fresh: Fresh, topic: Topic, written: dict[int, bytearray]
 ) -> None:
     """Members and clients without a group, connections cut with responses in flight, groups that come and go."""
     ports: list[int] = []
@@ -256,7 +259,7 @@ def test_under_load_every_scrape_balances(
 
 
 def test_what_a_fault_kept_from_the_client_was_not_sent(
-    full: Serving, topic: Topic, faults: FaultClient, written: dict[int, list[bytes]]
+    full: Serving, topic: Topic, faults: FaultClient, written: dict[int, bytearray]
 ) -> None:
     """The Fetch takes effect and its connection is closed without a response; the client retries."""
     before = counted(scraped(full), topic.name)
@@ -275,7 +278,7 @@ def test_what_a_fault_kept_from_the_client_was_not_sent(
 
 @pytest.mark.parametrize("action", ["drop", "error", "close"])
 def test_a_fault_at_random_while_everybody_fetches(
-    full: Serving, topic: Topic, faults: FaultClient, written: dict[int, list[bytes]], action: str
+    full: Serving, topic: Topic, faults: FaultClient, written: dict[int, bytearray], action: str
 ) -> None:
     error = {"error": "NOT_LEADER_OR_FOLLOWER"} if action == "error" else {}
     faults.inject(action, api="Fetch", phase="after", when={"probability": 0.4, "seed": 3}, **error)

@@ -19,7 +19,7 @@ BATCHES = [bytes(build_batch([(None, b"value")] * count, 5, offset, -1)) for off
     [(0, (-1, -1, 0, 0)), (1, (7, 7, 1, 1)), (2, (7, 12, 6, 2)), (3, (7, 21, 8, 3))],
 )
 def test_whole_batches(batches: int, summary: tuple[int, int, int, int]) -> None:
-    assert summarize(b"".join(BATCHES[:batches])) == summary
+    assert summarize((b"".join(BATCHES[:batches]),)) == summary
 
 
 def test_what_is_cut_off_anywhere_is_refused() -> None:
@@ -27,7 +27,7 @@ def test_what_is_cut_off_anywhere_is_refused() -> None:
     whole = {sum(map(len, BATCHES[:count])) for count in range(len(BATCHES) + 1)}
     for cut in range(len(data)):
         if cut in whole:
-            assert summarize(data[:cut])[3] == len(list(iter_headers(data[:cut])))
+            assert summarize((data[:cut],))[3] == len(list(iter_headers(data[:cut])))
         else:
             with pytest.raises(CorruptMessage):
-                summarize(data[:cut])
+                summarize((data[:cut],))

@@ -1,0 +1,126 @@
+"""FETCH and FETCHED: what a gateway wants of an actor's logs, and where it is.
+
+To a gateway of its own node an actor does not send records. It sends where they are, and the gateway reads the segment
+files itself: the bytes are copied once on their way from the page cache to the client's socket. Places stay valid:
+batches that are durable do not change, and no name of a segment file is ever used twice. A file may be removed before
+it is read; then the gateway asks for the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.envelope import Kind
+from muster.actors.wire.framing import Buffer
+
+_HEAD = struct.Struct(">BI")
+_LIMITS = struct.Struct(">?IiiH")
+_WANTED = struct.Struct(">16siiqi")
+_STATE = struct.Struct(">hqqHi")
+_PLACE = struct.Struct(">qiqqH")
+
+
+class FetchPartition(NamedTuple):
+    """A partition to read. Fields as in Kafka's Fetch."""
+
+    topic_id: UUID
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    partition_max_bytes: int
+
+
+class FetchRequest(NamedTuple):
+    """Limits as in Kafka's Fetch."""
+
+    by_place: bool
+    """Whether places are wanted instead of bytes."""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: Sequence[FetchPartition]
+
+
+class Place(NamedTuple):
+    """Whole batches in a segment file."""
+
+    path: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    """No batch has an offset below this one; or one from ``next_offset`` on."""
+    next_offset: int
+
+
+class FetchedPartition(NamedTuple):
+    """What there is of a partition: one of ``places`` and ``records`` is empty."""
+
+    error_code: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+    places: Sequence[Place] = ()
+    records: Buffer = b""
+
+
+def write_fetch(token: int, request: FetchRequest) -> bytes:
+    """A FETCH."""
+    by_place, max_wait_ms, min_bytes, max_bytes, partitions = request
+    parts = [_HEAD.pack(Kind.FETCH, token), _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, len(partitions))]
+    parts += [_WANTED.pack(topic_id.bytes, *rest) for topic_id, *rest in partitions]
+    return b"".join(parts)
+
+
+def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
+    """Token and request of a FETCH. ValueError if it is cut off."""
+    try:
+        _, token = _HEAD.unpack_from(message)
+        by_place, max_wait_ms, min_bytes, max_bytes, count = _LIMITS.unpack_from(message, _HEAD.size)
+        start = _HEAD.size + _LIMITS.size
+        wanted = memoryview(message)[start : start + count * _WANTED.size]
+        partitions = [FetchPartition(UUID(bytes=topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted)]
+    except struct.error as error:
+        raise ValueError(f"a FETCH: {error}") from error
+    if len(partitions) != count:
+        raise ValueError(f"a FETCH of {count} partitions with {len(partitions)}")
+    return token, FetchRequest(by_place, max_wait_ms, min_bytes, max_bytes, partitions)
+
+
+def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Buffer]:
+    """A FETCHED, in parts; partitions in the order of the FETCH."""
+    parts: list[Buffer] = [_HEAD.pack(Kind.FETCHED, token)]
+    for error_code, high_watermark, log_start_offset, places, records in partitions:
+        parts.append(_STATE.pack(error_code, high_watermark, log_start_offset, len(places), len(records)))
+        for path, *numbers in places:
+            name = path.encode()
+            parts += (_PLACE.pack(*numbers, len(name)), name)
+        if records:
+            parts.append(records)
+    return parts
+
+
+def read_fetched(body: bytes) -> list[FetchedPartition]:
+    """The partitions of a FETCHED without its token. Records are views of ``body``. ValueError if it is cut off."""
+    view, at = memoryview(body), 0
+    found: list[FetchedPartition] = []
+    try:
+        while at < len(body):
+            error, high_watermark, log_start_offset, count, size_bytes = _STATE.unpack_from(body, at)
+            at += _STATE.size
+            places: list[Place] = []
+            for _ in range(count):
+                *numbers, length = _PLACE.unpack_from(body, at)
+                at += _PLACE.size
+                places.append(Place(body[at : at + length].decode(), *numbers))
+                at += length
+            records = view[at : at + size_bytes] if size_bytes else b""
+            at += size_bytes
+            found.append(FetchedPartition(ErrorCode(error), high_watermark, log_start_offset, places, records))
+    except struct.error as error:
+        raise ValueError(f"a FETCHED: {error}") from error
+    if at != len(body):
+        raise ValueError("a FETCHED that is cut off")
+    return found
