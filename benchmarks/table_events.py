@@ -45,7 +45,7 @@ def write(metrics: Path, world: World) -> None:
 
 
 def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str, Any]) -> None:
-    schema = TABLES[table]
+    schema = TABLES[table].arrow
     folder = metrics / table / hour_folder(hour_ms)
     folder.mkdir(parents=True)
     rows = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

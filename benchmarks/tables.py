@@ -61,7 +61,9 @@ def _write_hour(out: Path, world: World, hour: int) -> int:
     with ExitStack() as open_files:
         files = [
             open_files.enter_context(
-                pq.ParquetWriter(folder / f"gateway-{gateway}-bench-{hour}.parquet", SAMPLES_SCHEMA, **COMPRESSION)
+                pq.ParquetWriter(
+                    folder / f"gateway-{gateway}-bench-{hour}.parquet", SAMPLES_SCHEMA.arrow, **COMPRESSION
+                )
             )
             for gateway in range(world.gateways)
         ]
@@ -128,7 +130,7 @@ def _block(world: World, windows: Any, chance: Any) -> pa.Table:
         "first_offset": pa.array(kept(first_offset - again), pa.int64()),
         "last_offset": pa.array(kept(ends) - 1, pa.int64()),
     }
-    return pa.table([columns[field.name] for field in SAMPLES_SCHEMA], schema=SAMPLES_SCHEMA)
+    return pa.table([columns[field.name] for field in SAMPLES_SCHEMA.arrow], schema=SAMPLES_SCHEMA.arrow)
 
 
 def _named(places: pa.Array, names: Sequence[str]) -> pa.Array:

@@ -22,7 +22,7 @@ from pyspark.sql.types import DateType, IntegerType, StructType
 from muster.actors.tables.footers import check
 from muster.actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
 from muster.actors.tables.reading import folder_of
-from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas import TABLES
 
 __all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
@@ -34,7 +34,7 @@ _FILE = re.compile(r"file:(?://)?(/\S+?/date=[^/\s]+/hour=[^/\s]+/[^/\s]+?\.parq
 
 def schema_of(name: str) -> StructType:
     """Columns as in :data:`muster.actors.tables.schemas.TABLES`, then ``date`` and ``hour`` (UTC) of the folders."""
-    return from_arrow_schema(TABLES[name]).add("date", DateType()).add("hour", IntegerType())
+    return from_arrow_schema(TABLES[name].arrow).add("date", DateType()).add("hour", IntegerType())
 
 
 def read_table(
@@ -51,7 +51,7 @@ def read_table(
     frame = _frame(spark, folder, name, _to_ms(start), _to_ms(end))
     if frame is None:
         return no_rows(spark, schema_of(name))
-    time = F.col(time_column_of(TABLES[name]))
+    time = F.col(TABLES[name].time_column)
     if start is not None:
         frame = frame.where((F.col("date") >= F.lit(start.astimezone(UTC).date())) & (time >= F.lit(start)))
     if end is not None:

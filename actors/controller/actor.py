@@ -37,7 +37,7 @@ from muster.actors.offsets.standby import StandbyActor
 from muster.actors.reconciler.actor import ReconcilerActor
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.runtime.without_pandas import hide_pandas
+from muster.actors.tables.arrow import without_numpy
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from muster.placement.host_port import host_port
@@ -62,7 +62,7 @@ class Controller:
     """The Ray actor ``controller``. Every method may be retried: after an error, a caller cannot know the outcome."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type) -> None:
-        hide_pandas()
+        without_numpy()
         log_to_file(Path(settings.storage), "controller")
         self._settings = settings
         self._secret = secret

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import ray
 
+from muster.actors.runtime.light_worker import is_worker, without_arrow_serialization
 from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
-from muster.actors.runtime.without_pandas import hide_pandas
+from muster.actors.tables.arrow import without_numpy
 from muster.actors.wire.server import Server
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 _ZOOKEEPER_S = 15.0
+
+if is_worker():
+    without_arrow_serialization()
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -35,7 +39,7 @@ class Actor:
         self.secret = secret
         self.name = name
         self._started: asyncio.Future[Started] | None = None
-        hide_pandas()
+        without_numpy()
         log_to_file(Path(settings.storage), name)
 
     async def start(self) -> Started:

@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from muster.actors.config import MusterConfig
+from muster.actors.tables.arrow import pa, pq
 from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import (
     EXPIRED,
@@ -196,7 +194,7 @@ class _Folder:
         except (TableDamaged, OSError, pa.ArrowException) as error:
             self.outcome.problems.append(str(error) if isinstance(error, TableDamaged) else f"{path}: {error}")
             return False
-        schema = TABLES[self.table]
+        schema = TABLES[self.table].arrow
         return all(column.name in schema.names and schema.field(column.name).type == column.type for column in held)
 
     def _merge_sound(self, sources: list[Path]) -> None:
@@ -220,7 +218,7 @@ class _Folder:
         target = self.hour.path / f"{MERGED}{uuid.uuid4().hex[:16]}.parquet"
         partial = target.with_name(f".{target.name}.partial")
         try:
-            _concatenate(sources, partial, TABLES[self.table])
+            _concatenate(sources, partial, TABLES[self.table].arrow)
         except (TableDamaged, OSError, pa.ArrowException):
             partial.unlink(missing_ok=True)
             raise

@@ -15,7 +15,7 @@ from typing import Any
 
 from muster.actors.tables.folder import SpoolFolder, read_lines
 from muster.actors.tables.parquet import write_rows
-from muster.actors.tables.schemas import TABLES, time_column_of, version_of
+from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.store import SpooledStore
 
 MAX_ROWS_HELD = 100_000
@@ -34,8 +34,8 @@ class RowStore(SpooledStore[list[Row]]):
     def __init__(self, directory: Path, table: str, owner: str, *, spools: Path, now_ms: Callable[[], int]) -> None:
         super().__init__(directory / table, spools, owner, now_ms=now_ms)
         self._schema = TABLES[table]
-        self._time_column = time_column_of(self._schema)
-        self._version = version_of(self._schema)
+        self._time_column = self._schema.time_column
+        self._version = self._schema.version
         self._held = 0
         self._dropped = 0
 
@@ -104,7 +104,7 @@ class EventStore(RowStore):
     def __init__(self, directory: Path, table: str, owner: str, *, now_ms: Callable[[], int]) -> None:
         super().__init__(directory, table, owner, spools=directory / "spool" / table, now_ms=now_ms)
         self._names = frozenset(self._schema.names)
-        self._required = frozenset(field.name for field in self._schema if not field.nullable)
+        self._required = self._schema.required
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row: one ``write`` to the page cache. For the event loop; never raises for a full disk.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from muster.actors.tables.arrow import pa, pq
 from muster.actors.tables.hours import TableDamaged
-from muster.actors.tables.schemas import TABLES, version_of
+from muster.actors.tables.schemas import TABLES
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
@@ -56,7 +54,7 @@ def _is_plainly_sound(path: Path, table: str) -> bool:
         return False
     footer = end[-_TAIL_BYTES - length : -_TAIL_BYTES]
     tables, versions = _TABLE.findall(footer), _VERSION.findall(footer)
-    return tables == [table.encode()] and len(versions) == 1 and int(versions[0]) <= version_of(TABLES[table])
+    return tables == [table.encode()] and len(versions) == 1 and int(versions[0]) <= TABLES[table].version
 
 
 def _check_footer(path: Path, table: str) -> None:
@@ -67,13 +65,13 @@ def _check_footer(path: Path, table: str) -> None:
         raise TableDamaged(path, f"is a file of the table {held}, not of {table}")
     schema = TABLES[table]
     version = metadata.get(b"muster.schema.version", b"1")
-    if not version.isdigit() or int(version) > version_of(schema):
+    if not version.isdigit() or int(version) > schema.version:
         text = version.decode(errors="replace")
         raise TableDamaged(
-            path, f"is of version {text} of {table}, this Muster reads up to {version_of(schema)}: use a newer one"
+            path, f"is of version {text} of {table}, this Muster reads up to {schema.version}: use a newer one"
         )
     names = set(found.schema.to_arrow_schema().names)
-    missing = [field.name for field in schema if not field.nullable and field.name not in names]
+    missing = [name for name in schema.names if name in schema.required and name not in names]
     if missing:
         raise TableDamaged(path, f"has not the columns of {table}: {', '.join(missing)}")
 

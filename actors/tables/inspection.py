@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
+from muster.actors.tables.arrow import pa, pc, pq
 from muster.actors.tables.footers import check, read_footer, unreadable
 from muster.actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
-from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas import TABLES
 
 _BATCH_ROWS = 65_536
 _SPOOL = "spool"
@@ -41,7 +38,7 @@ class Summary:
 def summary(metrics: Path, table: str) -> Summary:
     """The table's summary, from footers alone."""
     found = Summary(table)
-    time_column = time_column_of(TABLES[table])
+    time_column = TABLES[table].time_column
     for hour in hours(metrics / table):
         try:
             names = listing(hour.path).live
@@ -118,7 +115,7 @@ def _verify_file(path: Path, hour: Hour, table: str) -> None:
         raise TableDamaged(path, f"is not a file of a table ({MERGED}*.parquet, *.parquet)")
     else:
         check(path, table)
-        _verify_rows(path, hour, time_column_of(TABLES[table]))
+        _verify_rows(path, hour, TABLES[table].time_column)
 
 
 def _verify_rows(path: Path, hour: Hour, time_column: str) -> None:

@@ -8,17 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from muster.actors.tables.arrow import pa, pq
 from muster.actors.tables.rollup import Rollup, Row, hour_folder
-from muster.actors.tables.schemas import time_column_of
+from muster.actors.tables.schemas import TableSchema
 from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
 
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
-
-_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
-"""What pyarrow raises for values that a column cannot hold, including text that is not UTF-8."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,18 +28,23 @@ def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
     return _write_new(table, name, arrays)
 
 
-def write_rows(table: Path, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> int:
+def write_rows(table: Path, name: str, schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> int:
     """As :func:`write_samples`, for rows by column with times in ms. A row that does not fit the schema is dropped."""
-    time_column = time_column_of(schema)
+    time_column = schema.time_column
     folders: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         try:
             folder = hour_folder(row[time_column])
-        except _MISFITS as error:
+        except _misfits() as error:
             _say_dropped(row, error)
         else:
             folders.setdefault(folder, []).append(row)
-    return _write_new(table, name, {folder: _rows_to_arrow(schema, held) for folder, held in folders.items()})
+    return _write_new(table, name, {folder: _rows_to_arrow(schema.arrow, held) for folder, held in folders.items()})
+
+
+def _misfits() -> tuple[type[Exception], ...]:
+    """What pyarrow raises for values that a column cannot hold, including text that is not UTF-8."""
+    return pa.ArrowException, OverflowError, TypeError, ValueError
 
 
 def _write_new(table: Path, name: str, folders: Mapping[str, pa.Table]) -> int:
@@ -71,14 +71,14 @@ def write_whole(table: pa.Table, target: Path) -> None:
 def _rows_to_arrow(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     try:
         return _checked(schema, rows)
-    except _MISFITS:
+    except _misfits():
         return pa.concat_tables([schema.empty_table(), *(_one_to_arrow(schema, row) for row in rows)])
 
 
 def _one_to_arrow(schema: pa.Schema, row: Mapping[str, Any]) -> pa.Table:
     try:
         return _checked(schema, [row])
-    except _MISFITS as error:
+    except _misfits() as error:
         _say_dropped(row, error)
         return schema.empty_table()
 
@@ -106,4 +106,5 @@ def _samples_to_arrow(gateway: int, rows: Sequence[Row]) -> pa.Table:
         columns[name] = [getattr(row.head, name) for row in rows]
     for name in ("messages", "bytes", "fetches", "last_offset"):
         columns[name] = [getattr(row, name) for row in rows]
-    return pa.table([pa.array(columns[f.name], f.type) for f in SAMPLES_SCHEMA], schema=SAMPLES_SCHEMA)
+    schema = SAMPLES_SCHEMA.arrow
+    return pa.table([pa.array(columns[f.name], f.type) for f in schema], schema=schema)

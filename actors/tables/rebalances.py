@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from muster.actors.tables.arrow import pa, pc
 from muster.actors.tables.events import Row, RowStore
 from muster.actors.tables.folder import spool_files
 from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
@@ -83,7 +81,7 @@ class RebalanceStore(RowStore):
             if not files:
                 continue
             files_left -= len(files)
-            for entry in _to_entries(read_files(files, REBALANCES_SCHEMA, REBALANCES_SCHEMA.names, ours)):
+            for entry in _to_entries(read_files(files, REBALANCES_SCHEMA.arrow, REBALANCES_SCHEMA.names, ours)):
                 wanted -= 1
                 yield entry
 

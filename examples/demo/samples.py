@@ -40,7 +40,7 @@ def _rows(storage: Path, columns: list[str], wanted: ds.Expression | None = None
     if not folder.is_dir():
         return []
     attributed = ds.field("group").is_valid()
-    table = ds.dataset(folder, schema=SAMPLES_SCHEMA, format="parquet").to_table(
+    table = ds.dataset(folder, schema=SAMPLES_SCHEMA.arrow, format="parquet").to_table(
         columns, filter=attributed if wanted is None else attributed & wanted
     )
     return list(table.to_pylist())

@@ -52,7 +52,7 @@ def _default(value: str | None) -> str:
 
 def columns() -> str:
     """The columns of every table."""
-    return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema)}" for name, schema in TABLES.items())
+    return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema.arrow)}" for name, schema in TABLES.items())
 
 
 def _columns_of(schema: pa.Schema) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow.compute as pc
-
-from muster.actors.tables.reading import read
+from muster.actors.tables.arrow import pc
+from muster.actors.tables.reading import files, read
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.gateway.attribution.account import End
 
@@ -21,6 +20,8 @@ def ends(storage: Path, gateway: int, *, now_ms: int, flush_ms: int) -> list[End
     ``flush_ms``: the longest duration of a sample, so how long before its end it may have begun. TableDamaged names a
     file that cannot be read.
     """
+    if not files(storage, SAMPLES, now_ms - RECENT_MS - flush_ms):
+        return []
     table = read(storage, SAMPLES, now_ms - RECENT_MS - flush_ms, columns=("gateway", *_COLUMNS))
     of_ours = pc.and_(pc.equal(table["gateway"], gateway), pc.is_valid(table["group"]))
     rows = table.filter(of_ours).select(_COLUMNS).sort_by("last_ts").to_pylist()

@@ -152,5 +152,5 @@ def test_every_field_says_what_it_means() -> None:
 
 
 def test_the_table_names_every_action() -> None:
-    described = FAULTS_SCHEMA.field("action").metadata[b"meaning"].decode()
+    described = FAULTS_SCHEMA.arrow.field("action").metadata[b"meaning"].decode()
     assert set(described.split(", ")) == set(ACTIONS)

@@ -116,7 +116,7 @@ def test_every_column_is_one_of_the_table() -> None:
     world = World(1)
     world.run(150)
     schema = TABLES[REGISTRATIONS]
-    required = {column.name for column in schema if not column.nullable}
+    required = schema.required
     assert {row["event"] for row in world.rows} == {"registered", "withdrawn", "snapshot"}
     for row in world.rows:
         assert required <= row.keys() <= set(schema.names)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muster.actors.tables.parquet import write_whole
 from muster.actors.tables.reading import folder_of
-from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.schemas.groups import REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS
 from muster.actors.tables.schemas.samples import SAMPLES
@@ -21,8 +21,8 @@ from tests.spark.rows import NOON, at
 
 def write_file(storage: Path, table: str, name: str, rows: Sequence[Mapping[str, Any]]) -> Path:
     """One file with rows of one hour, in that hour's folder; columns that a row omits are null."""
-    schema = TABLES[table]
-    moment: datetime = rows[0][time_column_of(schema)]
+    schema = TABLES[table].arrow
+    moment: datetime = rows[0][TABLES[table].time_column]
     target = folder_of(storage, table) / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}" / f"{name}.parquet"
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     write_whole(pa.table(columns, schema=schema), target)

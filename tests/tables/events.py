@@ -33,7 +33,7 @@ def open_store(directory: Path, owner: str = "controller") -> EventStore:
 def rows(directory: Path) -> list[dict[str, Any]]:
     if not (directory / LIFECYCLE).exists():
         return []
-    table = ds.dataset(directory / LIFECYCLE, schema=LIFECYCLE_SCHEMA, format="parquet").to_table()
+    table = ds.dataset(directory / LIFECYCLE, schema=LIFECYCLE_SCHEMA.arrow, format="parquet").to_table()
     return sorted(table.to_pylist(), key=lambda row: row["epoch"])
 
 

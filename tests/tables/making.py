@@ -20,7 +20,7 @@ def put(
     epochs: Iterable[int],
     *,
     ts_ms: int = NOON_MS,
-    schema: pa.Schema = LIFECYCLE_SCHEMA,
+    schema: pa.Schema = LIFECYCLE_SCHEMA.arrow,
     **values: Any,
 ) -> Path:
     """A file of the table ``lifecycle`` with one row per epoch, in the folder of the hour of ``ts_ms``."""
@@ -32,17 +32,18 @@ def put(
 
 def without(*columns: str) -> pa.Schema:
     """Of an older version of the table."""
-    fields = [field for field in LIFECYCLE_SCHEMA if field.name not in columns]
-    return pa.schema(fields, metadata=LIFECYCLE_SCHEMA.metadata)
+    fields = [field for field in LIFECYCLE_SCHEMA.arrow if field.name not in columns]
+    return pa.schema(fields, metadata=LIFECYCLE_SCHEMA.arrow.metadata)
 
 
 def with_column(field: pa.Field) -> pa.Schema:
     """Of a later version of the table that an older reader does not misread."""
-    return LIFECYCLE_SCHEMA.append(field)
+    return LIFECYCLE_SCHEMA.arrow.append(field)
 
 
 def of_version(version: int) -> pa.Schema:
-    return LIFECYCLE_SCHEMA.with_metadata({**LIFECYCLE_SCHEMA.metadata, b"muster.schema.version": b"%d" % version})
+    schema = LIFECYCLE_SCHEMA.arrow
+    return schema.with_metadata({**schema.metadata, b"muster.schema.version": b"%d" % version})
 
 
 def merged(storage: Path, number: int, files: Iterable[Path], epochs: Iterable[int]) -> Path:

@@ -34,7 +34,7 @@ def test_every_table_is_there_with_its_schema(made: tuple[Path, Made]) -> None:
         rows = read(out, name)
         assert rows.num_rows > 0
         assert rows.schema.names == schema.names
-        assert rows.schema.metadata == schema.metadata
+        assert rows.schema.metadata == schema.arrow.metadata
     assert facts.samples == read(out, "samples").num_rows == pytest.approx(SAMPLES, rel=0.2)
 
 

@@ -108,14 +108,14 @@ def test_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_table_is_refused(tmp_path: Path) -> None:
-    schema = LIFECYCLE_SCHEMA.with_metadata({**LIFECYCLE_SCHEMA.metadata, b"muster.table": b"faults"})
+    schema = LIFECYCLE_SCHEMA.arrow.with_metadata({**LIFECYCLE_SCHEMA.arrow.metadata, b"muster.table": b"faults"})
     put(tmp_path, "controller-1", [1], schema=schema)
     with pytest.raises(TableDamaged, match="is a file of the table faults, not of lifecycle"):
         read(tmp_path, LIFECYCLE)
 
 
 def test_a_file_without_our_metadata_counts_if_it_has_the_columns(tmp_path: Path) -> None:
-    put(tmp_path, "generated", [1], schema=LIFECYCLE_SCHEMA.remove_metadata())
+    put(tmp_path, "generated", [1], schema=LIFECYCLE_SCHEMA.arrow.remove_metadata())
     assert epochs(tmp_path) == [1]
     pq.write_table(pa.table({"x": [1]}), put(tmp_path, "foreign", []))
     with pytest.raises(TableDamaged, match="has not the columns of lifecycle: ts, actor, kind, event, seen_by"):

@@ -37,7 +37,7 @@ def keep(store: RebalanceStore, *entries: RebalanceEntry) -> None:
 def rows(directory: Path) -> list[dict[str, Any]]:
     if not (directory / "rebalances").exists():
         return []
-    table = ds.dataset(directory / "rebalances", schema=REBALANCES_SCHEMA, format="parquet").to_table()
+    table = ds.dataset(directory / "rebalances", schema=REBALANCES_SCHEMA.arrow, format="parquet").to_table()
     return sorted(table.to_pylist(), key=lambda row: (row["epoch"], row["number"]))
 
 

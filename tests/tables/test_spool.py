@@ -54,7 +54,7 @@ def open_store(directory: Path, gateway: int = 1) -> SampleStore:
 def rows(directory: Path) -> list[dict[str, Any]]:
     if not (directory / "samples").exists():
         return []
-    table = ds.dataset(directory / "samples", schema=SAMPLES_SCHEMA, format="parquet").to_table()
+    table = ds.dataset(directory / "samples", schema=SAMPLES_SCHEMA.arrow, format="parquet").to_table()
     return sorted(table.to_pylist(), key=lambda row: (row["ts"], row["first_offset"]))
 
 
@@ -157,7 +157,7 @@ def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) ->
         "first_offset": 0,
         "last_offset": 19,
     }
-    assert SAMPLES_SCHEMA.field("bytes").metadata[b"unit"] == b"bytes"
+    assert SAMPLES_SCHEMA.arrow.field("bytes").metadata[b"unit"] == b"bytes"
 
 
 @pytest.mark.parametrize(

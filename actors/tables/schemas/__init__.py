@@ -5,9 +5,7 @@ The field metadata of each column holds its unit and meaning, so a Parquet file 
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from muster.actors.tables.schemas.base import time_column_of, version_of
+from muster.actors.tables.schemas.base import TableSchema
 from muster.actors.tables.schemas.cluster import (
     FAULTS,
     FAULTS_SCHEMA,
@@ -21,9 +19,9 @@ from muster.actors.tables.schemas.offsets import COMMITS, COMMITS_SCHEMA, END_OF
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA
 from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
-__all__ = ["TABLES", "time_column_of", "version_of"]
+__all__ = ["TABLES", "TableSchema"]
 
-TABLES: dict[str, pa.Schema] = {
+TABLES: dict[str, TableSchema] = {
     SAMPLES: SAMPLES_SCHEMA,
     COMMITS: COMMITS_SCHEMA,
     END_OFFSETS: END_OFFSETS_SCHEMA,

@@ -18,9 +18,7 @@ A query about times from T on reads from one snapshot interval before T.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from muster.actors.tables.schemas.base import MS_UTC, column, table
+from muster.actors.tables.schemas.base import MS_UTC, ListOf, Struct, column, table
 
 GROUP_EVENTS = "group_events"
 REGISTRATIONS = "registrations"
@@ -31,28 +29,28 @@ GROUP_EVENTS_SCHEMA = table(
     "ts",
     [
         column("ts", MS_UTC, "ms", "when it happened, by the clock of the coordinator"),
-        column("offsets_partition", pa.int32(), "", "the partition of __consumer_offsets of the group"),
-        column("epoch", pa.int32(), "", "leader epoch of the coordinator"),
-        column("number", pa.int64(), "", "counts the events of that coordinator from 1; unique with the two before"),
-        column("group", pa.string(), "", "consumer group"),
+        column("offsets_partition", "int32", "", "the partition of __consumer_offsets of the group"),
+        column("epoch", "int32", "", "leader epoch of the coordinator"),
+        column("number", "int64", "", "counts the events of that coordinator from 1; unique with the two before"),
+        column("group", "string", "", "consumer group"),
         column(
             "event",
-            pa.string(),
+            "string",
             "",
             "member_added, member_left, member_removed, static_member_replaced, generation, assignment, restored, "
             "group_removed",
         ),
-        column("generation", pa.int32(), "", "of the group afterwards; null if not known", nullable=True),
-        column("members", pa.int32(), "members", "of the group afterwards; null if not known", nullable=True),
-        column("member_id", pa.string(), "", "of whom it is about; null if of none", nullable=True),
-        column("client_id", pa.string(), "", "of that member, as in the request header", nullable=True),
-        column("host", pa.string(), "", "of that member, canonical, without port", nullable=True),
-        column("group_instance_id", pa.string(), "", "of that member, if it is static", nullable=True),
-        column("reason", pa.string(), "", "why the member left or was removed", nullable=True),
-        column("protocol", pa.string(), "", "of a generation: the assignor", nullable=True),
+        column("generation", "int32", "", "of the group afterwards; null if not known", nullable=True),
+        column("members", "int32", "members", "of the group afterwards; null if not known", nullable=True),
+        column("member_id", "string", "", "of whom it is about; null if of none", nullable=True),
+        column("client_id", "string", "", "of that member, as in the request header", nullable=True),
+        column("host", "string", "", "of that member, canonical, without port", nullable=True),
+        column("group_instance_id", "string", "", "of that member, if it is static", nullable=True),
+        column("reason", "string", "", "why the member left or was removed", nullable=True),
+        column("protocol", "string", "", "of a generation: the assignor", nullable=True),
         column(
             "replaced_member_id",
-            pa.string(),
+            "string",
             "",
             "of static_member_replaced: the id that the member had before",
             nullable=True,
@@ -66,25 +64,25 @@ REGISTRATIONS_SCHEMA = table(
     "ts",
     [
         column("ts", MS_UTC, "ms", "when it was said, by the clock of the coordinator; from then on it holds"),
-        column("offsets_partition", pa.int32(), "", "the partition of __consumer_offsets of the group"),
-        column("epoch", pa.int32(), "", "leader epoch of the coordinator"),
-        column("sequence", pa.int64(), "", "of two rows of one member the higher (epoch, sequence) is the later"),
-        column("event", pa.string(), "", "registered, withdrawn; snapshot: what holds was said again, at the same ts"),
-        column("group", pa.string(), "", "consumer group; empty in a snapshot row"),
+        column("offsets_partition", "int32", "", "the partition of __consumer_offsets of the group"),
+        column("epoch", "int32", "", "leader epoch of the coordinator"),
+        column("sequence", "int64", "", "of two rows of one member the higher (epoch, sequence) is the later"),
+        column("event", "string", "", "registered, withdrawn; snapshot: what holds was said again, at the same ts"),
+        column("group", "string", "", "consumer group; empty in a snapshot row"),
         column(
             "member_id",
-            pa.string(),
+            "string",
             "",
             "with the group, what is registered; names the client if it is simple; empty in a snapshot row",
         ),
-        column("kind", pa.string(), "", "member, simple; null unless registered", nullable=True),
-        column("client_id", pa.string(), "", "as in the request header; null and empty are different", nullable=True),
-        column("host", pa.string(), "", "canonical, without port; null unless registered", nullable=True),
-        column("principal", pa.string(), "", "of its connection; null if not known", nullable=True),
-        column("generation", pa.int32(), "", "of the member; null if it is none", nullable=True),
+        column("kind", "string", "", "member, simple; null unless registered", nullable=True),
+        column("client_id", "string", "", "as in the request header; null and empty are different", nullable=True),
+        column("host", "string", "", "canonical, without port; null unless registered", nullable=True),
+        column("principal", "string", "", "of its connection; null if not known", nullable=True),
+        column("generation", "int32", "", "of the member; null if it is none", nullable=True),
         column(
             "partitions",
-            pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32())])),
+            ListOf(Struct([("topic", "string"), ("partition", "int32")])),
             "",
             "assigned to the member; null if not known",
             nullable=True,

@@ -8,8 +8,6 @@ once, and ``sum(messages)`` minus the size of that union is what was sent again.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from muster.actors.tables.schemas.base import MS_UTC, column, table
 
 SAMPLES = "samples"
@@ -22,19 +20,19 @@ SAMPLES_SCHEMA = table(
     [
         column("ts", MS_UTC, "ms", "when the first bytes of the run were handed to the socket"),
         column("last_ts", MS_UTC, "ms", "when the last bytes of the run were handed to the socket"),
-        column("gateway", pa.int32(), "broker id", "the gateway that sent them"),
-        column("group", pa.string(), "", "consumer group; null when there is none, see reason", nullable=True),
-        column("member_id", pa.string(), "", "member of the group, where known", nullable=True),
-        column("client_id", pa.string(), "", "as in the request header; null and empty are different", nullable=True),
-        column("host", pa.string(), "", "the client's address, canonical, without port"),
-        column("topic", pa.string(), "", "topic"),
-        column("partition", pa.int32(), "", "partition of the topic"),
-        column("evidence", pa.string(), "", "how the group is known"),
-        column("reason", pa.string(), "", "why there is no group; null when there is one", nullable=True),
-        column("messages", pa.int64(), "records", "records in the batches that were sent, whole batches"),
-        column("bytes", pa.int64(), "bytes", "size of the batches that were sent"),
-        column("fetches", pa.int64(), "responses", "Fetch responses that carried the run"),
-        column("first_offset", pa.int64(), "offset", "the larger of the fetch offset and the first base offset"),
-        column("last_offset", pa.int64(), "offset", "last offset of the last batch, inclusive"),
+        column("gateway", "int32", "broker id", "the gateway that sent them"),
+        column("group", "string", "", "consumer group; null when there is none, see reason", nullable=True),
+        column("member_id", "string", "", "member of the group, where known", nullable=True),
+        column("client_id", "string", "", "as in the request header; null and empty are different", nullable=True),
+        column("host", "string", "", "the client's address, canonical, without port"),
+        column("topic", "string", "", "topic"),
+        column("partition", "int32", "", "partition of the topic"),
+        column("evidence", "string", "", "how the group is known"),
+        column("reason", "string", "", "why there is no group; null when there is one", nullable=True),
+        column("messages", "int64", "records", "records in the batches that were sent, whole batches"),
+        column("bytes", "int64", "bytes", "size of the batches that were sent"),
+        column("fetches", "int64", "responses", "Fetch responses that carried the run"),
+        column("first_offset", "int64", "offset", "the larger of the fetch offset and the first base offset"),
+        column("last_offset", "int64", "offset", "last offset of the last batch, inclusive"),
     ],
 )

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from muster.actors.runtime.errors import first_line
+from muster.actors.runtime.light_worker import without_arrow_serialization
 from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
@@ -73,10 +74,12 @@ class OwnRay:
         os.environ.setdefault("RAY_worker_niceness", "0")  # the default is 15: actors would wait for any other process
         use_token(self.token_path)
         use_loopback()
+        without_arrow_serialization()
         import ray
 
         self._ray = ray
         keep_stdout()
+        _without_helpers()
         try:
             context = ray.init(
                 address="local",
@@ -153,6 +156,27 @@ def keep_stdout() -> None:
             log.debug("%s: %s", data.get("pid"), line)
 
     worker.print_to_stdstream = to_log
+
+
+def _without_helpers() -> None:
+    """Start Ray without the dashboard's server, the autoscaler's monitor and the forwarding of logs.
+
+    ``ray.init`` has no options for them, ``include_dashboard=False`` only keeps the server from serving, and none of
+    the three does anything for one node of ours. They cost 160 MB, two seconds of processor time, and as long until
+    Ray is there, since it waits for the server.
+    """
+    from ray._private.node import Node
+
+    def start_api_server(node: Node, **_: object) -> None:
+        node._webui_url = ""
+
+    for name, replacement in (
+        ("start_api_server", start_api_server),
+        ("start_monitor", lambda node: None),
+        ("start_log_monitor", lambda node: None),
+    ):
+        if hasattr(Node, name):  # private to Ray, and free to be renamed: then it is started
+            setattr(Node, name, replacement)
 
 
 def _check_gcs(address: str) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from muster.actors.tables.hours import TableDamaged
 from muster.actors.tables.parquet import write_whole
 from muster.actors.tables.rollup import hour_folder
-from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas import TABLES
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.attribution_holes import holes, volumes
 from muster.spark.jobs.job import Job, Options
@@ -53,11 +53,11 @@ def in_new_york(spark: SparkSession) -> Iterator[None]:
 
 def put(storage: Path, name: str, rows: Sequence[Row]) -> None:
     """A file per hour; columns that a row omits are null, 0, or an empty text or list."""
-    schema = TABLES[name]
+    schema, time_column = TABLES[name].arrow, TABLES[name].time_column
     by_hour: dict[str, list[Row]] = {}
     for row in rows:
         whole = {field.name: row.get(field.name, _nothing(field)) for field in schema}
-        by_hour.setdefault(hour_folder(int(whole[time_column_of(schema)].timestamp() * 1000)), []).append(whole)
+        by_hour.setdefault(hour_folder(int(whole[time_column].timestamp() * 1000)), []).append(whole)
     for folder, held in by_hour.items():
         write_whole(pa.Table.from_pylist(held, schema=schema), storage / "metrics" / name / folder / "writer-1.parquet")
 

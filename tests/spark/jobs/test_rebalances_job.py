@@ -329,9 +329,9 @@ def test_empty_tables(spark: SparkSession) -> None:
 def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     """Of two hours the requested one, and of the triggering member what is shown."""
     for hour in (0, 1):
-        row = {field.name: rebalance(3_600 * hour).get(field.name, absent(field)) for field in REBALANCES_SCHEMA}
+        row = {field.name: rebalance(3_600 * hour).get(field.name, absent(field)) for field in REBALANCES_SCHEMA.arrow}
         folder = tmp_path / "metrics" / "rebalances" / hour_folder(round(at(3_600 * hour).timestamp() * 1000))
-        write_whole(pa.Table.from_pylist([row], schema=REBALANCES_SCHEMA), folder / "offsets-7-1.parquet")
+        write_whole(pa.Table.from_pylist([row], schema=REBALANCES_SCHEMA.arrow), folder / "offsets-7-1.parquet")
     rows = read_table(spark, tmp_path, "rebalances", start=at(3_600), end=at(7_200))
     [file] = rows.inputFiles()
     assert "hour=13" in file
