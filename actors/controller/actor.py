@@ -35,6 +35,7 @@ from muster.actors.log.actor import LogActor
 from muster.actors.offsets.actor import OffsetsActor
 from muster.actors.offsets.standby import StandbyActor
 from muster.actors.reconciler.actor import ReconcilerActor
+from muster.actors.runtime.garbage import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.arrow import without_numpy
@@ -119,6 +120,7 @@ class Controller:
         await asyncio.to_thread(self._end_when_superseded)
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         self._history.serves(self._epoch)
+        settle()
         log.info("controller epoch %d serves", self._epoch)
 
     def _fault_control(self) -> FaultControl:

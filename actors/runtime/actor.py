@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ray
 
+from muster.actors.runtime.garbage import settle
 from muster.actors.runtime.light_worker import is_worker, without_arrow_serialization
 from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
@@ -50,7 +51,9 @@ class Actor:
 
     async def _start_checked(self) -> Started:
         await self._check_storage()
-        return await self._start()
+        started = await self._start()
+        settle()
+        return started
 
     async def _check_storage(self) -> None:
         await asyncio.to_thread(check_shared, Path(self.settings.storage), self.settings.cluster_id)

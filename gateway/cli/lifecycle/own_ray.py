@@ -71,6 +71,7 @@ class OwnRay:
         scratch = str(self.temp_dir / "tmp")  # Spark's: for what executors spill, even if they are killed
         os.environ.update({_MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
         os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
+        os.environ.setdefault("RAY_task_events_report_interval_ms", "0")  # they wake every process once a second
         os.environ.setdefault("RAY_worker_niceness", "0")  # the default is 15: actors would wait for any other process
         use_token(self.token_path)
         use_loopback()

@@ -1,10 +1,22 @@
-"""Garbage collection paused for a block of work."""
+"""What the garbage collector has to look at, and when."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_THRESHOLDS = (10_000, 20, 50)
+"""Python's are (700, 10, 10): every few requests. Nearly all objects of a request are freed without the collector."""
+
+
+def settle() -> None:
+    """What has been allocated so far stays: the collector need not look at it again. Call this when a start is over.
+
+    Collections were a seventh of the Python code's time in a rebalance.
+    """
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""Fetches whose records the gateway reads from the segment files itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.actors.log.fetch import fetch_now
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
+from muster.gateway.apis.data import places
+from muster.placement.view import Topic
+from tests.gateway.apis.test_data_apis import fetch, produce
+from tests.gateway.group_client import Fresh
+from tests.gateway.serving import Serving
+from tests.log.support import client_batch
+
+PROPERTIES = {"log.segment.bytes": "10000"}
+
+
+@pytest.fixture
+def topic(full: Serving, fresh: Fresh) -> Topic:
+    """One partition of several segments."""
+    topic = full.create(fresh("t"), 1)
+    for number in range(12):
+        produce(full.client, (topic, 0, client_batch(2, value=b"%02d" % number * 1000)))
+    return topic
+
+
+def found(full: Serving, topic: Topic, *, by_place: bool, offset: int = 0) -> FetchedPartition:
+    """What the partition's log actor says."""
+    assert full.actors is not None
+    wanted = [FetchPartition(topic.topic_id, 0, -1, offset, 1 << 20)]
+    request = FetchRequest(by_place, 0, 0, 1 << 20, wanted)
+
+    async def look() -> list[FetchedPartition] | None:
+        assert full.actors is not None
+        index = full.gateway.view.log_of(topic, 0)
+        return fetch_now(request, full.actors.logs[index].open_log)
+
+    response: list[FetchedPartition] | None = full.run(look())
+    assert response is not None
+    (only,) = response
+    return only
+
+
+def records_of(full: Serving, topic: Topic) -> bytes:
+    return bytes(found(full, topic, by_place=False).records)
+
+
+def test_the_places_hold_what_the_log_actor_would_send(full: Serving, topic: Topic) -> None:
+    named = found(full, topic, by_place=True).places
+    assert len({place.path for place in named}) > 1, "several segments"
+    assert b"".join(places.read_now(named) or []) == records_of(full, topic)
+    assert b"".join(asyncio.run(places.read(named))) == records_of(full, topic)
+
+
+def test_a_client_gets_all_of_it_in_one_response(full: Serving, topic: Topic) -> None:
+    [response] = fetch(full.client, (topic, 0, 0))
+    assert response.records == records_of(full, topic)
+    [response] = fetch(full.client, (topic, 0, 5))
+    assert response.records == found(full, topic, by_place=False, offset=5).records
+
+
+def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
+    full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_threads: list[Sequence[Place]] = []
+    read = places.read
+
+    async def recorded(named: Sequence[Place]) -> Any:
+        in_threads.append(named)
+        return await read(named)
+
+    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(places, "read", recorded)
+    [response] = fetch(full.client, (topic, 0, 0))
+    assert response.records == records_of(full, topic)
+    assert len(in_threads) == 1
+
+
+def test_a_file_that_is_gone_is_no_loss_while_the_actor_has_it_open(full: Serving, topic: Topic) -> None:
+    """As between the answer of the actor and the read, when retention removes a segment."""
+    expected = records_of(full, topic)
+    for place in found(full, topic, by_place=True).places:
+        Path(place.path).unlink()
+    [response] = fetch(full.client, (topic, 0, 0))
+    assert (response.error_code, response.records) == (ErrorCode.none, expected)
+
+
+def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving, topic: Topic) -> None:
+    first = Path(found(full, topic, by_place=True).places[0].path)
+    content = bytearray(first.read_bytes())
+    content[200] ^= 1
+    first.write_bytes(content)
+    with pytest.raises(places.Unread):
+        places.read_now(found(full, topic, by_place=True).places)
+    [response] = fetch(full.client, (topic, 0, 0))
+    assert (response.error_code, response.records) == (ErrorCode.kafka_storage_error, b"")
+
+
+def test_a_short_file_is_unread(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"x" * 10)
+    place = Place(str(tmp_path / "short"), 5, 10, 0, 1)
+    assert places.read_now([place]) is None, "what is not there may be on its way from the disk"
+    with pytest.raises(places.Unread, match="no whole batches at byte 5"):
+        asyncio.run(places.read([place]))
