@@ -7,6 +7,8 @@ from typing import cast
 
 SIZE_BYTES = 4
 _HIGH_WATER_BYTES = 64 << 20
+_SMALL_BYTES = 2 << 10
+_MAX_TOGETHER_BYTES = 64 << 10
 
 
 class FrameTooLarge(ValueError):
@@ -21,47 +23,78 @@ class FrameTooLarge(ValueError):
 class Framer:
     """Splits a byte stream into frames. Feeding any split of a stream gives the same frames.
 
-    ``limit_bytes`` may be changed; the change applies to the next ``feed``.
+    A frame that comes in one piece is copied once, and so is each piece of one that does not. ``limit_bytes`` may be
+    changed; the change applies to the next ``feed``.
     """
 
-    __slots__ = ("_buffer", "_start", "limit_bytes")
+    __slots__ = ("_pieces", "limit_bytes", "pending_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self._buffer = bytearray()
-        self._start = 0
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of the incomplete frame."""
-        return len(self._buffer) - self._start
+        self.pending_bytes = 0
+        """Bytes of the incomplete frame, size included."""
+        self._pieces: list[bytes | bytearray] = []
 
     @property
     def pending(self) -> bytes:
         """Bytes that are not in any frame yet, sizes included; after a ``feed`` that raised, all of them."""
-        return bytes(memoryview(self._buffer)[self._start :])
+        return b"".join(self._pieces)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Completed frames, without their size. FrameTooLarge as soon as a bad size is seen."""
-        self._buffer += data
         frames: list[bytes] = []
-        buffer, start, end = self._buffer, self._start, len(self._buffer)
-        while end - start >= SIZE_BYTES:
-            size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
-            if not 0 <= size <= self.limit_bytes:
-                raise FrameTooLarge(size, self.limit_bytes)
-            if end - start - SIZE_BYTES < size:
-                break
-            frames.append(bytes(memoryview(buffer)[start + SIZE_BYTES : start + SIZE_BYTES + size]))
-            start += SIZE_BYTES + size
-        if start == end:
-            buffer.clear()
-            start = 0
-        elif start > 1 << 16:
-            del buffer[:start]
-            start = 0
-        self._start = start
+        if not self._pieces:
+            self._split(data, 0, frames)
+        elif self.pending_bytes + len(data) < SIZE_BYTES:
+            self._hold(data)
+        else:
+            self._complete(data, frames)
         return frames
+
+    def _complete(self, data: bytes, frames: list[bytes]) -> None:
+        """The size of the pending frame is known now."""
+        if len(self._pieces[0]) < SIZE_BYTES:
+            data, self._pieces, self.pending_bytes = self.pending + data, [], 0
+            self._split(data, 0, frames)
+            return
+        size = int.from_bytes(self._pieces[0][:SIZE_BYTES], "big")  # checked when it came
+        missing = SIZE_BYTES + size - self.pending_bytes
+        if len(data) < missing:
+            self._hold(data)
+            return
+        before, self._pieces, self.pending_bytes = self._pieces, [], 0
+        frames.append(b"".join((memoryview(before[0])[SIZE_BYTES:], *before[1:], memoryview(data)[:missing])))
+        try:
+            self._split(data, missing, frames)
+        except FrameTooLarge:
+            self._pieces = [*before, data]
+            raise
+
+    def _split(self, data: bytes, at: int, frames: list[bytes]) -> None:
+        """Take whole frames from that index on, and hold the rest."""
+        end = len(data)
+        while end - at >= SIZE_BYTES:
+            size = int.from_bytes(data[at : at + SIZE_BYTES], "big", signed=True)
+            if not 0 <= size <= self.limit_bytes:
+                self._pieces = [data]
+                raise FrameTooLarge(size, self.limit_bytes)
+            frame_end = at + SIZE_BYTES + size
+            if frame_end > end:
+                break
+            frames.append(data[at + SIZE_BYTES : frame_end])
+            at = frame_end
+        if at < end:
+            self._hold(data[at:])
+
+    def _hold(self, data: bytes) -> None:
+        """Hold a piece; small ones together, since a client may send a large frame byte by byte."""
+        self.pending_bytes += len(data)
+        if len(data) >= _SMALL_BYTES:
+            self._pieces.append(data)
+        elif self._pieces and isinstance(last := self._pieces[-1], bytearray) and len(last) < _MAX_TOGETHER_BYTES:
+            last += data
+        else:
+            self._pieces.append(bytearray(data))
 
 
 Buffer = bytes | bytearray | memoryview

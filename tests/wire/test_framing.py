@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from muster.actors.wire.framing import Framer, FrameTooLarge, framed
@@ -41,3 +43,27 @@ def test_what_was_in_no_frame_is_there_as_it_came() -> None:
     with pytest.raises(FrameTooLarge):
         framer.feed(b"\xff\xff" + bad)
     assert framer.pending == b"\0\0\xff\xff" + bad
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_split_of_large_and_small_frames(seed: int) -> None:
+    chance = random.Random(seed)
+    frames = [chance.randbytes(chance.choice((0, 3, 700, 5_000, 200_000))) for _ in range(20)]
+    stream = b"".join(framed(frame) for frame in frames)
+    framer, found, at = Framer(1 << 20), [], 0
+    while at < len(stream):
+        size = chance.choice((1, 2, 5, 100, 3_000, 70_000))
+        found += framer.feed(stream[at : at + size])
+        at += size
+        whole = sum(len(frame) + 4 for frame in found)
+        assert framer.pending_bytes == len(framer.pending) == min(at, len(stream)) - whole
+    assert found == frames
+
+
+def test_a_frame_that_comes_byte_by_byte_is_not_held_byte_by_byte() -> None:
+    framer = Framer(1 << 20)
+    for byte in framed(b"x" * 300_000)[:-1]:
+        framer.feed(bytes([byte]))
+    assert framer.pending_bytes == 300_003
+    assert len(framer._pieces) < 10
+    assert framer.feed(b"x") == [b"x" * 300_000]
