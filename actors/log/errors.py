@@ -141,12 +141,6 @@ class InvalidRequest(LogError):
     code = ErrorCode.invalid_request
 
 
-class InvalidRequiredAcks(LogError):
-    """acks is none of -1, 0 and 1."""
-
-    code = ErrorCode.invalid_required_acks
-
-
 class UnsupportedTimestamp(LogError):
     """A negative timestamp with no meaning in ListOffsets v10."""
 

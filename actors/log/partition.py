@@ -82,6 +82,7 @@ from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
 from muster.actors.log.upkeep.compaction import check_keys
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
+from muster.actors.wire.framing import Buffer
 
 HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""
@@ -103,16 +104,17 @@ class AppendResult:
 class Append:
     """An append that has its place in the log but may not be durable yet."""
 
-    __slots__ = ("_done", "result")
+    __slots__ = ("done", "result")
 
     def __init__(self, result: AppendResult, done: Done | None) -> None:
         self.result = result
-        self._done = done
+        self.done = done
+        """None if the batch is durable already."""
 
     async def durable(self) -> AppendResult:
         """The result, once acknowledged. NotLeader or StorageError if the append failed."""
-        if self._done is not None:
-            await acknowledged(self._done)
+        if self.done is not None:
+            await acknowledged(self.done)
         return self.result
 
 
@@ -196,7 +198,7 @@ class PartitionLog(LogReader):
             return await append.durable()
         return append.result
 
-    def enqueue(self, records: bytes) -> Append:
+    def enqueue(self, records: Buffer) -> Append:
         """Check a client's batch and assign its offsets. The order of the calls is the order in the log.
 
         LogError if the batch is refused: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
@@ -317,7 +319,7 @@ class PartitionLog(LogReader):
         except OSError as error:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
-    def _in_own_codec(self, records: bytes, header: BatchHeader) -> bytearray:
+    def _in_own_codec(self, records: Buffer, header: BatchHeader) -> bytearray:
         """The client's batch in the codec of compression.type. MessageTooLarge if that makes it too large."""
         codec = self.config.codec
         if codec is None or codec == header.codec:

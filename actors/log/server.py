@@ -1,4 +1,4 @@
-"""The internal listener of a log actor: fetches, and Produce, ListOffsets and DeleteRecords frames."""
+"""The internal listener of a log actor: produces and fetches, and frames of ListOffsets and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from muster.actors.log.fetches import Fetches
+from muster.actors.log.produces import Produce
 from muster.actors.log.service import LogService
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.producing import ProducePartition, write_produced
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
@@ -27,11 +29,11 @@ class LogServer:
 
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {
-            0: service.produce,
             2: service.list_offsets,
             21: service.delete_records,
         }
         self._running: set[asyncio.Task[None]] = set()
+        self._submit = service.submit
         self._fetches = Fetches(service.open_log, service.log_by_id)
         self._queries = QueryHandlers()
         self.query_handlers["append_times"] = service.append_times
@@ -62,6 +64,10 @@ class LogServer:
         """Cancel a waiting fetch or query; a request that writes always completes."""
         self._queries.cancel(peer, token)
         self._fetches.cancel(peer, token)
+
+    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+        submitted = [self._submit(*partition) for partition in partitions]
+        Produce(submitted, lambda produced: peer.send(write_produced(token, produced)))
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)

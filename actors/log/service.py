@@ -1,4 +1,4 @@
-"""A log actor's requests: Produce v13, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
+"""A log actor's requests: produces, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Gateways translate every client's version to these. Requests are kio entities, responses the dicts that
 ``muster.actors.wire.codec.encode_response`` takes. Errors are always in the response, never raised.
@@ -17,16 +17,17 @@ from muster.actors.log import fetch as fetching
 from muster.actors.log import progress
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
-from muster.actors.log.errors import InvalidRequiredAcks, LogError
-from muster.actors.log.partition import Append, AppendResult, PartitionLog
+from muster.actors.log.errors import LogError
+from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.partitions import OnOpen, Partitions
+from muster.actors.log.produces import Submitted
 from muster.actors.log.routing import MAY_COME, Routing
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.framing import Buffer
 from muster.placement.view import ClusterView, Topic
 
 _NOWHERE = -1
-_Submitting = asyncio.Future[tuple[PartitionLog, Append]]
 
 
 def _now_ms() -> int:
@@ -61,7 +62,7 @@ class LogService:
             retention_interval_ms=config.log_retention_check_interval_ms,
             cleaner_interval_ms=config.log_cleaner_backoff_ms,
         )
-        self._late: dict[tuple[UUID | None, int], _Submitting] = {}
+        self._late: dict[tuple[UUID, int], Submitted] = {}
         """The last Produce of each partition that is waiting for a view."""
 
     def configure(self, config: LogConfig) -> None:
@@ -79,64 +80,36 @@ class LogService:
         """Begin periodic retention and compaction, as configured."""
         self._upkeep.start()
 
-    async def produce(self, entity: Any) -> dict[str, Any]:
-        """Produce v13. In each partition, batches get their places in the order of the calls.
-
-        Responds when all accepted batches are durable; with acks=0 immediately.
-        """
-        pending = [
-            (
-                topic.topic_id,
-                [(part.index, self._submit(entity.acks, topic.topic_id, part)) for part in topic.partition_data],
-            )
-            for topic in entity.topic_data
-        ]
-        responses = []
-        for topic_id, parts in pending:
-            results = [await self._response(index, outcome, entity.acks != 0) for index, outcome in parts]
-            responses.append({"topic_id": topic_id, "partition_responses": results})
-        return {"responses": responses, "throttle_time": 0}
-
-    def _submit(self, acks: int, topic_id: UUID | None, part: Any) -> _Submitting:
-        key = (topic_id, part.index)
+    def submit(self, topic_id: UUID, partition: int, records: Buffer) -> Submitted:
+        """Append a batch. In each partition, batches get their places in the order of the calls."""
+        key = (topic_id, partition)
         try:
-            if acks not in (-1, 0, 1):
-                raise InvalidRequiredAcks(f"acks {acks}")
             if key not in self._late:
-                return self._enqueue(self._routing.topic(*key), part)
+                return self._enqueue(self._routing.topic(*key), partition, records)
         except MAY_COME:
             pass
         except LogError as error:
-            refused: _Submitting = asyncio.get_running_loop().create_future()
+            refused: Submitted = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             refused.exception()
             return refused
-        return self._submit_late(key, part)
+        return self._submit_late(key, records)
 
-    def _enqueue(self, topic: Topic, part: Any) -> _Submitting:
-        records = part.records or b""
-        return self._partitions.use(topic, part.index, lambda log: (log, log.enqueue(records)))
+    def _enqueue(self, topic: Topic, partition: int, records: Buffer) -> Submitted:
+        return self._partitions.use(topic, partition, lambda log: log.enqueue(records))
 
-    def _submit_late(self, key: tuple[UUID | None, int], part: Any) -> _Submitting:
+    def _submit_late(self, key: tuple[UUID, int], records: Buffer) -> Submitted:
         """Submit once the view has the partition, after requests for the same partition that already wait."""
 
-        async def submit(before: _Submitting | None) -> tuple[PartitionLog, Append]:
+        async def submit(before: Submitted | None) -> Append:
             if before is not None:
                 await asyncio.wait([before])
-            return await self._enqueue(await self._routing.soon(lambda: self._routing.topic(*key)), part)
+            return await self._enqueue(await self._routing.soon(lambda: self._routing.topic(*key)), key[1], records)
 
         task = asyncio.get_running_loop().create_task(submit(self._late.get(key)))
         self._late[key] = task
         task.add_done_callback(lambda _: self._late.pop(key) if self._late.get(key) is task else None)
         return task
-
-    @staticmethod
-    async def _response(index: int, outcome: _Submitting, acks_durable: bool) -> dict[str, Any]:
-        try:
-            log, append = await outcome
-            return _produced(index, await log.finish(append, acks_durable=acks_durable))
-        except LogError as error:
-            return _refused(index, error)
 
     def open_log(self, topic_id: UUID, partition: int) -> PartitionLog | None:
         """The log of a partition of this actor if it is open; None if it has to be opened first. LogError."""
@@ -225,27 +198,3 @@ class LogService:
     async def _log_by_name(self, name: str, partition: int) -> PartitionLog:
         topic = await self._routing.soon(lambda: self._routing.named(name))
         return await self.log_by_id(topic.topic_id, partition)
-
-
-def _produced(index: int, result: AppendResult) -> dict[str, Any]:
-    has_time = result.log_append_time_ms >= 0
-    return {
-        "index": index,
-        "error_code": ErrorCode.none,
-        "base_offset": result.base_offset,
-        "log_append_time": result.log_append_time_ms if has_time else None,
-        "log_start_offset": result.log_start_offset,
-        "record_errors": [],
-    }
-
-
-def _refused(index: int, error: LogError) -> dict[str, Any]:
-    return {
-        "index": index,
-        "error_code": error.code,
-        "base_offset": _NOWHERE,
-        "log_append_time": None,
-        "log_start_offset": _NOWHERE,
-        "record_errors": [],
-        "error_message": str(error),
-    }

@@ -42,6 +42,7 @@ from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.producing import ProducePartition
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
@@ -232,6 +233,9 @@ class OffsetsPartition:
             del self._waiting_requests[token]
             raise
         self._guarded(lambda: outcome)
+
+    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+        raise ValueError("only the coordinator writes to its partition")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)

@@ -7,7 +7,7 @@ import itertools
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from muster.actors.wire import envelope
@@ -16,6 +16,7 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
+from muster.actors.wire.producing import ProducedPartition, ProducePartition, read_produced, write_produce
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 
@@ -50,6 +51,11 @@ OnResponse = Callable[[bytes | None], None]
 
 OnFetched = Callable[["list[FetchedPartition] | ChannelLost"], None]
 """Called once, with the response or the reason why there is none."""
+
+
+OnProduced = Callable[["Sequence[ProducedPartition] | ChannelLost"], None]
+"""The same for batches."""
+_RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED))
 
 
 class _Waiting(NamedTuple):
@@ -109,7 +115,7 @@ class Channel(asyncio.Protocol):
         kind = message[0]
         if kind != Kind.CHALLENGE and not self.ready.done():
             raise envelope.Unauthenticated("an actor that has not proven itself")
-        if kind in (Kind.RESPONSE, Kind.FETCHED):
+        if kind in _RESPONSES:
             self._answered(*envelope.read_token(message))
         elif kind == Kind.LEASE:
             self._leased(*envelope.read_lease(message))
@@ -180,6 +186,16 @@ class Channel(asyncio.Protocol):
         self._waiting[token] = _Waiting(lambda body: on_fetched(read_fetched(body)), on_fetched)
         self._deadlines.add(token, timeout_s)
         self._out.put(write_fetch(token, request))
+        return token
+
+    def produce(self, partitions: Sequence[ProducePartition], on_produced: OnProduced, *, timeout_s: float) -> int:
+        """Send batches; otherwise as :meth:`send`. They are written even if the request is cancelled."""
+        if not self._out.is_open:
+            raise NotSent("not connected")
+        token = next(self._tokens) % _TOKENS
+        self._waiting[token] = _Waiting(lambda body: on_produced(read_produced(body)), on_produced)
+        self._deadlines.add(token, timeout_s)
+        self._out.put(*write_produce(token, partitions))
         return token
 
     def cancel(self, token: int) -> None:

@@ -57,6 +57,10 @@ class Kind(IntEnum):
     """token u32, a fetch: see :mod:`muster.actors.wire.fetching`."""
     FETCHED = 11
     """token u32, what was fetched, or where it is: the response to a FETCH."""
+    PRODUCE = 12
+    """token u32, batches: see :mod:`muster.actors.wire.producing`."""
+    PRODUCED = 13
+    """token u32, what became of them: the response to a PRODUCE."""
 
 
 _REQUEST = struct.Struct(">BIH")

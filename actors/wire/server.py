@@ -16,6 +16,7 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.fetching import FetchRequest, read_fetch
 from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.producing import ProducePartition, read_produce
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
 
@@ -35,6 +36,9 @@ class Handler(Protocol):
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         """A query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
+
+    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+        """Append these batches, and send what became of them."""
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Send what is in the logs of these partitions, or where it is."""
@@ -102,6 +106,8 @@ class Peer(asyncio.Protocol):
             self._prove(message)
         elif kind == Kind.REQUEST:
             self._server.handler.request(self, *envelope.read_request(message))
+        elif kind == Kind.PRODUCE:
+            self._server.handler.produce(self, *read_produce(message))
         elif kind == Kind.FETCH:
             self._server.handler.fetch(self, *read_fetch(message))
         elif kind == Kind.QUERY:

@@ -63,6 +63,8 @@ class Connection(asyncio.Protocol):
         self._frames: deque[bytes] = deque()
         self._requests: deque[PendingRequest] = deque()
         self._requests_bytes = 0
+        self._tasks = 0
+        """Number of requests that tasks serve."""
         self._ready: list[Reply] = []
         self._is_writable = True
         self._is_reading = True
@@ -209,12 +211,14 @@ class Connection(asyncio.Protocol):
         self._requests.append(request)
         self._requests_bytes += len(call.frame)
         request.start()
+        self._tasks += request.is_task
 
     def _answered(self) -> None:
         """Queue the responses whose turn it is."""
         while self._requests and self._requests[0].is_done:
             request = self._requests.popleft()
             self._requests_bytes -= len(request.call.frame)
+            self._tasks -= request.is_task
             if request.complaint is not None:
                 self.close(request.complaint)
                 return
@@ -246,6 +250,10 @@ class Connection(asyncio.Protocol):
         pieces = [piece for reply in ready for piece in pieces_of(*reply.parts)]
         self.gateway.metrics.sent(sum(map(len, pieces)))
         self._transport.writelines(pieces)
+
+    @property
+    def has_tasks(self) -> bool:
+        return self._tasks > 0
 
     @property
     def waiting(self) -> bool:
@@ -284,7 +292,7 @@ class Connection(asyncio.Protocol):
         requests, self._requests = self._requests, deque()
         for request in requests:
             request.cancel()
-        self._requests_bytes = 0
+        self._requests_bytes = self._tasks = 0
         self._frames.clear()
         self._ready.clear()
 

@@ -51,6 +51,10 @@ class ClientConnection(Protocol):
     late_turn: asyncio.Lock
 
     @property
+    def has_tasks(self) -> bool:
+        """Whether a request is served by a task, which may not have begun: later ones must not overtake it."""
+
+    @property
     def waiting(self) -> bool:
         """Whether one of its requests is being served."""
 

@@ -17,12 +17,14 @@ class PendingRequest:
     Calls ``on_done`` once, when it has a reply, or a complaint after which the connection cannot continue.
     """
 
-    __slots__ = ("_cancel", "_on_done", "_started_s", "api", "call", "complaint", "is_done", "response")
+    __slots__ = ("_cancel", "_on_done", "_started_s", "api", "call", "complaint", "is_done", "is_task", "response")
 
     def __init__(self, api: Api, call: Call, on_done: Callable[[], None]) -> None:
         self.api = api
         self.call = call
         self.is_done = False
+        self.is_task = False
+        """Whether a task serves it."""
         self.response: Reply | None = None
         """None where Kafka sends no response."""
         self.complaint: Complaint | None = None
@@ -33,13 +35,15 @@ class PendingRequest:
     def start(self) -> None:
         """Forward the request; if that is not possible, start a task that runs the API's handler."""
         faults = self.call.gateway.faults
-        if self.api.forward is not None and (faults is None or faults.is_idle):
+        is_plain = (faults is None or faults.is_idle) and not self.call.connection.has_tasks
+        if self.api.forward is not None and is_plain:
             try:
                 self._cancel = self.api.forward(self.call, self)
             except Exception as error:
                 self.fail(error)
                 return
         if self._cancel is None:
+            self.is_task = True
             task = asyncio.get_running_loop().create_task(self._serve())
             self._cancel = task.cancel
             task.add_done_callback(self._served)

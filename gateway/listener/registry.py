@@ -58,8 +58,8 @@ requests and may run concurrently; the connection sends their responses in that 
 class Responder(Protocol):
     """Where the response to a call goes."""
 
-    def reply(self, reply: Reply) -> None:
-        """This is the response."""
+    def reply(self, reply: Reply | None) -> None:
+        """This is the response; None where Kafka sends none."""
 
     def fail(self, error: BaseException) -> None:
         """There is no response; the connection cannot continue."""

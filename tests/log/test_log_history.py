@@ -107,7 +107,7 @@ def test_what_became_durable_while_the_actor_stopped_is_in_the_last_row(tmp_path
         cluster = Written(tmp_path, Clock())
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)))
         await cluster.history.round()
-        await cluster.produce((FLIGHTS.topic_id, 0, client_batch(4)), acks=0)
+        cluster.service.submit(FLIGHTS.topic_id, 0, client_batch(4))
         await cluster.close()
 
     run(main())

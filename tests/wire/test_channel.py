@@ -13,6 +13,7 @@ from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, connect
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.producing import ProducePartition
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
@@ -53,6 +54,9 @@ class Echo:
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         peer.respond(token, query)
+
+    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+        raise AssertionError("nothing is produced")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         raise AssertionError("nothing is fetched")

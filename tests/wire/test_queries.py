@@ -12,6 +12,7 @@ from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
 from muster.actors.wire.envelope import Kind, SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.producing import ProducePartition
 from muster.actors.wire.queries import QueryHandlers
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
@@ -33,6 +34,9 @@ class Actor:
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         peer.reply(token, frame)
+
+    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+        raise AssertionError("nothing is produced")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         raise AssertionError("nothing is fetched")

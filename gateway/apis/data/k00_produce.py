@@ -9,30 +9,32 @@ twice is refused, too (INVALID_REQUEST): Kafka writes the last occurrence and do
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from muster.actors.log import routing
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost, NotSent
+from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.actors.wire.producing import ProducedPartition, ProducePartition
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
     by_topic,
+    channel_to,
     existence_error,
     named,
     owner_of,
     repeated,
-    send,
     summarize,
 )
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 from muster.placement.view import ClusterView
 
 PRODUCE = 0
-INTERNAL_VERSION = 13
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -56,18 +58,52 @@ def _closed(error: ErrorCode) -> BadRequest:
     return BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
 
 
-@api(PRODUCE, "Produce", error_body=_error_body)
+_Wanted = list[tuple[Named, bytes]]
+_Results = dict[Any, dict[str, Any]]
+
+
+def _forward(call: Call, responder: Responder) -> Cancel | None:
+    """Serve a request for one actor's partitions without a task."""
+    request = call.entity()
+    if call.connection.late_produces or not _knows(call, request):
+        return None
+    wanted, results, accepted = _accept(call, request)
+    channel = channel_to(call.gateway, next(iter(accepted))) if len(accepted) == 1 else None
+    if channel is None:
+        return None
+    (partitions,) = accepted.values()
+
+    def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
+        try:
+            _take(partitions, found, results)
+            responder.reply(_reply(call, request, wanted, results))
+        except Exception as error:
+            responder.fail(error)
+
+    return _send(channel, request, partitions, on_produced)
+
+
+@api(PRODUCE, "Produce", error_body=_error_body, forward=_forward)
 async def produce(call: Call) -> Reply | None:
     request = call.entity()
     await _until_known(call, request)
+    wanted, results, accepted = _accept(call, request)
+    await asyncio.gather(
+        *[_produce(call, request, owner, partitions, results) for owner, partitions in accepted.items()]
+    )
+    return _reply(call, request, wanted, results)
+
+
+def _accept(call: Call, request: Any) -> tuple[_Wanted, _Results, dict[ActorKey, _Wanted]]:
+    """The partitions of the request, the results of those that are refused, and the others by their actors."""
     wanted = [
         (named(call.gateway, field(topic, "name", None), field(topic, "topic_id", None), data.index), data.records)
         for topic in request.topic_data
         for data in topic.partition_data
     ]
-    results: dict[Any, dict[str, Any]] = {}
-    accepted: dict[ActorKey, list[tuple[Named, bytes]]] = {}
-    twice = repeated(partition for partition, _ in wanted)
+    results: _Results = {}
+    accepted: dict[ActorKey, _Wanted] = {}
+    twice = repeated(partition for partition, _ in wanted) if len(wanted) > 1 else ()
     for partition, records in wanted:
         error = ErrorCode.invalid_request if partition.key in twice else _refusal(request, partition)
         if error is not None:
@@ -76,18 +112,52 @@ async def produce(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             accepted.setdefault(owner, []).append((partition, records))
-    responses = {
-        owner: send(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted
-    }
-    timeout_ms = max(ms(request.timeout), 0)
-    collected = await asyncio.gather(
-        *(
-            _collect(responses[owner], [partition for partition, _ in accepted[owner]], timeout_ms)
-            for owner in responses
-        )
-    )
-    for found in collected:
-        results.update(found)
+    return wanted, results, accepted
+
+
+def _produce(call: Call, request: Any, owner: ActorKey, partitions: _Wanted, results: _Results) -> Awaitable[None]:
+    """Send an actor its batches, before anything is awaited; what is returned waits for their results."""
+    produced: asyncio.Future[Sequence[ProducedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
+
+    def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
+        if not produced.done():
+            produced.set_result(found)
+
+    channel = channel_to(call.gateway, owner)
+    if channel is None:
+        produced.set_result(NotSent(f"{owner[0]}-{owner[1]} is down"))
+    else:
+        _send(channel, request, partitions, on_produced)
+
+    async def collect() -> None:
+        _take(partitions, await produced, results)
+
+    return collect()
+
+
+def _send(channel: Channel, request: Any, partitions: _Wanted, on_produced: OnProduced) -> Cancel:
+    batches = [
+        ProducePartition(partition.topic.topic_id, partition.partition, records or b"")
+        for partition, records in partitions
+        if partition.topic is not None
+    ]
+    timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
+    token = channel.produce(batches, on_produced, timeout_s=timeout_s)
+    return partial(channel.cancel, token)
+
+
+def _take(partitions: _Wanted, found: Sequence[ProducedPartition] | ChannelLost, results: _Results) -> None:
+    if isinstance(found, ChannelLost):
+        # Written or not, unless it was not sent: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not".
+        is_unsent = isinstance(found, NotSent)
+        error = ErrorCode.not_leader_or_follower if is_unsent else ErrorCode.request_timed_out
+        results.update({item.key: _failed(item.partition, error) for item, _ in partitions})
+        return
+    for (item, _), result in zip(partitions, found, strict=True):
+        results[item.key] = _result(item.partition, result)
+
+
+def _reply(call: Call, request: Any, wanted: _Wanted, results: _Results) -> Reply | None:
     _count(call, wanted, results)
     if request.acks == 0:
         failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)
@@ -109,6 +179,19 @@ async def produce(call: Call) -> Reply | None:
     )
 
 
+def _knows(call: Call, request: Any) -> bool:
+    """Whether this gateway knows the topics that the request names by their ids."""
+    return _has_all(_topic_ids(request), call.gateway.view)
+
+
+def _topic_ids(request: Any) -> set[UUID]:
+    return {topic_id for topic in request.topic_data if (topic_id := field(topic, "topic_id", None)) is not None}
+
+
+def _has_all(ids: set[UUID], view: ClusterView) -> bool:
+    return all(view.topic_by_id(topic_id) is not None for topic_id in ids)
+
+
 async def _until_known(call: Call, request: Any) -> None:
     """Wait a little for topics that are named by an id which this gateway does not know.
 
@@ -116,17 +199,12 @@ async def _until_known(call: Call, request: Any) -> None:
     UNKNOWN_TOPIC_ID as final. Requests of one connection keep their order. Does not await if all topics are known.
     """
     gateway, connection = call.gateway, call.connection
-    ids = {topic_id for topic in request.topic_data if (topic_id := field(topic, "topic_id", None)) is not None}
-
-    def known(view: ClusterView) -> bool:
-        return all(view.topic_by_id(topic_id) is not None for topic_id in ids)
-
-    if not connection.late_produces and known(gateway.view):
+    if not connection.late_produces and _knows(call, request):
         return
     connection.late_produces += 1
     try:
         async with connection.late_turn:
-            await gateway.until_view(known, routing.LATE_S)
+            await gateway.until_view(partial(_has_all, _topic_ids(request)), routing.LATE_S)
     finally:
         connection.late_produces -= 1
 
@@ -142,52 +220,14 @@ def _refusal(request: Any, partition: Named) -> ErrorCode | None:
     return ErrorCode.invalid_topic_exception if partition.topic.internal else None
 
 
-def _body(request: Any, partitions: list[tuple[Named, bytes]]) -> dict[str, Any]:
-    records = {partition.key: data for partition, data in partitions}
+def _result(partition: int, result: ProducedPartition) -> dict[str, Any]:
     return {
-        "transactional_id": None,
-        "acks": -1,
-        "timeout": ms(request.timeout),
-        "topic_data": [
-            {
-                "topic_id": topic.topic.topic_id if topic.topic else None,
-                "partition_data": [{"index": item.partition, "records": records[item.key]} for item in members],
-            }
-            for topic, members in by_topic(partition for partition, _ in partitions)
-        ],
-    }
-
-
-async def _collect(
-    waiting: asyncio.Future[bytes], partitions: list[Named], timeout_ms: int
-) -> dict[Any, dict[str, Any]]:
-    try:
-        async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
-            _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await waiting)
-    except NotSent:
-        return {item.key: _failed(item.partition, ErrorCode.not_leader_or_follower) for item in partitions}
-    except (ChannelLost, TimeoutError):  # written or not: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not"
-        return {item.key: _failed(item.partition, ErrorCode.request_timed_out) for item in partitions}
-    by_id = {(item.topic.topic_id, item.partition): item for item in partitions if item.topic}
-    return {
-        by_id[topic.topic_id, result.index].key: _result(result)
-        for topic in response.responses
-        for result in topic.partition_responses
-    }
-
-
-def _result(result: Any) -> dict[str, Any]:
-    appended = result.log_append_time
-    return {
-        "index": result.index,
+        "index": partition,
         "error_code": result.error_code,
         "base_offset": result.base_offset,
-        "log_append_time": None if appended is None else round(appended.timestamp() * 1000),
+        "log_append_time": None if result.log_append_time_ms < 0 else result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
-        "record_errors": [
-            {"batch_index": item.batch_index, "batch_index_error_message": item.batch_index_error_message}
-            for item in result.record_errors
-        ],
+        "record_errors": [],
         "error_message": result.error_message,
     }
 
