@@ -41,7 +41,7 @@ def write(metrics: Path, world: World) -> None:
         (FAULTS, _faults(world)),
     ):
         schema = TABLES[name]
-        write_rows(metrics / name, f"bench-{name}", schema, [_whole(schema, row) for row in rows])
+        write_rows(metrics / name, f"bench-{name}", schema, [_whole(schema.arrow, row) for row in rows])
 
 
 def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str, Any]) -> None:

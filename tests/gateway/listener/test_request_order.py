@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muster.actors.wire.codec import ErrorCode
 from tests.gateway.config_requests import INCREMENTAL, SET, TOPIC
+from tests.gateway.group_client import OFFSET_COMMIT, Fresh, Member, find
 from tests.gateway.serving import Serving
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 19, 20, 32, 37
@@ -46,3 +49,20 @@ def test_what_follows_a_change_finds_it(served: Serving) -> None:
     assert [len(each.topics[0].partitions) for each in (created, grown)] == [2, 3]
     assert [config.value for config in described.results[0].configs] == ["777000"]
     assert deleted.topics[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("unknown", [0, 1, 2])
+def test_no_commit_overtakes_an_earlier_one(full: Serving, fresh: Fresh, unknown: int) -> None:
+    """A commit of a topic that does not exist is served by a task, the others are forwarded at once."""
+    group, topic = fresh("g"), full.create(fresh("t"))
+    find(full.client, 4, group)
+    for number in range(3):
+        names = [topic.name, "unknown"] if number == unknown else [topic.name]
+        offset = {"partition_index": 0, "committed_offset": number, "committed_metadata": ""}
+        topics = [{"name": name, "partitions": [offset]} for name in names]
+        body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        full.client.request(OFFSET_COMMIT, 9, {**body, "topics": topics})
+    for number in range(3):
+        response = full.client.response(OFFSET_COMMIT, 9)
+        assert len(response.topics) == (2 if number == unknown else 1)
+    assert Member(full.client, group, 8).committed([topic]) == [(topic.name, 2, "", ErrorCode.none)]

@@ -1,0 +1,60 @@
+"""PRODUCE and PRODUCED, written and read."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.producing import (
+    ProducedPartition,
+    ProducePartition,
+    read_produce,
+    read_produced,
+    write_produce,
+    write_produced,
+)
+
+TOPIC = UUID("00000000-0000-4000-8000-000000000001")
+BATCHES = [ProducePartition(TOPIC, 0, b"a batch"), ProducePartition(TOPIC, 2**31 - 1, b"")]
+PRODUCED = [
+    ProducedPartition(ErrorCode.none, 2**50, 1_700_000_000_000, 7),
+    ProducedPartition(ErrorCode.corrupt_message, error_message="é: no batch"),
+    ProducedPartition(ErrorCode.invalid_record, error_message=""),
+]
+HEAD_BYTES = 5
+"""Kind and token, which the connection reads."""
+
+
+def test_batches_are_read_as_they_were_written() -> None:
+    token, found = read_produce(b"".join(write_produce(2**32 - 1, BATCHES)))
+    assert token == 2**32 - 1
+    assert [(each.topic_id, each.partition, bytes(each.records)) for each in found] == BATCHES
+
+
+def test_records_are_not_copied() -> None:
+    records = bytes(100_000)
+    parts = write_produce(1, [ProducePartition(TOPIC, 0, records)])
+    assert any(part is records for part in parts)
+    message = b"".join(parts)
+    _, (found,) = read_produce(message)
+    assert isinstance(found.records, memoryview)
+    assert found.records.obj is message
+
+
+def test_results_are_read_as_they_were_written() -> None:
+    assert read_produced(write_produced(7, PRODUCED)[HEAD_BYTES:]) == PRODUCED
+
+
+def test_what_is_cut_off_is_refused_or_ends_between_partitions() -> None:
+    message = b"".join(write_produce(1, BATCHES))
+    ends = {len(b"".join(write_produce(1, BATCHES[:count]))) for count in range(len(BATCHES))}
+    for size in set(range(len(message))) - ends:
+        with pytest.raises(ValueError, match="a PRODUCE"):
+            read_produce(message[:size])
+    body = write_produced(1, PRODUCED)[HEAD_BYTES:]
+    ends = {len(write_produced(1, PRODUCED[:count])) - HEAD_BYTES for count in range(len(PRODUCED))}
+    for size in set(range(len(body))) - ends:
+        with pytest.raises(ValueError, match=r"a PRODUCED|codec can't decode"):
+            read_produced(body[:size])
