@@ -144,7 +144,8 @@ class PartitionLog(LogReader):
         if recovered.refusal is not None:
             self._writer.keeper.refuse(recovered.refusal)
         self._replacer = SegmentReplacer(directory, epoch, claim, self._writer, recovered, disk, self._wake)
-        self._cleaner = Cleaner(directory, epoch, self._writer, self._replacer, now_ms, disk)
+        serial = first_serial(topic_id)
+        self._cleaner = Cleaner(directory, epoch, serial, self._writer, self._replacer, now_ms, disk)
 
     @classmethod
     def open(
@@ -165,7 +166,8 @@ class PartitionLog(LogReader):
         try:
             directories.prepare(directory, topic_id, epoch)
             claim = Claim.take(directory, epoch)
-            recovered = recovery.recover(directory, epoch, claim, config.index_interval_bytes, disk)
+            serial = first_serial(topic_id)
+            recovered = recovery.recover(directory, epoch, claim, serial, config.index_interval_bytes, disk)
         except OSError as error:
             raise StorageError(f"{directory} cannot be opened: {error}") from error
         return cls(directory, topic_id, claim, recovered, epoch, config, now_ms, disk)

@@ -21,6 +21,7 @@ from benchmarks.comparison import (
     rebalances,
     requests,
     result,
+    scaling,
 )
 from benchmarks.comparison.load import LoadFailed, Plan, Step
 from benchmarks.comparison.rows import Rounds, Row, compare
@@ -31,6 +32,7 @@ _ALONE_S = 2.0
 
 ROWS: tuple[Row, ...] = (
     footprint.STARTING,
+    scaling.ROW,
     footprint.RESTING,
     *heartbeats.ROWS,
     *offsets.ROWS,
@@ -52,11 +54,11 @@ def _chosen(names: tuple[str, ...]) -> list[Row]:
 
 
 def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
-    """In the order of ``chosen``, in which a row that starts servers itself is the first."""
+    """In the order of ``chosen``, in which rows that start servers themselves are the first."""
     for row in chosen:
-        if row is footprint.STARTING:
+        if row.starts_servers:
             yield _compare(row, NotStarted(Muster.name), NotStarted(Kafka.name), rounds)
-    others = [row for row in chosen if row is not footprint.STARTING]
+    others = [row for row in chosen if not row.starts_servers]
     if others:
         with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder, both(Path(folder)) as servers:
             for row in others:
@@ -89,7 +91,7 @@ def _compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
 def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdown: bool) -> None:
     """Muster side by side with Apache Kafka: all rows, or those whose name begins with one of these.
 
-    Exit code 1 if a goal is missed.
+    Exit code 1 if a goal is missed or a row fails.
     """
     chosen, about = _chosen(names), machine()
     try:
@@ -100,14 +102,19 @@ def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdo
         measured = list(_measure(chosen, rounds))
     except ToolMissing as error:
         raise click.ClickException(str(error)) from error
-    found = [line for row, each in zip(chosen, measured, strict=True) for line in result.lines(row, each)]
+    found = [
+        line for row, each in zip(chosen, measured, strict=True) if each.muster for line in result.lines(row, each)
+    ]
     if as_markdown:
         click.echo(result.markdown(found, about))
     else:
         result.print_wide(result.table(found, about))
     if json_file is not None:
         result.write(json_file, found, measured, about)
-    sys.exit(1 if any(line.is_met is False for line in found) else 0)
+    failures = [each for each in measured if each.failure]
+    for each in failures:
+        click.echo(f"{each.row} failed after {len(each.muster)} rounds: {each.failure}", err=True)
+    sys.exit(1 if failures or any(line.is_met is False for line in found) else 0)
 
 
 @click.command()

@@ -88,8 +88,8 @@ STARTING = Row(
     _starting,
     (Goal("ready_s", at_most=8, of_kafka=False), Goal("cpu_s", at_most=10, of_kafka=False)),
     steady="",
+    starts_servers=True,
 )
-"""Measured while neither server runs."""
 
 RESTING = Row(
     "rest",

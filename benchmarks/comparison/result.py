@@ -95,7 +95,7 @@ def write(path: Path, found: Sequence[Line], rounds: Sequence[Rounds], machine: 
     content = {
         "machine": machine,
         "lines": [asdict(line) for line in found],
-        "rounds": {each.row: {"Muster": each.muster, "Kafka": each.kafka} for each in rounds},
+        "rounds": {each.row: {"Muster": each.muster, "Kafka": each.kafka, "failure": each.failure} for each in rounds},
     }
     path.write_text(json.dumps(content, indent=2) + "\n")
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from benchmarks.comparison import load
+from benchmarks.comparison.load import LoadFailed
 from benchmarks.comparison.servers import Server
 
 Measured = dict[str, float]
@@ -54,6 +55,8 @@ class Row:
     """The figure that has to be steady before the first round; if empty, there is no warm-up."""
     seconds: float = 3.0
     """Length of a round."""
+    starts_servers: bool = False
+    """Whether the row starts servers itself; no others run meanwhile, and ``open`` gets :class:`NotStarted`."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,8 @@ class Rounds:
     row: str
     muster: list[Measured] = field(default_factory=list)
     kafka: list[Measured] = field(default_factory=list)
+    failure: str = ""
+    """Why there are no figures, or fewer rounds."""
 
     def median(self, server: str, figure: str) -> float:
         return statistics.median(self.values(server, figure))
@@ -81,17 +86,18 @@ class Rounds:
 
 
 def compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
-    """Warm both up until they are steady, then measure them in turn; the one that begins alternates. Wrong."""
+    """Warm both up until they are steady, then measure them in turn; the one that begins alternates."""
     found = Rounds(row.name)
-    with row.open(muster, kafka) as measure:
-        for server in (muster, kafka):
-            warm_up(row, measure, server)
-        for number in range(rounds):
-            measured = {}
-            for server in _in_turn(muster, kafka, number):
-                measured[server.name] = measure(server, row.seconds)
-            found.muster.append(measured[muster.name])
-            found.kafka.append(measured[kafka.name])
+    try:
+        with row.open(muster, kafka) as measure:
+            for server in (muster, kafka):
+                warm_up(row, measure, server)
+            for number in range(rounds):
+                measured = {server.name: measure(server, row.seconds) for server in _in_turn(muster, kafka, number)}
+                found.muster.append(measured[muster.name])
+                found.kafka.append(measured[kafka.name])
+    except (Wrong, LoadFailed, TimeoutError) as error:
+        found.failure = str(error) or type(error).__name__
     return found
 
 

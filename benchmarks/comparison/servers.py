@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from benchmarks.client import connect
 from benchmarks.cluster import Cluster
+from muster.actors.wire.codec import ErrorCode
 from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker
 
 PARTITIONS = 4
@@ -22,7 +24,8 @@ KAFKA_PROPERTIES = {**ONE_NODE, **_BOTH}
 MUSTER_PROPERTIES = {"offsets.topic.num.partitions": str(PARTITIONS), **_BOTH}
 """What differs from Muster's defaults."""
 _HEAP_MB = 1024
-_WAIT_S = 30
+_INCREMENTAL_ALTER_CONFIGS = (44, 1)
+_BROKER, _SET = 4, 0
 
 
 class Server(ABC):
@@ -30,7 +33,11 @@ class Server(ABC):
 
     name: str
     address: str
-    """``host:port`` of its only broker or gateway."""
+    """``host:port`` of its broker, or first gateway."""
+    addresses: Sequence[str]
+    """Of its broker, or all gateways."""
+    data: Path
+    """The folder below which the topics' partitions have theirs, ``TOPIC-PARTITION`` each."""
 
     @abstractmethod
     def processes(self) -> dict[str, list[psutil.Process]]:
@@ -51,15 +58,23 @@ class Server(ABC):
             for role, processes in self.processes().items()
         }
 
+    def segments(self, topic: str) -> list[Path]:
+        """The segment files of a topic."""
+        return sorted(self.data.rglob(f"{topic}-*/*.log"))
+
     def sync(self, *, every_append: bool) -> None:
         """Acknowledge records once they are synced, or before that; the default of all topics."""
-        value = "1" if every_append else str((1 << 63) - 1)
-        name = ""  # of all brokers
-        entry = ConfigEntry("log.flush.interval.messages", value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.BROKER, name, incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.address})
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(_WAIT_S)
+        asyncio.run(self._alter("log.flush.interval.messages", "1" if every_append else str((1 << 63) - 1)))
+
+    async def _alter(self, name: str, value: str) -> None:
+        """Set a property of all brokers; librdkafka's admin client cannot name all of them."""
+        configs = [{"name": name, "config_operation": _SET, "value": value}]
+        resource = {"resource_type": _BROKER, "resource_name": "", "configs": configs}
+        (connection,) = await connect([self.address], 1)
+        response = await connection.call(_INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+        connection.close()
+        if response.responses[0].error_code is not ErrorCode.none:
+            raise RuntimeError(f"{self.name} does not take {name}={value}: {response.responses[0].error_message}")
 
 
 class Kafka(Server):
@@ -67,6 +82,8 @@ class Kafka(Server):
 
     def __init__(self, broker: KafkaBroker) -> None:
         self.address = broker.bootstrap_servers
+        self.addresses = [self.address]
+        self.data = broker.data
         self._broker = broker
         self._processes = {"broker": [psutil.Process(broker.pid)]}
 
@@ -84,6 +101,8 @@ class Muster(Server):
 
     def __init__(self, cluster: Cluster) -> None:
         self.address = cluster.bootstrap[0]
+        self.addresses = cluster.bootstrap
+        self.data = cluster.storage
         self._cluster = cluster
         self._processes: dict[str, list[psutil.Process]] = {}
 

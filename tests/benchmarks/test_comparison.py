@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.comparison import result
-from benchmarks.comparison.rows import Goal, Measure, Measured, Rounds, Row, compare
+from benchmarks.comparison.rows import Goal, Measure, Measured, Rounds, Row, Wrong, compare
 from benchmarks.comparison.servers import NotStarted, Server
 
 MUSTER, KAFKA = NotStarted("Muster"), NotStarted("Kafka")
@@ -66,6 +66,23 @@ def test_both_are_measured_in_turn_once_they_are_steady() -> None:
     assert order[:5] == [("Muster", 1.0)] * 3 + [("Kafka", 1.0)] * 2
     assert order[5:] == [("Muster", 3.0), ("Kafka", 3.0), ("Kafka", 3.0), ("Muster", 3.0)]
     assert found.muster == found.kafka == [{"per_second": 7.0}] * 2
+
+
+def test_a_row_that_fails_keeps_its_rounds_and_says_why() -> None:
+    calls = iter(range(100))
+
+    @contextmanager
+    def opened(muster: Server, kafka: Server) -> Iterator[Measure]:
+        def measure(server: Server, seconds: float) -> Measured:
+            if next(calls) == 4:
+                raise Wrong("Kafka: 3 responses, errors {25: 3}")
+            return {"per_second": 7.0}
+
+        yield measure
+
+    found = compare(Row("r", "A row", opened, steady=""), MUSTER, KAFKA, rounds=5)
+    assert (found.muster, found.kafka) == ([{"per_second": 7.0}] * 2, [{"per_second": 7.0}] * 2)
+    assert found.failure == "Kafka: 3 responses, errors {25: 3}"
 
 
 def test_the_page_says_which_goal_is_missed() -> None:

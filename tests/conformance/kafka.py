@@ -108,6 +108,12 @@ class KafkaBroker:
         return self._process.pid
 
     @property
+    def data(self) -> Path:
+        """Its ``log.dirs``: a folder for each partition."""
+        assert self._folder is not None, "not started"
+        return self._folder / "data"
+
+    @property
     def log(self) -> str:
         """The broker's log so far."""
         assert self._folder is not None, "not started"
@@ -188,7 +194,7 @@ class KafkaBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": f"{self._folder}/data",
+            "log.dirs": str(self.data),
             **self.properties,
         }
 

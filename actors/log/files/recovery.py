@@ -40,8 +40,10 @@ class Recovered:
 _NO_MANIFEST = Manifest(-1, 0, {})
 
 
-def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
-    """Steps 2 to 5 of opening a log.
+def recover(
+    directory: Path, epoch: int, claim: Claim, first_serial: int, index_interval_bytes: int, disk: Disk
+) -> Recovered:
+    """Steps 2 to 5 of opening a log. ``first_serial`` is that of the epoch's first segment.
 
     Damaged segments are set aside, and the tail is cut where it is torn: see ``muster.actors.log.files.loading``. If
     the tail is damaged, the log stays with the previous epoch, so the next opener finds it in the same state.
@@ -68,7 +70,8 @@ def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int
                 disk.sync(segments[-1].fd)
             ends = {segment.name: segment.next_offset for segment in segments}
             Manifest(epoch, base_offset, ends, earlier.log_start_offset, cleaned_offset).write(directory, disk)
-            segments.append(Segment.create(directory, SegmentName(epoch, 0, base_offset), index_interval_bytes, disk))
+            name = SegmentName(epoch, first_serial, base_offset)
+            segments.append(Segment.create(directory, name, index_interval_bytes, disk))
             loaded.segments.append(segments[-1])
         claim.check()
     except BaseException:

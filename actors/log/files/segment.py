@@ -2,7 +2,8 @@
 are returned.
 
 The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``. Kafka's tools, which take the digits before the
-first dot, can read it. The serial counts the segments of one leader epoch, so no name is ever used twice. All batches
+first dot, can read it. The serial counts the segments of one leader epoch, from a number that differs from topic id to
+topic id: no name is used twice, even by a topic that is deleted and created again under the same name. All batches
 of a segment carry the leader epoch in its name, except in ``<...>.<serial>.cleaned.log``: there the cleaner of that
 epoch has compacted older segments, and counts serials separately.
 """
@@ -15,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from crc32c import crc32c
 
@@ -46,6 +48,11 @@ class SegmentName:
 
     def __str__(self) -> str:
         return f"{self.base_offset:020d}.{self.epoch}.{self.serial}{'.cleaned' if self.cleaned else ''}.log"
+
+
+def first_serial(topic_id: UUID) -> int:
+    """The serial of the first segment of each leader epoch; 30 bits."""
+    return topic_id.int >> 98
 
 
 def walk(
