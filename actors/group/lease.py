@@ -2,9 +2,10 @@
 
 Most requests of a group are heartbeats, and while nothing changes all of them get the same response. So the response
 to a forwarded heartbeat may come with a lease. The gateway then answers that member's heartbeats with NONE, and reports
-when it has seen them. The lease of a group ends before the group leaves Stable or loses or renames a member: the shell
-tells all gateways first, on the connection on which it sends responses. A gateway that the message does not reach stops
-by itself ``LEASE_MS`` after it has sent the last ping that the coordinator has sent back.
+them at once; those of a member that sends many in a row are reported every ``REPORT_MS``. The lease of a group ends
+before the group leaves Stable or loses or renames a member: the shell tells all gateways first, on the connection on
+which it sends responses. A gateway that the message does not reach stops by itself ``LEASE_MS`` after it has sent the
+last ping that the coordinator has sent back.
 
 A member does not expire while a gateway may have a heartbeat of it that is not reported yet: if its session ends with a
 lease, the lease ends first, and the member stays until all gateways have confirmed that, or ``LEASE_MS`` have passed.
@@ -51,14 +52,19 @@ def seen(shard: Shard, heartbeats: Iterable[SeenHeartbeat]) -> None:
         member = group.members.get(member_id) if group else None
         if group is None or member is None:
             continue
-        timer = session_timer(group, member)
+        timer, ends_ms = session_timer(group, member), at_ms + member.session_timeout_ms
         deadline_ms = shard.timers.get(timer)
-        if deadline_ms is not None and not member.is_new and deadline_ms < at_ms + member.session_timeout_ms:
-            shard.timers.set(timer, at_ms + member.session_timeout_ms)
+        if deadline_ms is None or member.is_new:
+            continue
+        if member.id in group.awaited and ends_ms > shard.now_ms:
+            group.awaited.discard(member.id)
+            shard.timers.set(timer, ends_ms)
+        elif deadline_ms < ends_ms:
+            shard.timers.set(timer, ends_ms)
 
 
 def postpone(shard: Shard, group: Group, member: Member) -> bool:
-    """At the end of a member's session: if a gateway may still have a lease of it, end that, and wait for reports."""
+    """When a member's session ends while a gateway may have its lease: end the lease, and wait for its reports."""
     if member.lease == group.lease:
         group.revoke()
     if member.lease <= group.confirmed_lease or shard.now_ms >= group.lease_over_ms:
@@ -76,6 +82,4 @@ def confirmed(shard: Shard, groups: Iterable[GroupId]) -> None:
         group.confirmed_lease = group.lease - 1
         awaited, group.awaited = group.awaited, set()
         for member in [group.members[each] for each in awaited if each in group.members]:
-            timer = session_timer(group, member)
-            if shard.timers.get(timer) == group.lease_over_ms:  # and not reported as seen meanwhile
-                shard.timers.set(timer, shard.now_ms)
+            shard.timers.set(session_timer(group, member), shard.now_ms)

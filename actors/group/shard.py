@@ -59,6 +59,8 @@ class Write:
     priors: list[Prior] = field(default_factory=list)
     offsets_of: set[GroupId] = field(default_factory=set)
     """The groups of which it changes offsets."""
+    groups: set[GroupId] = field(default_factory=set)
+    """The groups whose metadata it changes."""
     held: list[Held] = field(default_factory=list)
     follows: list[Follow] = field(default_factory=list)
 
@@ -122,6 +124,7 @@ class Shard:
         key = GroupKey(group.id)
         self._open.records.append(group_record(key, value))
         self._open.priors.append((key, self.hard.put(key, value)))
+        self._open.groups.add(group.id)
 
     def append_offsets(
         self, group: GroupId, topic: str, offsets: Sequence[tuple[int, CommittedOffset]]
@@ -129,8 +132,8 @@ class Shard:
         """Write committed offsets of partitions of one topic and apply them immediately. Returns the previous ones."""
         if not offsets:
             return []
-        priors = self.hard.put_offsets(group, topic, offsets)
         self._open.records += offset_records(group, topic, offsets)
+        priors = self.hard.put_offsets(group, topic, offsets)
         self._open.priors += priors
         self._open.offsets_of.add(group)
         return [prior for _, prior in priors]
@@ -152,10 +155,9 @@ class Shard:
         """Call one of these when this step's records (at least one) are durable, or could not be written."""
         self._open.follows.append(Follow(written, failed))
 
-    @property
-    def is_durable(self) -> bool:
-        """Whether nothing waits for the log."""
-        return not self._writes and not self._open.records
+    def is_durable(self, group: GroupId) -> bool:
+        """Whether the log has the group's metadata as it is now."""
+        return group not in self._open.groups and not any(group in write.groups for write in self._writes.values())
 
     def grant(self, token: Token, group: GroupId, member: MemberId) -> None:
         """Send the reply to ``token`` with a lease."""
@@ -212,6 +214,7 @@ class Shard:
 
     def arm_session(self, group: Group, member: Member) -> None:
         """Give the member a full session timeout from now."""
+        group.awaited.discard(member.id)
         self.timers.set(session_timer(group, member), self.now_ms + member.session_timeout_ms)
 
     def _take(self, wanted: Iterable[WriteId]) -> list[Write]:

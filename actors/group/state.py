@@ -128,9 +128,9 @@ class Group:
     confirmed_lease: int = -1
     """No gateway uses leases up to this number any more."""
     lease_over_ms: int = 0
-    """When no gateway uses any lease that has ended, confirmed or not."""
+    """From then on no gateway uses a lease that has ended, confirmed or not."""
     awaited: set[MemberId] = field(default_factory=set)
-    """Members whose session has ended, and of which a gateway may have seen heartbeats that it has not reported yet."""
+    """Members whose session has ended, but of whom a gateway may have unreported heartbeats."""
     on_revoke: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called once when the lease ends; None while no gateway has it."""
 

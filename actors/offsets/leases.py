@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,14 +12,35 @@ from muster.actors.group.types import GroupId, MemberId
 from muster.actors.wire import envelope
 from muster.actors.wire.envelope import Kind, SeenLease
 from muster.actors.wire.server import Peer
+from muster.placement.lease import REPORT_MS
 
 
 @dataclass(slots=True)
-class _Leased:
+class _LeasedGroup:
     """What one gateway has of one group."""
 
+    id: GroupId
     number: int
     members: dict[MemberId, int] = field(default_factory=dict)
+    """Their numbers."""
+
+
+@dataclass(slots=True)
+class _LeasedMember:
+    group: GroupId
+    id: MemberId
+    seen_ms: int | None = None
+    """When the gateway saw the last heartbeat that it has reported."""
+
+
+@dataclass(slots=True)
+class _Gateway:
+    """What one gateway has."""
+
+    groups: dict[GroupId, _LeasedGroup] = field(default_factory=dict)
+    ended: dict[int, _LeasedGroup] = field(default_factory=dict)
+    """Leases that have ended, and that the gateway has not confirmed; what it reports of them still counts."""
+    members: dict[int, _LeasedMember] = field(default_factory=dict)
 
 
 class Leases:
@@ -27,63 +48,71 @@ class Leases:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._groups: defaultdict[Peer, dict[GroupId, _Leased]] = defaultdict(dict)
-        self._members: defaultdict[Peer, dict[int, tuple[GroupId, MemberId]]] = defaultdict(dict)
-        self._ended: dict[tuple[Peer, int], tuple[GroupId, _Leased]] = {}
-        """Leases that have ended, and whose gateways have not confirmed it; what these report still counts."""
+        self._gateways: dict[Peer, _Gateway] = {}
         self._awaited: Counter[GroupId] = Counter()
-        """How many of them a group has."""
+        """How many gateways have not confirmed that the group's lease has ended."""
 
     def reply(self, peer: Peer, token: int, frame: bytes, group: GroupId, member: MemberId) -> None:
         """Answer a heartbeat, with a lease of its member."""
-        leased = self._groups[peer].get(group)
+        gateway = self._gateways.get(peer)
+        if gateway is None:
+            gateway = self._gateways[peer] = _Gateway()
+        leased = gateway.groups.get(group)
         if leased is None:
-            leased = self._groups[peer][group] = _Leased(next(self._numbers))
+            leased = gateway.groups[group] = _LeasedGroup(group, next(self._numbers))
         number = leased.members.get(member)
         if number is None:
             number = leased.members[member] = next(self._numbers)
-            self._members[peer][number] = (group, member)
+            gateway.members[number] = _LeasedMember(group, member)
         peer.send(envelope.lease_head(token, leased.number, number), frame)
 
     def revoke(self, groups: Iterable[GroupId]) -> list[GroupId]:
         """End the groups' leases. Returns the groups that no gateway has to confirm."""
         for group in groups:
-            for peer, known in self._groups.items():
-                if (leased := known.pop(group, None)) is not None:
+            for peer, gateway in self._gateways.items():
+                if (leased := gateway.groups.pop(group, None)) is not None:
                     peer.send(envelope.token_head(Kind.REVOKED, leased.number))
-                    self._ended[peer, leased.number] = group, leased
+                    gateway.ended[leased.number] = leased
                     self._awaited[group] += 1
         return [group for group in groups if group not in self._awaited]
 
     def seen(self, peer: Peer, leases: Iterable[SeenLease], now_ms: int) -> Iterator[SeenHeartbeat]:
         """The heartbeats that a gateway reports."""
-        known = self._members[peer]
+        gateway = self._gateways.get(peer)
         for number, age_ms in leases:
-            if (found := known.get(number)) is not None:
-                yield SeenHeartbeat(*found, now_ms - age_ms)
+            member = None if gateway is None else gateway.members.get(number)
+            if member is not None:
+                member.seen_ms = now_ms - age_ms
+                yield SeenHeartbeat(member.group, member.id, member.seen_ms)
 
     def confirmed(self, peer: Peer, number: int) -> list[GroupId]:
         """The gateway does not use that lease any more. Returns its group if that was the last one to be confirmed."""
-        found = self._ended.pop((peer, number), None)
-        if found is None:
+        gateway = self._gateways.get(peer)
+        leased = None if gateway is None else gateway.ended.pop(number, None)
+        if gateway is None or leased is None:
             return []
-        group, leased = found
         for member in leased.members.values():
-            self._members[peer].pop(member, None)
+            gateway.members.pop(member, None)
+        return self._is_confirmed(leased.id)
+
+    def _is_confirmed(self, group: GroupId) -> list[GroupId]:
         self._awaited[group] -= 1
         if self._awaited[group]:
             return []
         del self._awaited[group]
         return [group]
 
-    def left(self, peer: Peer, now_ms: int) -> tuple[list[SeenHeartbeat], list[GroupId]]:
-        """The gateway is gone, and so is what it has not reported: each of its members may have been seen just now.
+    def left(self, peer: Peer) -> tuple[list[SeenHeartbeat], list[GroupId]]:
+        """The gateway is gone. All that it has reported has arrived; returns what it can have seen after that.
 
         Also returns the groups for which it was the last to confirm something.
         """
-        self._groups.pop(peer, None)
-        seen = [SeenHeartbeat(group, member, now_ms) for group, member in self._members.pop(peer, {}).values()]
-        ended = [number for each, number in self._ended if each is peer]
-        confirmed = [group for number in ended for group in self.confirmed(peer, number)]
-        self._members.pop(peer, None)
-        return seen, confirmed
+        gateway = self._gateways.pop(peer, None)
+        if gateway is None:
+            return [], []
+        seen = [
+            SeenHeartbeat(member.group, member.id, member.seen_ms + REPORT_MS)
+            for member in gateway.members.values()
+            if member.seen_ms is not None
+        ]
+        return seen, [group for leased in gateway.ended.values() for group in self._is_confirmed(leased.id)]

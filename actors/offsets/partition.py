@@ -177,7 +177,7 @@ class OffsetsPartition:
             self._reads.pop(key).cancel()
         self._fetches.left(peer)
         self._queries.left(peer)
-        unreported, confirmed = self._leases.left(peer, now_ms())
+        unreported, confirmed = self._leases.left(peer)
         if unreported and not self._failed:
             self._guarded(lambda: self._core.seen(unreported, now_ms()))
         self._confirm(confirmed)
@@ -283,10 +283,10 @@ class OffsetsPartition:
             self._reply(waiting, adapters.encode(header.api_version, response))
 
     def _apply(self, outcome: Outcome) -> None:
+        confirmed = self._leases.revoke(outcome.revoked)  # before all else that is sent
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._publish(outcome.updates)
-        confirmed = self._leases.revoke(outcome.revoked)
         leased = {token: (group, member) for token, group, member in outcome.leases}
         for token, response in outcome.replies:
             waiting = self._waiting_requests.pop(token, None)

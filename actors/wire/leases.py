@@ -11,13 +11,12 @@ from collections.abc import Callable
 
 from muster.actors.wire import envelope
 from muster.actors.wire.envelope import Kind
-from muster.placement.lease import LEASE_MS
+from muster.placement.lease import LEASE_MS, REPORT_MS
 
 _LEASE_S = LEASE_MS / 1000
 _PING_S = _LEASE_S / 4
 """How often a coordinator that has given leases is pinged."""
-_REPORT_S = 0.1
-"""How long a heartbeat that was answered may be unreported."""
+_REPORT_S = REPORT_MS / 1000
 
 
 class GroupLease:
@@ -32,7 +31,7 @@ class GroupLease:
 class MemberLease:
     """Permits a gateway to answer one member's heartbeats."""
 
-    __slots__ = ("_group", "_leases", "number", "seen_s")
+    __slots__ = ("_group", "_leases", "number", "reported_s", "seen_s")
 
     def __init__(self, leases: ChannelLeases, group: GroupLease, number: int) -> None:
         self._leases = leases
@@ -40,14 +39,16 @@ class MemberLease:
         self.number = number
         self.seen_s: float | None = None
         """When the last heartbeat that is not reported yet was answered."""
+        self.reported_s = 0.0
+        """When the last one that is reported was answered."""
 
     def use(self, now_s: float) -> bool:
         """Whether a heartbeat may be answered, which is then reported. ``now_s``: of ``time.monotonic``."""
         if self._group.is_revoked or now_s - self._leases.alive_s > _LEASE_S:
             return False
-        if self.seen_s is None:
-            self._leases.report(self)
-        self.seen_s = now_s
+        is_unreported, self.seen_s = self.seen_s is not None, now_s
+        if not is_unreported:
+            self._leases.report(self, at_once=now_s - self.reported_s > _REPORT_S)
         return True
 
     @property
@@ -61,10 +62,11 @@ class ChannelLeases:
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self.alive_s = 0.0
-        """A time at which the coordinator was alive for certain: before it sent its last message of that."""
+        """The latest time at which the coordinator is known to have been alive: the last ping that it sent back."""
         self._send = send
         self._groups: dict[int, GroupLease] = {}
-        self._unreported: list[MemberLease] = []
+        self._repeated: list[MemberLease] = []
+        """To be reported when the timer ends."""
         self._reporting: asyncio.TimerHandle | None = None
         self._pinging: asyncio.TimerHandle | None = None
 
@@ -81,7 +83,7 @@ class ChannelLeases:
         """Ping the coordinator from the first lease to the last. It sends the time of the ping back."""
         self._pinging = None
         if self._groups:
-            self._send(envelope.write_ping(round(time.monotonic() * 1000)))
+            self._send(envelope.write_ping(int(time.monotonic() * 1000)))
             self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
 
     def alive(self, pinged_ms: int) -> None:
@@ -92,28 +94,32 @@ class ChannelLeases:
         """The coordinator has ended the group's lease. It waits for what was answered until now."""
         if (found := self._groups.pop(group, None)) is not None:
             found.is_revoked = True
-        self._flush()
-        self._send(envelope.token_head(Kind.REVOKED, group))
-
-    def report(self, lease: MemberLease) -> None:
-        """Report the lease's heartbeat soon, together with those of others."""
-        self._unreported.append(lease)
-        if self._reporting is None:
-            self._reporting = asyncio.get_running_loop().call_later(_REPORT_S, self._flush)
-
-    def _flush(self) -> None:
         if self._reporting is not None:
             self._reporting.cancel()
-            self._reporting = None
-        unreported, self._unreported = self._unreported, []
-        if not unreported:
+            self._report_repeated()
+        self._send(envelope.token_head(Kind.REVOKED, group))
+
+    def report(self, lease: MemberLease, *, at_once: bool) -> None:
+        """Report the lease's heartbeat: ``at_once``, or within ``REPORT_MS``, together with those of others."""
+        if at_once:
+            self._report([lease])
             return
+        self._repeated.append(lease)
+        if self._reporting is None:
+            self._reporting = asyncio.get_running_loop().call_later(_REPORT_S, self._report_repeated)
+
+    def _report_repeated(self) -> None:
+        self._reporting = None
+        repeated, self._repeated = self._repeated, []
+        self._report(repeated)
+
+    def _report(self, leases: list[MemberLease]) -> None:
         now_s = time.monotonic()
         seen = []
-        for lease in unreported:
+        for lease in leases:
             assert lease.seen_s is not None
-            seen.append((lease.number, round((now_s - lease.seen_s) * 1000)))
-            lease.seen_s = None
+            seen.append((lease.number, int((now_s - lease.seen_s) * 1000)))
+            lease.reported_s, lease.seen_s = lease.seen_s, None
         self._send(envelope.write_seen(seen))
 
     def end(self) -> None:
@@ -121,7 +127,7 @@ class ChannelLeases:
         for group in self._groups.values():
             group.is_revoked = True
         self._groups.clear()
-        self._unreported.clear()
+        self._repeated.clear()
         for timer in (self._reporting, self._pinging):
             if timer is not None:
                 timer.cancel()

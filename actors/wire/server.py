@@ -17,6 +17,7 @@ from muster.actors.wire.fetching import FetchRequest, read_fetch
 from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.producing import ProducePartition, read_produce
+from muster.actors.wire.sockets import keep_alive
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
 
@@ -75,6 +76,7 @@ class Peer(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self._host = str(peer[0])
+            keep_alive(transport.get_extra_info("socket"))
         self._deadline = asyncio.get_running_loop().call_later(_PROOF_S, self._too_late)
         self.send(bytes([Kind.CHALLENGE]) + self._nonce)
 

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.state import GroupState
 from muster.placement.lease import LEASE_MS
-from tests.group.driver import Driver, G, beat, commit, join, leave
+from tests.group.driver import Driver, G, beat, commit, error_of, join, leave
 
 Make = Callable[..., Driver]
 E = ErrorCode
@@ -49,16 +49,37 @@ def test_none_without_the_property(driver: Driver) -> None:
     assert (driver.leases, driver.group().state) == ([], GroupState.EMPTY)
 
 
-def test_none_in_a_rebalance_and_none_while_the_log_is_behind(leasing: Driver) -> None:
+def test_none_in_a_rebalance(leasing: Driver) -> None:
     first, second = leasing.stable(2)
-    leasing.auto = False
-    leasing.park(commit({("t", 0): 1}, member_id=first, generation=1))
-    leasing.park(beat(first, 1))
-    leasing.write_all()
-    leasing.auto = True
     leasing.park(join(first))
     assert leasing.error(beat(second, 1)) is E.rebalance_in_progress
     assert (leasing.leases, leasing.revoked) == ([], [])
+
+
+def test_none_while_the_log_does_not_have_the_group_as_it_is(leasing: Driver) -> None:
+    """A replaced static member is not yet in the log; commits that are on their way do not matter."""
+    _, other = leasing.stable_static("I", "J")
+    leasing.auto = False
+    leasing.park(commit({("t", 0): 1}, member_id=other, generation=1, instance="J"))
+    beats(leasing, other)
+    assert len(leasing.leases) == 1
+    leasing.park(join(instance="I"))
+    waiting = leasing.park(beat(other, 1))
+    leasing.write_all()
+    assert error_of(leasing.response(waiting)) is E.none
+    assert len(leasing.leases) == 1
+
+
+def test_a_heartbeat_that_is_reported_before_the_confirmation_counts_from_its_own_time(leasing: Driver) -> None:
+    """Its session ends before all gateways are sure to have stopped, so that time is not the member's deadline."""
+    (member,) = leasing.stable(1)
+    beats(leasing, member)
+    leasing.advance(SESSION_MS)
+    leasing.seen(member, ago_ms=SESSION_MS - 500)
+    leasing.confirm(G)
+    assert is_member(leasing, member)
+    leasing.advance(500)
+    assert not is_member(leasing, member)
 
 
 def test_it_ends_once_and_before_the_group_is_no_longer_stable(leasing: Driver) -> None:

@@ -30,9 +30,12 @@ def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) 
     meet(shard, group, member, context)
     shard.arm_session(group, member)
     moving = group.state is GroupState.PREPARING_REBALANCE
-    error = ErrorCode.rebalance_in_progress if moving else ErrorCode.none
-    shard.reply_when_durable(token, request, HeartbeatResponse(error_code=error))
-    if shard.config.heartbeat_lease_enable and group.state is GroupState.STABLE and shard.is_durable:
+    response = HeartbeatResponse(error_code=ErrorCode.rebalance_in_progress if moving else ErrorCode.none)
+    if not shard.is_durable(group.id):
+        shard.reply_when_durable(token, request, response)
+        return
+    shard.reply(token, response)
+    if shard.config.heartbeat_lease_enable and group.state is GroupState.STABLE:
         lease.grant(shard, group, member, token)
 
 

@@ -65,10 +65,6 @@ class WatchedPeer(Peer):
             self._acknowledged.answered(request, codec.decode_response(api_key, version, frame)[1])
         super().reply(token, frame)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._sessions.gateway_left(self._copy, self._epoch)
-        super().connection_lost(exc)
-
 
 class _Link:
     """A connection to one copy."""

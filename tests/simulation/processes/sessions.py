@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.actors.group.events import MemberExpired, Removal
 from muster.actors.group.state import GroupState
-from muster.placement.lease import LEASE_MS
+from muster.placement.lease import LEASE_MS, REPORT_MS
 from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.process import Machine, Process
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.processes.pipes import Pipe
 
 _LAST_MOMENT_MS = 200
+_WAITED_MS = LEASE_MS - 100
+"""Reports that are held up for so long are waited for."""
 _LATENCY_MS = 10
 """More than a message takes between two processes that both run."""
 
@@ -92,11 +94,6 @@ class Sessions:
         member = str(getattr(entity, "member_id", None) or "")
         self._epochs[copy.name, epoch].signs_ms[str(getattr(entity, "group_id", "")), member] = self._now_ms
 
-    def gateway_left(self, copy: Copy, epoch: int) -> None:
-        """It may have answered heartbeats that it did not report: all sessions may begin anew."""
-        known = self._epochs[copy.name, epoch]
-        known.since_ms = self._now_ms
-
     def leased(self, gateway: Process, copy: Copy, epoch: int, pipe: Pipe, entity: Any) -> None:
         """A gateway answers a heartbeat with NONE. It must be true, or have been until a moment ago."""
         self._counts["leased"] += 1
@@ -125,7 +122,7 @@ class Sessions:
         if response is None or response.at_ms + known.session_ms.get(key, 0) <= now_ms + 2:
             return
         processes: tuple[Process | Pipe, ...] = (response.gateway, copy, response.pipe)
-        if all(each.disturbed_until_ms < response.at_ms for each in processes):
+        if all(each.disturbed_until_ms < response.at_ms + _WAITED_MS for each in processes):
             self._broken("no_member_expires_early", f"{key} expires, {response.gateway.name} has just answered it")
 
     # What is.
@@ -160,7 +157,7 @@ class Sessions:
                 last_ms = max(known.signs_ms.get(key, 0), known.since_ms, disturbed_ms)
                 ends_ms = last_ms + member.session_timeout_ms
                 is_disturbed = max(disturbed_ms, *(each.disturbed_until_ms for each in known.gateways), 0) >= ends_ms
-                if self._now_ms > ends_ms + _LATENCY_MS + (LEASE_MS if is_disturbed else 0):
+                if self._now_ms > ends_ms + REPORT_MS + _LATENCY_MS + (LEASE_MS if is_disturbed else 0):
                     detail = f"{copy.name} in epoch {copy.epoch}: {key}, {group.state}, was last heard of at {last_ms}"
                     self._broken("no_member_stays_without_a_sign", detail)
         self._end(known, valid)

@@ -78,6 +78,7 @@ class World:
         return {
             "offsets.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": chance.choice([0, 500]),
+            "group.min.session.timeout.ms": 1_000,
             "group.coordinator.append.linger.ms": chance.choice([0, 0, 5]),
             "offsets.commit.timeout.ms": chance.choice([1_000, 5_000]),
             "offsets.topic.segment.bytes": chance.choice([1_000, 5_000, 1 << 20]),
@@ -168,9 +169,12 @@ class World:
                 consumer = Consumer(self, f"{group}-c{number}", group, instance=instance, topics=("t0", "t1"))
                 if self.chance.random() < 0.4:  # nothing but heartbeats
                     consumer.poll_ms = 60_000
-                if self.chance.random() < 0.7:
-                    often, at_the_last_moment = 400, consumer.session_ms - self.chance.choice([5, 60, 90])
-                    consumer.heartbeat_ms = self.chance.choice([often, at_the_last_moment])
+                match self.chance.randrange(3):
+                    case 0:
+                        consumer.heartbeat_ms = 400
+                    case 1:  # always at the last moment
+                        consumer.session_ms = 2_000
+                        consumer.heartbeat_ms = consumer.session_ms - self.chance.choice([5, 60, 90])
                 yield consumer
 
     # The controller's decisions.

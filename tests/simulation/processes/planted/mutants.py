@@ -19,7 +19,6 @@ from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
-from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.wire.leases import ChannelLeases, MemberLease
@@ -207,9 +206,9 @@ def _a_gateway_uses_leases_of_a_silent_coordinator() -> list[Change]:
     def use(member: MemberLease, now_s: float) -> bool:
         if member._group.is_revoked:
             return False
-        if member.seen_s is None:
-            member._leases.report(member)
-        member.seen_s = now_s
+        is_unreported, member.seen_s = member.seen_s is not None, now_s
+        if not is_unreported:
+            member._leases.report(member, at_once=True)
         return True
 
     return [(MemberLease, "use", use)]
@@ -238,9 +237,9 @@ def _reports_on_the_way_are_not_waited_for() -> list[Change]:
 
 
 @_mutant(EARLY)
-def _what_a_lost_gateway_has_not_reported_is_forgotten() -> list[Change]:
-    left = Leases.left
-    return [(Leases, "left", lambda leases, peer, now_ms: ([], left(leases, peer, now_ms)[1]))]
+def _gateways_report_what_they_have_seen_later() -> list[Change]:
+    report = ChannelLeases.report
+    return [(ChannelLeases, "report", lambda leases, lease, at_once: report(leases, lease, at_once=False))]
 
 
 @_mutant(STAYS)
