@@ -63,6 +63,17 @@ def test_metadata_that_no_record_can_hold(make: Make) -> None:
     assert driver.error(commit({("t", 0): 1}, metadata="x" * 32_768)) is E.offset_metadata_too_large
 
 
+@pytest.mark.parametrize("text", ["x" * 32_768, "\u00e9" * 16_384], ids=["ascii", "other"])
+def test_a_group_id_that_no_record_can_hold_is_refused(driver: Driver, text: str) -> None:
+    """A compact string may be longer than the strings of records; nothing of it may stay in the state."""
+    assert driver.error(commit({("t", 0): 1}, group=text)) is E.unknown_server_error
+    assert driver.error(join(group=text)) is E.unknown_server_error
+    assert driver.error(join(protocol_type=text)) is E.unknown_server_error
+    assert driver.error(join(protocols=((text, b""),))) is E.unknown_server_error
+    driver.topics_deleted("t")
+    assert driver.error(commit({("t", 0): 1}, group=text[1:])) is E.none
+
+
 def test_offsets_may_go_back_and_below_zero(driver: Driver) -> None:
     for offset in (10, 3, -5):
         assert driver.error(commit({("t", 0): offset})) is E.none

@@ -6,16 +6,29 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.errors import ApiError
-from muster.actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
+from muster.actors.group.messages import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    Request,
+    SyncGroup,
+)
 from muster.placement.client import Context
 
 PROTOCOL_MANDATORY_FROM = 5
 """SyncGroup version (KIP-559)."""
-MAX_NAME_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
+MAX_STRING_BYTES = 32_767
+_MAX_STRING_CHARS = MAX_STRING_BYTES // 4
+"""No string of so many characters is longer than that."""
+MAX_NAME_BYTES = MAX_STRING_BYTES - len("-00000000-0000-0000-0000-000000000000")
 """Longest name that a member id can be made of: no string of Kafka's protocol is longer than 32767 bytes."""
 
 _NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
 """The other APIs serve offsets that are stored under the empty group id."""
+
+_OF_ONE_GROUP = (*_NEEDS_GROUP_ID, OffsetCommit)
 
 
 def check_arguments(config: GroupConfig, request: Request, context: Context) -> None:
@@ -24,8 +37,16 @@ def check_arguments(config: GroupConfig, request: Request, context: Context) -> 
         _check_sync(request)
     if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:
         raise ApiError(ErrorCode.invalid_group_id)
+    if isinstance(request, _OF_ONE_GROUP):
+        _check_length(request.group_id)
     if isinstance(request, JoinGroup):
         _check_join(config, request, context)
+
+
+def _check_length(text: str) -> None:
+    """Records have strings of Kafka's first versions; Kafka fails to write a longer one."""
+    if len(text) > _MAX_STRING_CHARS and len(text.encode()) > MAX_STRING_BYTES:
+        raise ApiError(ErrorCode.unknown_server_error)
 
 
 def _check_sync(request: SyncGroup) -> None:
@@ -36,6 +57,8 @@ def _check_sync(request: SyncGroup) -> None:
 def _check_join(config: GroupConfig, request: JoinGroup, context: Context) -> None:
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise ApiError(ErrorCode.invalid_session_timeout)
+    for text in (request.protocol_type, *(name for name, _ in request.protocols)):
+        _check_length(text)
     if not request.member_id:
         name = context.client_id if request.group_instance_id is None else request.group_instance_id
         if name and len(name.encode()) > MAX_NAME_BYTES:
