@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from muster.actors.wire import envelope
-from muster.actors.wire.deadlines import Deadlines
 from muster.actors.wire.envelope import Kind
 from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.actors.wire.producing import ProducedPartition, ProducePartition, read_produced, write_produce
+from muster.actors.wire.sockets import keep_alive
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 
@@ -45,16 +45,18 @@ OnLease = Callable[[MemberLease, bytes], None]
 """Called with the lease that came with a response, and the response frame, before the response is used."""
 
 
-OnResponse = Callable[[bytes | None], None]
-"""Called once, with the response frame; with None if the channel is lost or the time is over."""
+OnResponse = Callable[["bytes | ChannelLost"], None]
+"""Called once, with the response frame or the reason why there is none."""
 
 
 OnFetched = Callable[["list[FetchedPartition] | ChannelLost"], None]
-"""Called once, with the response or the reason why there is none."""
+"""The same for a fetch."""
 
 
 OnProduced = Callable[["Sequence[ProducedPartition] | ChannelLost"], None]
 """The same for batches."""
+
+_TICK_S = 1.0
 _RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED))
 
 
@@ -63,6 +65,8 @@ class _Waiting(NamedTuple):
 
     answered: Callable[[bytes], None]
     lost: Callable[[ChannelLost], None]
+    deadline_s: float = math.inf
+    """On the loop's clock."""
     on_lease: OnLease | None = None
 
 
@@ -77,7 +81,7 @@ class Channel(asyncio.Protocol):
         self._framer = Framer(envelope.LIMIT_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
-        self._deadlines = Deadlines(self._expired)
+        self._timer: asyncio.TimerHandle | None = None
         self._tokens = itertools.count(1)
         self.is_local = False
         """Whether the actor is on this node."""
@@ -97,11 +101,12 @@ class Channel(asyncio.Protocol):
         if not self.ready.done():
             self.ready.set_exception(error)
         self._leases.end()
-        self._deadlines.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_lost()
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
-            each.lost(error)
-        self._on_lost()
+            self._fail(each, error)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -168,35 +173,49 @@ class Channel(asyncio.Protocol):
     ) -> int:
         """Send a Kafka request frame. Returns its token, for :meth:`cancel`. Raises NotSent.
 
-        Costs half of :meth:`call`. Frames arrive in the order of the calls of both.
+        The timeout is at most a second late. Costs half of :meth:`call`. Frames arrive in the order of the calls of
+        both.
         """
-        if not self._out.is_open:
-            raise NotSent("not connected")
-        token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(on_response, lambda error: on_response(None), on_lease)
-        self._deadlines.add(token, timeout_s)
+        token = self._expect(on_response, on_response, timeout_s, on_lease)
         self._out.put(envelope.request_head(token, context), frame)
         return token
 
     def fetch(self, request: FetchRequest, on_fetched: OnFetched, *, timeout_s: float) -> int:
         """Send a fetch; otherwise as :meth:`send`."""
-        if not self._out.is_open:
-            raise NotSent("not connected")
-        token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(lambda body: on_fetched(read_fetched(body)), on_fetched)
-        self._deadlines.add(token, timeout_s)
+        token = self._expect(lambda body: on_fetched(read_fetched(body)), on_fetched, timeout_s)
         self._out.put(write_fetch(token, request))
         return token
 
     def produce(self, partitions: Sequence[ProducePartition], on_produced: OnProduced, *, timeout_s: float) -> int:
         """Send batches; otherwise as :meth:`send`. They are written even if the request is cancelled."""
-        if not self._out.is_open:
-            raise NotSent("not connected")
-        token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(lambda body: on_produced(read_produced(body)), on_produced)
-        self._deadlines.add(token, timeout_s)
+        token = self._expect(lambda body: on_produced(read_produced(body)), on_produced, timeout_s)
         self._out.put(*write_produce(token, partitions))
         return token
+
+    def _expect(
+        self,
+        answered: Callable[[bytes], None],
+        lost: Callable[[ChannelLost], None],
+        timeout_s: float,
+        on_lease: OnLease | None = None,
+    ) -> int:
+        """A token under which a response is awaited. Raises NotSent."""
+        if not self._out.is_open:
+            raise NotSent("not connected")
+        loop = asyncio.get_running_loop()
+        token = next(self._tokens) % _TOKENS
+        self._waiting[token] = _Waiting(answered, lost, loop.time() + timeout_s, on_lease)
+        if self._timer is None:
+            self._timer = loop.call_later(_TICK_S, self._tick)
+        return token
+
+    def _tick(self) -> None:
+        """Give up the requests whose time is over. One timer for all costs less than one for each."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_TICK_S, self._tick) if self._waiting else None
+        now_s = loop.time()
+        for token in [token for token, each in self._waiting.items() if each.deadline_s <= now_s]:
+            self._expired(token)
 
     def cancel(self, token: int) -> None:
         """The response is no longer needed: the actor is informed, and ``on_response`` is not called."""
@@ -207,7 +226,14 @@ class Channel(asyncio.Protocol):
         waiting = self._waiting.get(token)
         if waiting is not None:
             self.cancel(token)
-            waiting.lost(TimedOut("no response in time"))
+            self._fail(waiting, TimedOut("no response in time"))
+
+    def _fail(self, waiting: _Waiting, error: ChannelLost) -> None:
+        """Whatever one of those that wait does, the others are informed."""
+        try:
+            waiting.lost(error)
+        except Exception:
+            log.exception("a request to %s that failed: %s", self.endpoint.path, error)
 
     def call(self, context: bytes, frame: bytes, on_lease: OnLease | None = None) -> asyncio.Future[bytes]:
         """Send a Kafka request frame; the future gets the response frame or ChannelLost.
@@ -245,7 +271,7 @@ class Channel(asyncio.Protocol):
         self._waiting[token] = _Waiting(
             lambda data: None if future.done() else future.set_result(read(data)),
             lambda error: None if future.done() else future.set_exception(error),
-            on_lease,
+            on_lease=on_lease,
         )
         future.add_done_callback(lambda done: self.cancel(token) if done.cancelled() else None)
         return token
@@ -273,19 +299,10 @@ async def connect(
             channel.is_local = True
         else:
             transport, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
-            _keep_alive(transport.get_extra_info("socket"))
+            keep_alive(transport.get_extra_info("socket"))
         try:
             await channel.ready
         except BaseException:
             channel.close()
             raise
     return channel
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Detect within some 10 s that a node is cut off, in which case no reset arrives."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)

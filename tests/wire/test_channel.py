@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster.actors.wire import envelope
-from muster.actors.wire.channel import Channel, ChannelLost, connect
+from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, TimedOut, connect
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.producing import ProducePartition
@@ -138,6 +138,39 @@ def test_a_cancelled_call_is_cancelled_in_the_actor(tmp_path: Path) -> None:
         held.cancel()
         await echo.cancelled.wait()
         assert not echo.held
+
+    run(tmp_path, scenario)
+
+
+def test_a_request_without_a_response_fails_and_harms_no_other(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        loop = asyncio.get_running_loop()
+        failed: dict[int, float] = {}
+        all_failed = asyncio.Event()
+
+        def fails(number: int) -> OnResponse:
+            def on_response(response: bytes | ChannelLost) -> None:
+                assert isinstance(response, TimedOut)
+                failed[number] = loop.time()
+                if len(failed) == len(timeouts):
+                    all_failed.set()
+                raise RuntimeError("whatever the caller does with it")
+
+            return on_response
+
+        timeouts = [0.3, 0.0, 1.4]
+        began_s = loop.time()
+        for number, timeout_s in enumerate(timeouts):
+            channel.send(CONTEXT, b"hold", fails(number), timeout_s=timeout_s)
+        answered: asyncio.Future[bytes | ChannelLost] = loop.create_future()
+        channel.send(CONTEXT, b"x", answered.set_result, timeout_s=1e9)
+        assert await answered == b"x"
+        await all_failed.wait()
+        assert all(failed[number] - began_s >= timeout_s for number, timeout_s in enumerate(timeouts))
+        assert await channel.call(CONTEXT, b"y") == b"y"
+        assert not echo.held, "the actor knows that they are given up"
+        assert not channel._waiting, "nothing stays of what is answered or has failed"
 
     run(tmp_path, scenario)
 

@@ -53,6 +53,10 @@ def _not_parked(call: Call) -> float:
     return 0.0
 
 
+def _always(call: Call) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """Forwards requests about one group unchanged. One that cannot be decoded stops here and harms no other client."""
@@ -63,6 +67,8 @@ class Whole:
     """How long a request may wait for other members."""
     on_lease: Callable[[Call], OnLease] | None = None
     group_id: Callable[[Call], str] = _group_id
+    fits: Callable[[Call], bool] = _always
+    """Whether a request can be forwarded as it is; :meth:`serve` is only called if it can."""
 
     async def serve(self, call: Call) -> Reply | None:
         """The response; waits for an actor that has just started."""
@@ -72,7 +78,9 @@ class Whole:
         return Reply((frame,)) if frame is not None else self._down(call)
 
     def forward(self, call: Call, responder: Responder) -> Cancel | None:
-        """Serve the call without a task, if the actor is connected."""
+        """Serve the call without a task, if it fits and the actor is connected."""
+        if not self.fits(call):
+            return None
         group_id = self.group_id(call)
         gateway = call.gateway
         partition = gateway.partition_of(group_id)
@@ -81,8 +89,8 @@ class Whole:
             return None
         saw_group(call, group_id)
 
-        def on_response(frame: bytes | None) -> None:
-            if frame is not None:
+        def on_response(frame: bytes | ChannelLost) -> None:
+            if not isinstance(frame, ChannelLost):
                 responder.reply(Reply((frame,)))
                 return
             gateway.metrics.forward_error(f"offsets-{partition}")

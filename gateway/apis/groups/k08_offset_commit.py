@@ -14,7 +14,7 @@ from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
+from muster.gateway.listener.registry import Call, Reply, api
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
@@ -26,26 +26,6 @@ class Known(NamedTuple):
     key: TopicKey
     name: str
     partitions: list[Any]
-
-
-_WHOLE = Whole()
-
-
-def _forward(call: Call, responder: Responder) -> Cancel | None:
-    return _WHOLE.forward(call, responder) if _is_known(call) else None
-
-
-@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_forward)
-async def offset_commit(call: Call) -> Reply | None:
-    if _is_known(call):
-        return await _WHOLE.serve(call)
-    request = call.entity()
-    results = PartitionErrors()
-    known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic.partitions]
-    saw_group(call, request.group_id)
-    if known:
-        results.set_errors(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
-    return call.reply({"throttle_time": 0, "topics": results.body()})
 
 
 def _is_known(call: Call) -> bool:
@@ -60,6 +40,22 @@ def _is_known(call: Call) -> bool:
         if not all(0 <= item.partition_index < found.partitions for item in topic.partitions):
             return False
     return True
+
+
+_WHOLE = Whole(fits=_is_known)
+
+
+@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
+async def offset_commit(call: Call) -> Reply | None:
+    if _is_known(call):
+        return await _WHOLE.serve(call)
+    request = call.entity()
+    results = PartitionErrors()
+    known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic.partitions]
+    saw_group(call, request.group_id)
+    if known:
+        results.set_errors(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
+    return call.reply({"throttle_time": 0, "topics": results.body()})
 
 
 def _known(call: Call, topic: Any, results: PartitionErrors) -> Known:

@@ -13,7 +13,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
+from muster.gateway.listener.registry import Call, Reply, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9
@@ -25,20 +25,16 @@ def _only_group(call: Call) -> str:
     return group_id
 
 
-_WHOLE = Whole(group_id=_only_group)
-
-
 def _is_whole(call: Call) -> bool:
     """Whether one actor can serve the request as it is."""
     version = call.header.api_version
     return version < 8 or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
 
 
-def _forward(call: Call, responder: Responder) -> Cancel | None:
-    return _WHOLE.forward(call, responder) if _is_whole(call) else None
+_WHOLE = Whole(group_id=_only_group, fits=_is_whole)
 
 
-@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True, forward=_forward)
+@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
 async def offset_fetch(call: Call) -> Reply | None:
     if _is_whole(call):
         return await _WHOLE.serve(call)
