@@ -86,7 +86,6 @@ class Committer:
         self.high_watermark = segments[-1].next_offset
         self.end_offset = self.high_watermark
         """The offset that the next write gets."""
-        self.unwritten_bytes = 0
         self.append_times = AppendTimes(disk, _THREADS)
         self.began_ms: int | None = None
         """When the last segment got its first batch; None if it is empty."""
@@ -134,7 +133,6 @@ class Committer:
         write = Write(batch, header, self.producers.update(header), loop.create_future(), appended_ms)
         self._queue.append(write)
         self._unacknowledged[header.base_offset] = write
-        self.unwritten_bytes += len(batch)
         self.end_offset = header.next_offset
         self._wake()
         return write
@@ -342,7 +340,6 @@ class Committer:
 
     def _settle(self, write: Write, error: LogError | None) -> None:
         del self._unacknowledged[write.header.base_offset]
-        self.unwritten_bytes -= len(write.batch)
         if not write.done.done():
             write.done.set_result(error)
 

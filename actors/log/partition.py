@@ -73,6 +73,7 @@ from muster.actors.log.files import directory as directories
 from muster.actors.log.files import recovery
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.files.segment import first_serial
 from muster.actors.log.format.batch import BatchHeader, check_client_batch, read_header, stamp, stamp_log_append_time
 from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import build_batch
@@ -87,8 +88,6 @@ from muster.actors.wire.framing import Buffer
 HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""
 NO_TIMESTAMP = -1
-MAX_UNWRITTEN_BYTES = 64 << 20
-"""With more than this in the queue, even appends that do not require durability wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,19 +185,12 @@ class PartitionLog(LogReader):
         """How long the current commit has been waiting for the disk, in seconds; 0 if no commit is running."""
         return self._writer.commit_s
 
-    async def append(self, records: bytes, *, acks_durable: bool = True) -> AppendResult:
+    async def append(self, records: bytes) -> AppendResult:
         """Append the one batch of a Produce request and wait until it is durable.
 
-        Without ``acks_durable`` (acks=0) it returns as soon as the batch has its place. LogError: see
-        :meth:`enqueue` and :meth:`Append.durable`.
+        LogError: see :meth:`enqueue` and :meth:`Append.durable`.
         """
-        return await self.finish(self.enqueue(records), acks_durable=acks_durable)
-
-    async def finish(self, append: Append, *, acks_durable: bool) -> AppendResult:
-        """Wait for an enqueued append as :meth:`append` does."""
-        if acks_durable or self._writer.unwritten_bytes > MAX_UNWRITTEN_BYTES:
-            return await append.durable()
-        return append.result
+        return await self.enqueue(records).durable()
 
     def enqueue(self, records: Buffer) -> Append:
         """Check a client's batch and assign its offsets. The order of the calls is the order in the log.

@@ -42,15 +42,13 @@ class Routing:
             self._owned.clear()
         return view
 
-    def topic(self, topic_id: UUID | None, partition: int) -> Topic:
+    def topic(self, topic_id: UUID, partition: int) -> Topic:
         """The topic of a partition that this actor owns.
 
         :raises UnknownTopicId, UnknownTopicOrPartition: the view does not have it, or not yet.
         :raises NotLeader: another actor owns it.
         """
         view = self.view()
-        if topic_id is None:
-            raise UnknownTopicId("no topic id")
         owned = self._owned.get((topic_id, partition))
         if owned is None:
             owned = self._owned[topic_id, partition] = self._check_owned(view, topic_id, partition)

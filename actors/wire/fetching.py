@@ -18,9 +18,9 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
-_LIMITS = struct.Struct(">?IiiH")
+_LIMITS = struct.Struct(">?IiiI")
 _WANTED = struct.Struct(">16siiqi")
-_STATE = struct.Struct(">hqqHi")
+_STATE = struct.Struct(">hqqIi")
 _PLACE = struct.Struct(">qiqqH")
 
 
@@ -52,7 +52,7 @@ class Place(NamedTuple):
     position: int
     size_bytes: int
     base_offset: int
-    """No batch has an offset below this one; or one from ``next_offset`` on."""
+    """All offsets of the batches are at least this, and below ``next_offset``."""
     next_offset: int
 
 

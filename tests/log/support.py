@@ -15,7 +15,7 @@ from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.wire import codec
 from muster.placement.view import ClusterView, Endpoint, Topic
 
-TOPIC_ID = UUID("6f1d2a34-0000-4000-8000-000000000001")
+TOPIC_ID = UUID("00000000-0000-4000-8000-000000000001")
 NOW_MS = 1_700_000_000_000
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import Channel
+from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.producing import ProducedPartition, ProducePartition
 from muster.placement.view import Topic
 from tests.log.support import client_batch
 
+_PRODUCE_S = 3600.0
 _CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
 
 
@@ -28,9 +32,13 @@ async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
 
 async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) -> ErrorCode:
     """Produce a batch of one record. ChannelLost."""
-    part = {"index": partition, "records": client_batch(value=value)}
-    topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
-    response = await _call(
-        channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics}
-    )
-    return ErrorCode(response.responses[0].partition_responses[0].error_code)
+    response: asyncio.Future[Sequence[ProducedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
+    batch = ProducePartition(topic.topic_id, partition, client_batch(value=value))
+    token = channel.produce([batch], response.set_result, timeout_s=_PRODUCE_S)
+    try:
+        produced = await response
+    finally:
+        channel.cancel(token)
+    if isinstance(produced, ChannelLost):
+        raise produced
+    return produced[0].error_code

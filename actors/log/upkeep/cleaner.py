@@ -75,6 +75,7 @@ class Cleaner:
         self,
         directory: Path,
         epoch: int,
+        first_serial: int,
         writer: Committer,
         replacer: SegmentReplacer,
         now_ms: Callable[[], int],
@@ -86,7 +87,7 @@ class Cleaner:
         self._replacer = replacer
         self._now_ms = now_ms
         self._disk = disk
-        self._serial = 0
+        self._serial = first_serial
         self._stopping = threading.Event()
         self._running = asyncio.Lock()
 

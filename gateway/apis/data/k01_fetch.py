@@ -50,7 +50,7 @@ class _Wanted:
         self.records: Sequence[Buffer] = ()
 
     def fail(self, error: ErrorCode) -> None:
-        self.found = FetchedPartition(error, -1, -1)
+        self.found, self.records = FetchedPartition(error, -1, -1), ()
 
     def take(self, found: FetchedPartition) -> None:
         self.found = found
@@ -115,42 +115,56 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
     if _continues_session(request):
         return None
     wanted = _wanted(call, request)
-    owner = _only_owner(call, wanted)
-    channel = None if owner is None else channel_to(call.gateway, owner)
+    owners = _by_owner(call, wanted)
+    channel = channel_to(call.gateway, *owners) if _is_for_one(owners, wanted) else None
     if channel is None:
         return None
     _fetching(call, wanted)
+    reading: asyncio.Task[None] | None = None
 
     def on_fetched(found: list[FetchedPartition] | ChannelLost) -> None:
+        nonlocal reading
         try:
             _take(wanted, found)
             if _read_now(wanted):
                 responder.reply(_reply(call, wanted))
             else:
-                reading = asyncio.get_running_loop().create_task(_read(call, wanted))
-                reading.add_done_callback(on_read)
+                reading = asyncio.get_running_loop().create_task(finish())
         except Exception as error:
             responder.fail(error)
 
-    def on_read(reading: asyncio.Task[None]) -> None:
-        error = reading.exception()
-        if error is None:
+    async def finish() -> None:
+        try:
+            await _read(call, wanted)
             responder.reply(_reply(call, wanted))
-        else:
+        except Exception as error:
             responder.fail(error)
 
-    return _send(call, channel, wanted, on_fetched, ms(request.max_wait), request.min_bytes)
+    cancel_fetch = _send(call, channel, wanted, on_fetched, ms(request.max_wait), request.min_bytes)
+
+    def cancel() -> None:
+        cancel_fetch()
+        if reading is not None:
+            reading.cancel()
+
+    return cancel
 
 
-def _only_owner(call: Call, wanted: list[_Wanted]) -> ActorKey | None:
-    """The actor that owns all partitions; None if there are several, or one partition does not exist."""
-    owners: set[ActorKey] = set()
+def _by_owner(call: Call, wanted: list[_Wanted]) -> dict[ActorKey, list[_Wanted]]:
+    """The partitions by the actor that owns them; those that do not exist fail."""
+    owners: dict[ActorKey, list[_Wanted]] = {}
     for item in wanted:
-        if existence_error(item.named) is not None:
-            return None
-        assert item.named.topic is not None
-        owners.add(owner_of(call.gateway, item.named.topic, item.named.partition))
-    return owners.pop() if len(owners) == 1 else None
+        if (error := existence_error(item.named)) is not None:
+            item.fail(error)
+        else:
+            assert item.named.topic is not None
+            owners.setdefault(owner_of(call.gateway, item.named.topic, item.named.partition), []).append(item)
+    return owners
+
+
+def _is_for_one(owners: dict[ActorKey, list[_Wanted]], wanted: list[_Wanted]) -> bool:
+    """Whether one actor owns all partitions, and all of them exist."""
+    return len(owners) == 1 and not any(item.failed for item in wanted)
 
 
 @api(FETCH, "Fetch", error_body=_error_body, forward=_forward, is_large=True)
@@ -162,7 +176,8 @@ async def fetch(call: Call) -> Reply | None:
     _fetching(call, wanted)
     await _find(call, request, wanted)
     _cut(wanted, _max_bytes(call, request))
-    await _read(call, wanted)
+    if not _read_now(wanted):
+        await _read(call, wanted)
     return _reply(call, wanted)
 
 
@@ -203,17 +218,11 @@ def _max_bytes(call: Call, request: Any) -> int:
 
 async def _find(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     """Find what there is of every partition: at once if it is enough or an error, else then, or at the deadline."""
-    owners: dict[ActorKey, list[_Wanted]] = {}
-    for item in wanted:
-        if (error := existence_error(item.named)) is not None:
-            item.fail(error)
-            continue
-        assert item.named.topic is not None
-        owners.setdefault(owner_of(call.gateway, item.named.topic, item.named.partition), []).append(item)
+    owners = _by_owner(call, wanted)
     loop = asyncio.get_running_loop()
     max_wait_ms, min_bytes = ms(request.max_wait), min(request.min_bytes, _max_bytes(call, request))
     deadline = loop.time() + max_wait_ms / 1000
-    if len(owners) == 1 and not any(item.failed for item in wanted):
+    if _is_for_one(owners, wanted):
         (owner,) = owners
         await _fetch_from(call, owner, owners[owner], max_wait_ms, min_bytes)
         return
@@ -281,7 +290,7 @@ def _send(
     *,
     by_place: bool = True,
 ) -> Cancel:
-    max_bytes = _max_bytes(call, call.entity())
+    max_bytes, max_wait_ms = _max_bytes(call, call.entity()), max(max_wait_ms, 0)
     partitions = [
         FetchPartition(
             item.named.topic.topic_id, item.named.partition, _NO_LEADER_EPOCH, item.fetch_offset, item.max_bytes
@@ -290,7 +299,7 @@ def _send(
         if item.named.topic is not None
     ]
     request = FetchRequest(by_place and channel.is_local, max_wait_ms, min_bytes, max_bytes, partitions)
-    token = channel.fetch(request, on_fetched, timeout_s=max(max_wait_ms, 0) / 1000 + _GRACE_S)
+    token = channel.fetch(request, on_fetched, timeout_s=max_wait_ms / 1000 + _GRACE_S)
     return partial(channel.cancel, token)
 
 
@@ -305,30 +314,44 @@ def _take(items: list[_Wanted], found: list[FetchedPartition] | ChannelLost) -> 
 
 
 def _read_now(wanted: list[_Wanted]) -> bool:
-    """Read what is in the page cache. Returns whether that is all."""
-    for item in wanted:
-        if item.places:
-            try:
-                found = places.read_now(item.places)
-            except places.Unread:
-                return False
-            if found is None:
-                return False
-            item.records = found
-    return True
+    """Read the records if they are in the page cache. Returns whether they are."""
+    unread = [item for item in wanted if item.places]
+    try:
+        found = places.PAGE_CACHE.read([item.places for item in unread])
+    except places.Unread:
+        return False
+    for item, records in zip(unread, found or (), strict=found is not None):
+        item.records = records
+    return found is not None
 
 
 async def _read(call: Call, wanted: list[_Wanted]) -> None:
-    """Read the records. What a file does not hold any more, the actor is asked for."""
-    for item in wanted:
-        if not item.places:
-            continue
-        try:
-            item.records = places.read_now(item.places) or await places.read(item.places)
-        except places.Unread:
-            assert item.named.topic is not None
-            owner = owner_of(call.gateway, item.named.topic, item.named.partition)
-            await _fetch_from(call, owner, [item], 0, 0, by_place=False)
+    """Read the records. The actor is asked for those that a file does not hold (any more)."""
+    unread = [item for item in wanted if item.places]
+    if not unread:
+        return
+    try:
+        found = await places.read([item.places for item in unread])
+    except TimeoutError:
+        for item in unread:
+            item.fail(ErrorCode.request_timed_out)
+        return
+    for item, records in zip(unread, found, strict=True):
+        if records is not None:
+            item.records = records
+        else:
+            await _read_from_actor(call, item)
+
+
+async def _read_from_actor(call: Call, item: _Wanted) -> None:
+    """As much as there was at the places."""
+    assert item.named.topic is not None
+    topic, partition = item.named.topic, item.named.partition
+    owner = owner_of(call.gateway, topic, partition)
+    text = "a segment file of %s-%d cannot be read here, its actor is asked instead"
+    call.gateway.complaints.warning("unread places", f"{owner}", text, topic.name, partition)
+    item.max_bytes = item.size_bytes
+    await _fetch_from(call, owner, [item], 0, 0, by_place=False)
 
 
 def _cut(wanted: list[_Wanted], max_bytes: int) -> None:

@@ -5,58 +5,101 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from muster.actors.log.format.batch import find_damage
 from muster.actors.wire.fetching import Place
 from muster.actors.wire.framing import Buffer
 
 _MAX_NOW_BYTES = 4 << 20
-"""More than that is read in a thread, even from the page cache: the copy takes a millisecond."""
-_NOT_NOW = frozenset((errno.EAGAIN, errno.EOPNOTSUPP))
+"""More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""
+_READ_S = 10.0
+_THREADS = ThreadPoolExecutor(4, thread_name_prefix="places")
 
 
 class Unread(Exception):
     """The file does not hold those batches (any more)."""
 
 
-def read_now(places: Sequence[Place]) -> list[Buffer] | None:
-    """The batches, if they are in the page cache; None if the disk has to be waited for. Unread."""
-    if sum(place.size_bytes for place in places) > _MAX_NOW_BYTES:
-        return None
-    found: list[Buffer] = []
-    for place in places:
-        content = _read(place, os.RWF_NOWAIT)
-        if content is None:
+class PageCache:
+    """Reads what needs no disk, on the event loop."""
+
+    def __init__(self) -> None:
+        self._always_wait: set[str] = set()
+        """Folders on a file system that cannot read without waiting, such as NFS."""
+
+    def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
+        """The batches of each partition, if all of them are in the page cache and they are not many. Unread."""
+        if _size_bytes(of_partitions) > _MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
             return None
-        found.append(content)
+        found: list[list[Buffer]] = []
+        for places in of_partitions:
+            batches: list[Buffer] = []
+            for place in places:
+                try:
+                    content = _read_now(place)
+                except BlockingIOError:
+                    return None
+                except OSError as error:
+                    if error.errno != errno.EOPNOTSUPP:
+                        raise Unread(f"{place.path}: {error}") from error
+                    self._always_wait.add(place.path.rpartition("/")[0])
+                    return None
+                if len(content) < place.size_bytes:  # the rest may be on its way from the disk
+                    return None
+                batches.append(_checked(place, content))
+            found.append(batches)
+        return found
+
+    def _waits(self, of_partitions: Iterable[Sequence[Place]]) -> bool:
+        return any(place.path.rpartition("/")[0] in self._always_wait for places in of_partitions for place in places)
+
+
+PAGE_CACHE = PageCache()
+
+
+async def read(of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer] | None]:
+    """The batches of each partition, by a thread; None if a file does not hold them. TimeoutError."""
+    async with asyncio.timeout(_READ_S):
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, _read_all, of_partitions)
+
+
+def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | None]:
+    found: list[list[Buffer] | None] = []
+    for places in of_partitions:
+        try:
+            found.append([_checked(place, _read(place)) for place in places])
+        except (OSError, Unread):
+            found.append(None)
     return found
 
 
-async def read(places: Sequence[Place]) -> list[Buffer]:
-    """The batches. Unread."""
-
-    def read_all() -> list[Buffer]:
-        return [content for place in places if (content := _read(place, 0)) is not None]
-
-    return await asyncio.to_thread(read_all)
+def _size_bytes(of_partitions: Iterable[Sequence[Place]]) -> int:
+    return sum(place.size_bytes for places in of_partitions for place in places)
 
 
-def _read(place: Place, flags: int) -> bytearray | None:
-    """Whole and checked; None if the flags do not allow to read it now."""
-    content = bytearray(place.size_bytes)
+def _read_now(place: Place) -> Buffer:
+    """As much as is in the page cache. BlockingIOError if that is nothing. OSError."""
+    fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            size_bytes = os.preadv(fd, [content], place.position, flags)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        if flags and error.errno in _NOT_NOW:
-            return None
-        raise Unread(f"{place.path}: {error}") from error
-    if size_bytes < place.size_bytes and flags:
-        return None
-    if size_bytes < place.size_bytes or find_damage(content, place.base_offset, place.next_offset) is not None:
+        content = bytearray(place.size_bytes)
+        return memoryview(content)[: os.preadv(fd, [content], place.position, os.RWF_NOWAIT)]
+    finally:
+        os.close(fd)
+
+
+def _read(place: Place) -> Buffer:
+    """As much as there is. OSError."""
+    fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, place.size_bytes, place.position)
+    finally:
+        os.close(fd)
+
+
+def _checked(place: Place, content: Buffer) -> Buffer:
+    """Whole batches of the place's offsets, or Unread."""
+    if len(content) < place.size_bytes or find_damage(content, place.base_offset, place.next_offset) is not None:
         raise Unread(f"{place.path}: no whole batches at byte {place.position}")
     return content

@@ -102,6 +102,12 @@ def errors(results: list[Any]) -> list[ErrorCode]:
     return [result.error_code for result in results]
 
 
+def test_a_negative_max_wait_is_none(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"), 1)
+    (response,) = fetch(full.client, (topic, 0, 0), max_wait=-1, min_bytes=1)
+    assert (response.error_code, response.records) == (ErrorCode.none, b"")
+
+
 @pytest.mark.parametrize("version", versions_of(PRODUCE))
 def test_produce(full: Serving, fresh: Fresh, version: int) -> None:
     topic = full.create(fresh("t"), PARTITIONS)

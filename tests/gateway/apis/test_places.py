@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +57,9 @@ def records_of(full: Serving, topic: Topic) -> bytes:
 def test_the_places_hold_what_the_log_actor_would_send(full: Serving, topic: Topic) -> None:
     named = found(full, topic, by_place=True).places
     assert len({place.path for place in named}) > 1, "several segments"
-    assert b"".join(places.read_now(named) or []) == records_of(full, topic)
-    assert b"".join(asyncio.run(places.read(named))) == records_of(full, topic)
+    for found_there in (places.PAGE_CACHE.read([named]), asyncio.run(places.read([named]))):
+        assert found_there is not None
+        assert b"".join(found_there[0] or []) == records_of(full, topic)
 
 
 def test_a_client_gets_all_of_it_in_one_response(full: Serving, topic: Topic) -> None:
@@ -69,10 +72,10 @@ def test_a_client_gets_all_of_it_in_one_response(full: Serving, topic: Topic) ->
 def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_threads: list[Sequence[Place]] = []
+    in_threads: list[Sequence[Sequence[Place]]] = []
     read = places.read
 
-    async def recorded(named: Sequence[Place]) -> Any:
+    async def recorded(named: Sequence[Sequence[Place]]) -> Any:
         in_threads.append(named)
         return await read(named)
 
@@ -92,13 +95,27 @@ def test_a_file_that_is_gone_is_no_loss_while_the_actor_has_it_open(full: Servin
     assert (response.error_code, response.records) == (ErrorCode.none, expected)
 
 
+def test_what_the_actor_sends_instead_is_no_more_than_the_client_takes(full: Serving, fresh: Fresh) -> None:
+    topics = [full.create(fresh("t"), 1), full.create(fresh("u"), 1)]
+    for topic in topics:
+        for _ in range(6):
+            produce(full.client, (topic, 0, client_batch(1, value=b"x" * 2000)))
+    batch_bytes = len(records_of(full, topics[0])) // 6
+    wanted = [(topic, 0, 0) for topic in topics]
+    for place in found(full, topics[1], by_place=True).places:
+        Path(place.path).unlink()
+    responses = fetch(full.client, *wanted, max_bytes=9 * batch_bytes)
+    assert sum(len(response.records) for response in responses) <= 9 * batch_bytes
+    assert [response.error_code for response in responses] == [ErrorCode.none] * 2
+
+
 def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving, topic: Topic) -> None:
     first = Path(found(full, topic, by_place=True).places[0].path)
     content = bytearray(first.read_bytes())
     content[200] ^= 1
     first.write_bytes(content)
     with pytest.raises(places.Unread):
-        places.read_now(found(full, topic, by_place=True).places)
+        places.PAGE_CACHE.read([found(full, topic, by_place=True).places])
     [response] = fetch(full.client, (topic, 0, 0))
     assert (response.error_code, response.records) == (ErrorCode.kafka_storage_error, b"")
 
@@ -106,6 +123,20 @@ def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving,
 def test_a_short_file_is_unread(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"x" * 10)
     place = Place(str(tmp_path / "short"), 5, 10, 0, 1)
-    assert places.read_now([place]) is None, "what is not there may be on its way from the disk"
-    with pytest.raises(places.Unread, match="no whole batches at byte 5"):
-        asyncio.run(places.read([place]))
+    assert places.PAGE_CACHE.read([[place]]) is None, "what is not there may be on its way from the disk"
+    assert asyncio.run(places.read([[place]])) == [None]
+
+
+def test_a_file_system_that_always_waits_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS has no RWF_NOWAIT."""
+    tried: list[int] = []
+
+    def refuse(fd: int, buffers: object, offset: int, flags: int) -> int:
+        tried.append(flags)
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    (tmp_path / "log").write_bytes(b"x" * 20)
+    place, page_cache = Place(str(tmp_path / "log"), 0, 10, 0, 1), places.PageCache()
+    assert [page_cache.read([[place]]) for _ in range(3)] == [None] * 3
+    assert tried == [os.RWF_NOWAIT]
