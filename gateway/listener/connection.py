@@ -110,6 +110,7 @@ class Connection(asyncio.Protocol):
             self._say(Complaint(Cause.CUT_OFF, text))
         self._transport = None
         self._give_up()
+        self.leases = LeasedHeartbeats()  # they refer to requests, which refer to this connection
         self.gateway.closed(self)
 
     def data_received(self, data: bytes) -> None:

@@ -34,7 +34,7 @@ class LeasedHeartbeats:
         """At how many entries those of earlier generations are removed."""
 
     def add(self, request: bytes, lease: MemberLease, response: bytes, answered: Callable[[], None]) -> None:
-        """Responder requests like this one from now on; ``answered`` is called each time."""
+        """Answer requests like this one from now on; ``answered`` is called for each."""
         if len(self._prepared) >= self._limit:
             self._prepared = {key: each for key, each in self._prepared.items() if not each.lease.is_over}
             self._limit = max(_MIN_MEMBERS, 2 * len(self._prepared))

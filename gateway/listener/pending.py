@@ -40,7 +40,8 @@ class PendingRequest:
             try:
                 self._cancel = self.api.forward(self.call, self)
             except Exception as error:
-                self.fail(error)
+                # Later: many such requests behind one that waits would otherwise start each other, ever deeper.
+                asyncio.get_running_loop().call_soon(self.fail, error)
                 return
         if self._cancel is None:
             self.is_task = True

@@ -68,8 +68,8 @@ class Responder(Protocol):
 Cancel = Callable[[], object]
 Forward = Callable[[Call, Responder], Cancel | None]
 """Forwards a call to another process at once; the responder gets the response later. Returns what gives the call up.
-None: something has to be awaited first, and the handler has to serve the call. A task costs a third of a forwarded
-request, so that one goes without."""
+None: something has to be awaited first, and the handler has to serve the call. A task would cost as much as
+half of all else, so none is created."""
 
 
 ErrorBody = Callable[[Call, ErrorCode], Body]

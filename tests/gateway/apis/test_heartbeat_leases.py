@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,7 @@ from muster.actors.group.types import GroupId
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.connection import Connection
 from muster.placement.lease import LEASE_MS
 from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES as FAULT_PROPERTIES
@@ -200,3 +203,20 @@ def test_every_heartbeat_is_counted_and_evidence(full: Serving, fresh: Fresh, co
     assert counted() - before == 20
     (connection,) = (each for each in full.gateway.connections.values() if each.port == member.client.port)
     assert connection.attribution.group_of("a client") == member.group
+
+
+def test_a_closed_connection_with_leases_needs_no_garbage_collector(
+    full: Serving, fresh: Fresh, coordinator: Coordinator
+) -> None:
+    """Collections of what is long-lived are rare, and clients may come and go often."""
+    member = stable(full, fresh("g"))
+    leased(member, coordinator)
+    ports = {each.port: each for each in full.gateway.connections.values() if isinstance(each, Connection)}
+    connection = weakref.ref(ports.pop(member.client.port))
+    ports.clear()
+    gc.disable()
+    try:
+        member.client.close()
+        eventually(lambda: connection() is None, "the connection is freed")
+    finally:
+        gc.enable()

@@ -214,6 +214,19 @@ JOIN = {
 }
 
 
+def test_many_bad_requests_behind_one_that_waits(full: Serving, said: Callable[[], list[str]]) -> None:
+    """The request that waits is answered, and the first bad one is reported; all have come at once."""
+    topic = full.create("waited", 1)
+    with full.connect() as client:
+        client.request(FETCH, 12, fetch_body((topic, 0, 0), max_wait=300, min_bytes=1))
+        bad = request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\0\0\0")
+        client.send_raw((len(bad).to_bytes(4, "big") + bad) * 255)
+        assert client.response(FETCH, 12).responses[0].partitions[0].error_code is ErrorCode.none
+        assert client.is_closed()
+    (line,) = said()
+    assert "HeartbeatRequest v0: InvalidUnicode" in line
+
+
 def test_a_request_that_is_cut_off_is_logged(full: Serving, said: Callable[[], list[str]]) -> None:
     def cut(client: Client) -> None:
         client.send_raw(b"\0\0\0\x20" + b"x" * 10)
