@@ -35,10 +35,10 @@ class CommitSteps:
     def __init__(self, name: str) -> None:
         self._outbox: Outbox[CommitKey, Step] = Outbox(name)
         self._growing: dict[CommitKey, _Growing] = {}
-        """The last step of each key, which the next commit may continue. A third of the time of merging Steps."""
+        """The last step of each key, which the next commit may extend: a third of the time that merging takes."""
 
     def observe(self, event: Event, now_ms: int) -> None:
-        if not isinstance(event, OffsetsCommitted):
+        if not isinstance(event, OffsetsCommitted) or self._outbox.is_dropping:
             return
         group, by_member = event.group, event.by_member
         for topic, partition, before, offset in event.partitions:

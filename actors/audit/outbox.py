@@ -53,6 +53,11 @@ class Outbox(Generic[K, T]):
         """Number of items in ``_growing``, and in ``_handed`` as of the last :meth:`take`."""
         self._dropping = False
 
+    @property
+    def is_dropping(self) -> bool:
+        """Whether nothing is kept until the next :meth:`take`, because it was full."""
+        return self._dropping
+
     def add(self, key: K, item: T) -> None:
         """Add an item that happened after all others of that key. O(1)."""
         if self._dropping:

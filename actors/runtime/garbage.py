@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _THRESHOLDS = (10_000, 20, 50)
-"""Python's are (700, 10, 10): every few requests. Nearly all objects of a request are freed without the collector."""
+"""With Python's (700, 10, 10) it runs every few requests, but nearly all objects of a request are freed without it."""
 
 
 def settle() -> None:
-    """What has been allocated so far stays: the collector need not look at it again. Call this when a start is over.
+    """Exempt what has been allocated so far from collection, and collect less often. Call this when a start is over.
 
     Collections were a seventh of the Python code's time in a rebalance.
     """

@@ -1,4 +1,4 @@
-"""Keeps out of the processes of Muster's Ray what Ray would import for others."""
+"""Keeps Ray from importing pyarrow into Muster's processes."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Every actor has tables, but writes nothing for a while after its start, and pyarrow costs a process 0.2 s of processor
 time and 20 MB. Half of that is numpy, which pyarrow imports with itself wherever it is installed, and as PySpark needs
-pandas, there is that as well: pyarrow imports it for the first array, in 0.4 s and 40 MB. It needs neither for tables,
-and has no setting to prevent it; so actors call :func:`without_numpy`. ``Table.to_pandas`` and ``Array.to_numpy`` do
-not work in such a process.
+pandas, there is that as well: pyarrow imports it for the first array, and again looks for it for the first time of day,
+in 0.4 s and 40 MB. It needs neither for tables, and has no setting to prevent it; so actors call :func:`without_numpy`.
+``Table.to_pandas`` and ``Array.to_numpy`` do not work in such a process.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def _import_alone(name: str) -> ModuleType:
         finder = _Hidden()
         sys.meta_path.insert(0, finder)
         try:
-            module = import_module(name)
-            import_module("pyarrow").array([])
+            module, arrow = import_module(name), import_module("pyarrow")
+            import_module("pyarrow.compute")
+            arrow.array([])
+            arrow.scalar(0, arrow.timestamp("ms", "UTC")).as_py()
             return module
         finally:
             sys.meta_path.remove(finder)

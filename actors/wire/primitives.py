@@ -49,8 +49,10 @@ def primitive(kafka_type: str, is_compact: bool, *, is_nullable: bool) -> Write:
         case "string":
             string = _compact_string if is_compact else _string
             return string(is_nullable=is_nullable)
-        case "bytes" | "records":
+        case "bytes":
             return _bytes(is_compact, is_nullable=is_nullable)
+        case "records":
+            return _records(is_compact, is_nullable=is_nullable)
     if kafka_type in STRUCTS:
         return _packed(">" + STRUCTS[kafka_type])
     raise TypeError(f"no such primitive type: {kafka_type}")
@@ -118,15 +120,25 @@ def _bytes(is_compact: bool, *, is_nullable: bool) -> Write:
         if value is None and is_nullable:
             put(null)
             return
-        if isinstance(value, list):
-            put(length(sum(map(len, value))))
-            for part in value:
-                put(part)
-            return
         if not isinstance(value, bytes | bytearray | memoryview):
             raise TypeError(f"{type(value).__name__}, not bytes")
         put(length(len(value)))
         put(value)
+
+    return write
+
+
+def _records(is_compact: bool, *, is_nullable: bool) -> Write:
+    """In one piece, or a list of pieces."""
+    length, whole = length_of(is_compact), _bytes(is_compact, is_nullable=is_nullable)
+
+    def write(value: Any, put: Put) -> None:
+        if not isinstance(value, list):
+            whole(value, put)
+            return
+        put(length(sum(map(len, value))))
+        for part in value:
+            put(part)
 
     return write
 

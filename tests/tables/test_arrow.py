@@ -10,8 +10,10 @@ WRITE_AND_READ = """
 import sys
 from muster.actors.tables.arrow import pa, pc, pq
 assert "pyarrow" not in sys.modules
-pq.write_table(pa.Table.from_pylist([{"a": 1}, {"a": 2}]), "table.parquet")
-assert pq.read_table(["table.parquet"], filters=pc.field("a") == 1).to_pylist() == [{"a": 1}]
+table = pa.table({"a": [2, 1], "at": pa.array([2, 1], pa.timestamp("ms", "UTC"))})
+pq.write_table(table.sort_by("a"), "table.parquet")
+(row,) = pq.read_table(["table.parquet"], filters=pc.field("a") == 1).to_pylist()
+assert row["at"].timestamp() == 0.001
 print("numpy" in sys.modules, "pandas" in sys.modules)
 """
 WITHOUT = "from muster.actors.tables.arrow import without_numpy; without_numpy()\n"
