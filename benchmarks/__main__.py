@@ -10,6 +10,7 @@ _COMMANDS = {
     "kafka": "comparison.command:kafka",
     "rows": "comparison.command:rows",
     "diff": "comparison.command:diff",
+    "plot": "comparison.plot:plot",
     "groups": "groups:main",
     "log": "log:main",
     "failover": "failover:main",

@@ -1,7 +1,7 @@
 """Hard state: the content of the log.
 
-While loading, :meth:`HardState.replay` reads it from records. While serving, a value is put together with its record:
-the same state as from reading the record back, which tests compare.
+While loading, :meth:`HardState.replay` reads it from records. While serving, each value is stored when its record is
+written; tests check that reading the record back gives the same state.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _fetch(stable: groups.Stable, topic: str) -> Step:
 
 
 def _commits(partitions: int, *, synced: bool) -> Row:
-    kind = "synced" if synced else "not synced"
+    kind = "synced" if synced else "Kafka not synced"  # Muster syncs every commit
     return Row(
         f"commit-{partitions}" + ("" if synced else "-not-synced"),
         f"OffsetCommit of {partitions} partition{'s' if partitions > 1 else ''}, {_CONNECTIONS} connections, {kind}",

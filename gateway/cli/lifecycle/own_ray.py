@@ -163,8 +163,8 @@ def _without_helpers() -> None:
     """Start Ray without the dashboard's server, the autoscaler's monitor and the forwarding of logs.
 
     ``ray.init`` has no options for them, ``include_dashboard=False`` only keeps the server from serving, and none of
-    the three does anything for one node of ours. They cost 160 MB, two seconds of processor time, and as long until
-    Ray is there, since it waits for the server.
+    the three is needed on one node of ours: only ``ray status`` then shows nothing. They cost 160 MB and two seconds of
+    processor time, and delay the start of Ray by two seconds, since it waits for the server.
     """
     from ray._private.node import Node
 
