@@ -10,28 +10,47 @@ import logging
 import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import StopRequested
 
+
+class _Command(NamedTuple):
+    target: str
+    """``MODULE:ATTRIBUTE``, in this package."""
+    summary: str
+    """The first sentence of its help."""
+
+
 _COMMANDS = {
-    "up": "muster.gateway.cli.lifecycle.up:up",
-    "down": "muster.gateway.cli.lifecycle.down:down",
-    "status": "muster.gateway.cli.lifecycle.status:status",
-    "drain": "muster.gateway.cli.lifecycle.drain:drain",
-    "groups": "muster.gateway.cli.groups.commands:groups",
-    "topics": "muster.gateway.cli.topics:topics",
-    "user": "muster.gateway.cli.user:user",
-    "mapping": "muster.gateway.cli.mapping:mapping",
-    "log": "muster.gateway.cli.storage.log:log",
-    "tables": "muster.gateway.cli.storage.tables:tables",
-    "audit": "muster.gateway.cli.audit:audit",
-    "capture": "muster.gateway.cli.capture:capture",
-    "fault": "muster.gateway.cli.fault:fault",
-    "spark": "muster.gateway.cli.spark.commands:spark",
-    "report": "muster.gateway.cli.spark.report:report",
+    "up": _Command("lifecycle.up:up", "Start Muster and serve until SIGINT or SIGTERM."),
+    "down": _Command(
+        "lifecycle.down:down",
+        "Stop the muster up that uses a storage directory, and wait until it has ended.",
+    ),
+    "status": _Command(
+        "lifecycle.status:status",
+        "Show nodes and actors: where each actor runs, its pid and its state.",
+    ),
+    "drain": _Command("lifecycle.drain:drain", "Move all of Muster's actors off a node, and place no more there."),
+    "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
+    "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
+    "user": _Command("user:user", "Add and remove users that may log in."),
+    "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
+    "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
+    "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
+    "audit": _Command("audit:audit", "Compare what commits imply with what was attributed."),
+    "capture": _Command(
+        "capture:capture",
+        "Relay Kafka connections to a broker, Muster or Kafka, and write each request and response to a file.",
+    ),
+    "fault": _Command("fault:fault", "Inject faults into a test cluster."),
+    "spark": _Command("spark.commands:spark", "Analyse groups from the tables, with Spark."),
+    "report": _Command("spark.report:report", "Write a page with tables and plots of the groups."),
 }
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -39,7 +58,7 @@ _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "N
 
 
 class _Lazy(click.Group):
-    """Imports a command only when it is used: help and completion stay fast."""
+    """Imports a command only when it runs: help and completion stay fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -47,9 +66,21 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        module, _, attribute = _COMMANDS[cmd_name].target.partition(":")
+        command: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in _COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=command.summary)
+            for name, command in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _version() -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from muster.gateway.cli.main import cli
+from muster.gateway.cli.main import _COMMANDS, cli
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -47,3 +49,17 @@ def test_the_help_says_how_a_shell_completes(shell: str) -> None:
     completions = CliRunner().invoke(cli, prog_name="muster", env={name: f"{shell}_complete", **words}).output
     assert "describe" in completions
     assert "delete" in completions
+
+
+def test_the_help_of_all_commands_is_there_without_importing_them() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert _COMMANDS[name].summary == command.get_short_help_str(200)
+    code = "import sys; from muster.gateway.cli.main import cli; cli(['--help'], standalone_mode=False); "
+    show = "print(*(name for name in sys.modules if name.startswith('muster.')))"
+    output = subprocess.run([sys.executable, "-c", code + show], capture_output=True, text=True, check=True).stdout
+    assert "Start Muster and serve" in output
+    assert "muster.gateway.cli.lifecycle.up" not in output.splitlines()[-1]
+    assert "muster.actors.config" not in output.splitlines()[-1]
