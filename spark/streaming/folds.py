@@ -40,7 +40,7 @@ class Fold:
 
 def folded_schema(table: str) -> StructType:
     """The input and output schema of a fold of that table: its columns, which may all be null."""
-    schema = from_arrow_schema(TABLES[table])
+    schema = from_arrow_schema(TABLES[table].arrow)
     for field in schema:
         field.nullable = True
     return schema

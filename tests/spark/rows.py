@@ -22,7 +22,7 @@ def at(seconds: float) -> datetime:
 
 def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """The table of that name with these rows; columns that a row omits are null."""
-    schema = from_arrow_schema(TABLES[name])
+    schema = from_arrow_schema(TABLES[name].arrow)
     for field in schema.fields:
         field.nullable = True
     return spark.createDataFrame([tuple(row.get(column) for column in schema.names) for row in rows], schema)
