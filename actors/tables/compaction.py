@@ -1,4 +1,5 @@
-"""Keeps the tables small: merges an hour's many files into one, and removes hours past their retention.
+"""Keeps the tables small: merges an hour's many files into one, and removes hours past their retention. Files of
+``samples`` that stay get a roll-up (:mod:`muster.actors.tables.rollups.files`).
 
 This is safe beside readers, since files that no longer count stay for a grace period
 (:mod:`muster.actors.tables.hours`). It is safe to kill at any point: the next run continues, or removes what had no
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.actors.config import MusterConfig
-from muster.actors.tables.arrow import pa, pq
+from muster.actors.tables.arrow import pa, pc, pq
 from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import (
     EXPIRED,
@@ -33,7 +34,9 @@ from muster.actors.tables.hours import (
     names_in,
 )
 from muster.actors.tables.parquet import COMPRESSION
+from muster.actors.tables.rollups.files import folder_of_rollups, remove_rollups, write_rollup
 from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.samples import SAMPLES
 
 SMALL_BYTES = 64 << 20
 """Larger files are left as they are."""
@@ -42,6 +45,8 @@ MAX_BYTES = 256 << 20
 _BATCH_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
 _MAX_CHUNKS = 256
+_APART = {SAMPLES: "group"}
+"""Tables of which the rows without that column are read alone: a scan for them leaves out all other row groups."""
 _LOCK = ".compaction.lock"
 
 
@@ -78,6 +83,8 @@ class Outcome:
     """Hours whose rows no longer count."""
     removed: int = 0
     """Files that were removed after their grace period."""
+    rolled_up: int = 0
+    """Files of ``samples`` that got a roll-up (:mod:`muster.actors.tables.rollups.files`)."""
     problems: list[str] = field(default_factory=list)
     """What was left as it is, and why."""
 
@@ -128,12 +135,34 @@ class _Folder:
             self._expire()
             return
         self._remove_leftovers(names)
-        if sum(name.endswith(".parquet") for name in names) < 2:
-            return  # as in most hours, and there is a round every few minutes
-        self._remove_replaced(names)
-        if age_ms >= self.policy.delay_ms:
-            for group in [*self._groups()]:
-                self._merge_sound(group)
+        is_due = age_ms >= self.policy.delay_ms
+        if sum(name.endswith(".parquet") for name in names) > 1:  # in most hours, there is one
+            self._remove_replaced(names)
+            if is_due:
+                for group in [*self._groups()]:
+                    self._merge_sound(group)
+        if self.table == SAMPLES:
+            self._roll_up(is_due=is_due)
+
+    def _roll_up(self, *, is_due: bool) -> None:
+        """Remove roll-ups of files that are gone; if it is due, write those that are missing."""
+        folder = folder_of_rollups(self.hour.path)
+        held, names = names_in(folder), names_in(self.hour.path)
+        for name in sorted(held - names):
+            self._remove(folder / name)
+        if not is_due or all(name in held for name in names if name.endswith(".parquet")):
+            return
+        for name in listing(self.hour.path).live:
+            if name not in held:
+                self._roll_up_file(self.hour.path / name)
+
+    def _roll_up_file(self, path: Path) -> None:
+        try:
+            check(path, self.table)
+            write_rollup(path, self.hour)
+            self.outcome.rolled_up += 1
+        except TableDamaged as damage:
+            self.outcome.problems.append(str(damage))
 
     def _expire(self) -> None:
         """Expire the folder: mark it, so nothing in it counts; after the grace period, empty it; then remove it."""
@@ -143,6 +172,7 @@ class _Folder:
             self.outcome.expired += 1
         if not self._is_over(_expired_at_ms(marker)):
             return
+        remove_rollups(folder)
         for path in sorted(folder.iterdir()):
             if path != marker:
                 self._remove(path)
@@ -252,7 +282,8 @@ def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> No
     rows = 0
     with target.open("wb") as file:
         with pq.ParquetWriter(file, schema, **COMPRESSION) as writer:
-            for group in _row_groups(itertools.chain.from_iterable(_batches(path, schema) for path in sources)):
+            batches = itertools.chain.from_iterable(_batches(path, schema) for path in sources)
+            for group in _row_groups(batches, apart=_APART.get(schema.metadata[b"muster.table"].decode())):
                 writer.write_table(group, row_group_size=group.num_rows)
                 rows += group.num_rows
         file.flush()
@@ -280,19 +311,41 @@ def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
         raise unreadable(path, error) from error
 
 
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
-    size = 0
+def _row_groups(tables: Iterable[pa.Table], *, apart: str | None) -> Iterator[pa.Table]:
+    """The rows in row groups. If a column is named in ``apart``, rows without a value there have row groups apart."""
+    those, others = _RowGroup(), _RowGroup()
     for table in tables:
-        held.append(table)
-        size += table.nbytes
-        if len(held) == _MAX_CHUNKS:
-            held = [pa.concat_tables(held).combine_chunks()]
-        if size >= _ROW_GROUP_BYTES:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+        if apart is None:
+            yield from others.take(table)
+            continue
+        is_null = pc.is_null(table[apart])
+        yield from those.take(table.filter(is_null))
+        yield from others.take(table.filter(pc.invert(is_null)))
+    yield from those.rest()
+    yield from others.rest()
+
+
+@dataclass(slots=True)
+class _RowGroup:
+    """Rows until there are enough for a row group."""
+
+    held: list[pa.Table] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def take(self, table: pa.Table) -> Iterator[pa.Table]:
+        if not table.num_rows:
+            return
+        self.held.append(table)
+        self.size_bytes += table.nbytes
+        if len(self.held) == _MAX_CHUNKS:
+            self.held = [pa.concat_tables(self.held).combine_chunks()]
+        if self.size_bytes >= _ROW_GROUP_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.Table]:
+        if self.held:
+            yield pa.concat_tables(self.held)
+        self.held, self.size_bytes = [], 0
 
 
 def _write(target: Path, data: bytes) -> None:

@@ -57,12 +57,15 @@ def _write_new(table: Path, name: str, folders: Mapping[str, pa.Table]) -> int:
     return written
 
 
-def write_whole(table: pa.Table, target: Path) -> None:
-    """Write a Parquet file that appears under its name once it is whole. OSError if the disk refuses."""
+def write_whole(table: pa.Table, target: Path, *, row_group_rows: int | None = None) -> None:
+    """Write a Parquet file that appears under its name once it is whole. OSError if the disk refuses.
+
+    ``row_group_rows``: the size of its row groups; pyarrow's own if None.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")  # the leading dot hides it from Spark and pyarrow.dataset
     with partial.open("wb") as file:
-        pq.write_table(table, file, **COMPRESSION)
+        pq.write_table(table, file, row_group_size=row_group_rows, **COMPRESSION)
         file.flush()
         os.fsync(file.fileno())  # after a power loss, an empty file under the final name would fail every reader
     partial.replace(target)
