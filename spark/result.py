@@ -17,9 +17,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import NumericType
 
+from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.shared.sent import STEP_S
 from muster.spark.out import said
 from muster.spark.render.plotted import reduced
+from muster.spark.rollups import read_samples, read_sent
 from muster.spark.tables import damage_in, read_table
 
 MAX_ROWS = 10_000
@@ -86,11 +89,20 @@ class JobResult:
 
 
 def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) -> Mapping[str, DataFrame]:
-    """The job's tables below ``storage``, limited to the requested time range except for ``job.history``."""
-    return {
+    """The job's tables below ``storage``, limited to the requested time range except for ``job.history``.
+
+    Samples with their roll-ups, if the job takes these and the steps of time allow it.
+    """
+    found = {
         name: read_table(spark, storage, name, start=None if name in job.history else options.start, end=options.end)
         for name in job.tables
+        if name != SAMPLES
     }
+    if SAMPLES in job.tables:
+        takes_rollups = job.rollups and options.bucket_seconds % STEP_S == 0
+        read = read_sent if takes_rollups else read_samples
+        found |= read(spark, storage, start=options.start, end=options.end)
+    return found
 
 
 def run_job(

@@ -22,7 +22,7 @@ from pyspark.sql.types import DateType, IntegerType, StructType
 from muster.actors.tables.footers import check
 from muster.actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
 from muster.actors.tables.reading import folder_of
-from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas import TABLES, TableSchema
 
 __all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
@@ -34,7 +34,11 @@ _FILE = re.compile(r"file:(?://)?(/\S+?/date=[^/\s]+/hour=[^/\s]+/[^/\s]+?\.parq
 
 def schema_of(name: str) -> StructType:
     """Columns as in :data:`muster.actors.tables.schemas.TABLES`, then ``date`` and ``hour`` (UTC) of the folders."""
-    return from_arrow_schema(TABLES[name].arrow).add("date", DateType()).add("hour", IntegerType())
+    return _in_folders(TABLES[name])
+
+
+def _in_folders(schema: TableSchema) -> StructType:
+    return from_arrow_schema(schema.arrow).add("date", DateType()).add("hour", IntegerType())
 
 
 def read_table(
@@ -48,15 +52,26 @@ def read_table(
     without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
     """
     folder = folder_of(storage, name)
-    frame = _frame(spark, folder, name, _to_ms(start), _to_ms(end))
+    frame = _frame(spark, folder, name, to_ms(start), to_ms(end))
     if frame is None:
         return no_rows(spark, schema_of(name))
+    return limited(frame, name, start, end)
+
+
+def limited(frame: DataFrame, name: str, start: datetime | None, end: datetime | None) -> DataFrame:
+    """The rows of the table's frame in [start, end) of its time column."""
     time = F.col(TABLES[name].time_column)
     if start is not None:
         frame = frame.where((F.col("date") >= F.lit(start.astimezone(UTC).date())) & (time >= F.lit(start)))
     if end is not None:
         frame = frame.where((F.col("date") <= F.lit(end.astimezone(UTC).date())) & (time < F.lit(end)))
     return frame
+
+
+def read_paths(spark: SparkSession, folder: Path, schema: TableSchema, paths: Sequence[str]) -> DataFrame:
+    """All rows of these files, or of all files in these folders, which are below ``folder`` by date and hour."""
+    options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
+    return spark.read.schema(_in_folders(schema)).options(**options).parquet(*paths)
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -103,7 +118,7 @@ def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, e
         paths = [path for hour, held in found for path in _paths(hour, held, name)]
         if not paths:
             return None
-        frame = _load(spark, folder, name, paths)
+        frame = read_paths(spark, folder, TABLES[name], paths)
         if _what_counts(_listings(folder, start_ms, end_ms)) == _what_counts(found):
             return frame
     raise TableDamaged(folder, "is compacted all the time")
@@ -130,12 +145,7 @@ def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list
     ]
 
 
-def _load(spark: SparkSession, folder: Path, name: str, paths: Sequence[str]) -> DataFrame:
-    options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
-    return spark.read.schema(schema_of(name)).options(**options).parquet(*paths)
-
-
-def _to_ms(moment: datetime | None) -> int | None:
+def to_ms(moment: datetime | None) -> int | None:
     if moment is None:
         return None
     if moment.tzinfo is None:

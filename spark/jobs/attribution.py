@@ -11,10 +11,11 @@ from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.groups import REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS
 from muster.actors.tables.schemas.samples import SAMPLES
-from muster.spark.jobs.attribution_drift import drift
-from muster.spark.jobs.attribution_holes import INTERNAL, holes, volumes
+from muster.spark.jobs.attribution_drift import drift_of
+from muster.spark.jobs.attribution_holes import INTERNAL, holes, volumes_of
 from muster.spark.jobs.job import Job, Options, Plot, Section
-from muster.spark.jobs.reattribution import per_group, per_reason, reattributed
+from muster.spark.jobs.reattribution import per_group, per_reason_of, reattributed
+from muster.spark.jobs.shared.sent import Sent
 
 REASONS = ("no_group", "ambiguous", "unknown", "expired")
 """Reasons with a column of their own in :func:`shares`."""
@@ -57,7 +58,8 @@ def reasons(volumes: DataFrame) -> DataFrame:
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
     samples, registrations = tables[SAMPLES], tables[REGISTRATIONS]
-    sent = volumes(samples, seconds=options.bucket_seconds).persist()  # small, and used three times
+    everything = Sent.of(tables)
+    sent = volumes_of(everything, seconds=options.bucket_seconds).persist()  # small, and used three times
     found = reattributed(samples, registrations).persist()
     lines = Plot(
         kind="lines",
@@ -82,14 +84,14 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section(
             "reattribution",
             "What history knows better, by reason",
-            per_reason(samples, found),
+            per_reason_of(everything, found),
             "Only where one group had such a client and the partition at that time; the samples stay as they are.",
         ),
         Section("reattributed_groups", "Groups that history gives bytes to", options.of_groups(per_group(found))),
         Section(
             "drift",
             "What commits imply against what was attributed",
-            options.of_groups(drift(samples, tables[COMMITS])).limit(options.top),
+            options.of_groups(drift_of(everything, tables[COMMITS])).limit(options.top),
             "missing: committed past, and not sent under the group's name. Bytes are estimated from mean record sizes.",
         ),
         Section("shares", "Share without a group per gateway and step of time", shares(sent), plot=lines),
@@ -109,5 +111,6 @@ JOB = Job(
     tables=(SAMPLES, REGISTRATIONS, COMMITS, LIFECYCLE),
     sections=sections,
     history=(REGISTRATIONS, LIFECYCLE),
+    rollups=True,
     streamed=(SAMPLES, COMMITS),
 )

@@ -6,9 +6,9 @@ a read before the table begins). This needs no label, registration or connection
 committed, is what was read and not committed yet.
 
 Both sides are compared as sets of offsets, so that what was sent twice counts once. Offsets are converted to bytes
-with the mean size per offset of the samples that begin in the same block of :data:`BLOCK` offsets of the partition,
-for all readers: an estimate, exact if all records have one size. Offsets below the first one that the table has for
-the partition are left out.
+with the mean size per offset of the samples that begin in the same block of 4,096 offsets of the partition, for all
+readers: an estimate, exact if all records have one size. Offsets below the first one that the table has for the
+partition are left out.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from muster.actors.tables.schemas.minutes import BLOCK_OFFSETS
 from muster.spark.jobs.attribution_holes import INTERNAL
-from muster.spark.jobs.shared.runs import length, merged_runs
+from muster.spark.jobs.shared.runs import merged_runs
+from muster.spark.jobs.shared.sent import Sent
 
-BLOCK = 4096
-"""The number of offsets that share one mean size."""
 _PLACE = ("topic", "partition")
 _GROUP = ("group", *_PLACE)
 _KINDS = ("implied", "attributed", "unattributed", "sent")
@@ -35,10 +35,15 @@ def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
     implied), missing_share, and as cause the largest part of what is missing: ``none``, ``unattributed``,
     ``skipped``, ``other_groups_only``.
     """
-    rows = samples.where(F.coalesce("reason", F.lit("")) != INTERNAL)
-    sent = merged_runs(rows.select(*_GROUP, "first_offset", "last_offset"), _GROUP)
+    return drift_of(Sent(samples), commits)
+
+
+def drift_of(everything: Sent, commits: DataFrame) -> DataFrame:
+    """As :func:`drift`."""
+    consumed = everything.where(lambda rows: rows.where(F.coalesce("reason", F.lit("")) != INTERNAL))
+    sent = merged_runs(consumed.runs(*_GROUP).select(*_GROUP, "first_offset", "last_offset"), _GROUP)
     sent = sent.persist()  # few rows, used three times; released after the job
-    segments = _segments(_changes(implied(commits), sent, _densities(rows)))
+    segments = _segments(_changes(implied(commits), sent, _densities(consumed.blocks(*_PLACE))))
     return _verdicts(_sums(segments)).orderBy(F.desc("missing_bytes"), *_GROUP)
 
 
@@ -50,11 +55,11 @@ def implied(commits: DataFrame) -> DataFrame:
     return merged_runs(steps, _GROUP)
 
 
-def _densities(rows: DataFrame) -> DataFrame:
+def _densities(blocks: DataFrame) -> DataFrame:
     """topic, partition, offset (where a block begins), density (bytes per offset)."""
-    block = (F.floor(F.col("first_offset") / BLOCK) * BLOCK).alias("offset")
-    density = F.sum("bytes") / F.sum(length())
-    return rows.groupBy(*_PLACE, block).agg(density.alias("density"))
+    density = (F.sum("bytes") / F.sum("offsets")).alias("density")
+    offset = (F.col("block") * BLOCK_OFFSETS).alias("offset")
+    return blocks.groupBy(*_PLACE, "block").agg(density).select(*_PLACE, offset, "density")
 
 
 def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataFrame:

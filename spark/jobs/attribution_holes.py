@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from muster.spark.jobs.shared.buckets import step_of
+from muster.spark.jobs.shared.sent import Sent
 
 INTERNAL = "internal"
 """The reason of Muster's own readers, which are no consumers."""
@@ -60,11 +60,15 @@ def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
 
     A row of ``samples`` counts in the step in which it begins. ValueError for less than 1 s.
     """
-    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
+    return volumes_of(Sent(samples), seconds=seconds)
+
+
+def volumes_of(sent: Sent, *, seconds: int) -> DataFrame:
+    """As :func:`volumes`."""
     reason = F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
-    keys = ["bucket", "gateway", "reason", *_CLIENT]
-    rows = samples.select(bucket, "gateway", reason, *_CLIENT, "messages", "bytes")
-    return rows.groupBy(*keys).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+    rows = sent.steps("gateway", reason, *_CLIENT, seconds=seconds)
+    sums = F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
+    return rows.groupBy("bucket", "gateway", "reason", *_CLIENT).agg(*sums)
 
 
 def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule = RULE) -> DataFrame:

@@ -10,7 +10,6 @@ A row of ``samples`` counts in the step in which it begins; it is at most one fl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -19,8 +18,9 @@ from pyspark.sql import functions as F
 
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs.job import Job, Options, Plot, Section
-from muster.spark.jobs.shared.buckets import Step, Unit, local_label, local_step_of, step_of
+from muster.spark.jobs.shared.buckets import Step, Unit, local_label, local_step_of, step_of, whole_step_s
 from muster.spark.jobs.shared.runs import length, merged_runs
+from muster.spark.jobs.shared.sent import Sent
 
 CONSUMER = ("group", "member_id", "client_id", "host")
 """What identifies a consumer; without a member id (a consumer with manual assignment), the client id and host do."""
@@ -35,8 +35,7 @@ def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
     Unattributed bytes have no group.
     """
     keys = ["gateway", *CONSUMER, *_PARTITION]
-    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
-    return samples.select(bucket, *keys, "messages", "bytes").groupBy("bucket", *keys).agg(*_sent())
+    return Sent(samples).steps(*keys, seconds=seconds).groupBy("bucket", *keys).agg(*_sent())
 
 
 def rates(sent: DataFrame, by: Sequence[str], *, seconds: int, options: Options) -> DataFrame:
@@ -56,9 +55,13 @@ def local_rates(sent: DataFrame, by: Sequence[str], unit: Unit, options: Options
 
 def per_consumer_and_partition(samples: DataFrame) -> DataFrame:
     """Consumer, topic, partition and a run of offsets that it was sent: messages, bytes. Attributed rows only."""
+    return runs_per_consumer_and_partition(Sent(samples))
+
+
+def runs_per_consumer_and_partition(sent: Sent) -> DataFrame:
+    """As :func:`per_consumer_and_partition`."""
     keys = [*CONSUMER, *_PARTITION]
-    attributed = samples.where(F.col("group").isNotNull())
-    return merged_runs(attributed.select(*keys, "first_offset", "last_offset", "messages", "bytes"), keys, *_sent())
+    return merged_runs(sent.where(lambda rows: rows.where(F.col("group").isNotNull())).runs(*keys), keys, *_sent())
 
 
 def per_partition(samples: DataFrame) -> DataFrame:
@@ -131,12 +134,18 @@ def unattributed(samples: DataFrame) -> DataFrame:
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]:
-    """The job's answer. The table is read three times at most, each time only the columns that are needed."""
-    samples = options.of_groups(tables[SAMPLES])
-    sent = sent_per_step(samples, seconds=math.gcd(options.bucket_seconds, _MINUTE_S)).cache()
-    runs = per_consumer_and_partition(samples).cache()
-    by_partition, consumers = partitions_of(runs), per_consumer(runs)
+    """The job's answer. What was sent is read three times, each time only the columns that are needed.
+
+    Each scan adds up rows before it sends them anywhere, except for that of the runs.
+    """
+    everything = Sent.of(tables).where(options.of_groups)
+    keys = ["gateway", *CONSUMER, *_PARTITION, "reason"]
+    steps = everything.steps(*keys, seconds=whole_step_s(options.timezone))
+    sent = steps.groupBy("bucket", *keys).agg(*_sent()).cache()
+    runs = runs_per_consumer_and_partition(everything).cache()
+    by_partition, consumers = partitions_of(runs).cache(), per_consumer(runs)
     of_group = ("group",)
+    per_bucket = everything.steps(*of_group, seconds=options.bucket_seconds)
     return [
         Section("groups", "Messages and bytes per group", per_group(by_partition), _DISTINCT),
         Section("chargeback", "Bytes and cost per group", chargeback(sent, options.price_per_gib), _CHARGE),
@@ -145,7 +154,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
         Section(
             "per_bucket",
             f"Rates per group, in steps of {options.bucket_seconds} s",
-            rates(sent, of_group, seconds=options.bucket_seconds, options=options),
+            rates(per_bucket, of_group, seconds=options.bucket_seconds, options=options),
             plot=Plot(
                 kind="lines",
                 x=("bucket",),
@@ -173,7 +182,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
             plot=Plot(kind="bars", x=_PARTITION, y="bytes", y_label="bytes", series=of_group),
         ),
         Section("gateways", "Per gateway and group", per_gateway(sent), _COUNTERS),
-        Section("unattributed", "Unattributed, and why", unattributed(samples)),
+        Section("unattributed", "Unattributed, and why", unattributed(sent)),
     ]
 
 
@@ -224,5 +233,6 @@ JOB = Job(
     title="Who consumed how much, how fast, and what it costs",
     tables=(SAMPLES,),
     sections=sections,
+    rollups=True,
     streamed=(SAMPLES,),
 )

@@ -108,6 +108,8 @@ class Job:
     history: tuple[str, ...] = ()
     """Those of ``tables`` that are read from their first row, whatever ``Options.start`` is, because what holds at the
     start was written before it (the last commit, a registration)."""
+    rollups: bool = False
+    """Whether it takes samples from their roll-ups where it can (:mod:`muster.spark.jobs.shared.sent`)."""
     streamed: tuple[str, ...] = ()
     """Those of ``tables`` that its streaming form reads as they grow (:mod:`muster.spark.streaming`); empty: it has no
     such form."""

@@ -22,6 +22,7 @@ from muster.placement.topics import MAX_PARTITIONS
 from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.jobs.placement_skew import LOADS, long_loads, skew
 from muster.spark.jobs.placement_what_if import what_if
+from muster.spark.jobs.shared.sent import Sent
 
 _SUMS = ("commits", "events", "bytes")
 _SAMPLED_GROUPS = 100
@@ -41,14 +42,27 @@ def group_loads(
     offsets_partition is null for a group that occurs only in samples. ``registrations`` are from their first row on;
     what ended before ``start`` does not count.
     """
+    return group_loads_of(Sent(samples), commits, group_events, registrations, start=start)
+
+
+def group_loads_of(
+    sent: Sent,
+    commits: DataFrame,
+    group_events: DataFrame,
+    registrations: DataFrame,
+    *,
+    start: datetime | None = None,
+) -> DataFrame:
+    """As :func:`group_loads`."""
     registered = _registered(registrations, start)
+    attributed = sent.where(lambda rows: rows.where(F.col("group").isNotNull()))
+    received = attributed.totals("group").groupBy("group").agg(F.sum("bytes").alias("bytes"))
+    unknown = F.lit(None).cast("int").alias("offsets_partition"), F.lit(None).cast("timestamp").alias("ts")
     parts = [
         commits.select("group", "offsets_partition", "ts", *_loads(commits=F.col("commits"))),
         group_events.select("group", "offsets_partition", "ts", *_loads(events=F.lit(1), members=F.col("members"))),
         registered.select("group", "offsets_partition", "ts", *_loads(members=F.col("members"))),
-        samples.where(F.col("group").isNotNull()).select(
-            "group", F.lit(None).cast("int").alias("offsets_partition"), "ts", *_loads(bytes=F.col("bytes"))
-        ),
+        received.select("group", *unknown, *_loads(bytes=F.col("bytes"))),
     ]
     union = parts[0]
     for part in parts[1:]:
@@ -190,8 +204,8 @@ def _loads(**given: Column) -> list[Column]:
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
-    groups = group_loads(
-        tables[SAMPLES], tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS], start=options.start
+    groups = group_loads_of(
+        Sent.of(tables), tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS], start=options.start
     )
     groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, used by every section
     at = homes(tables[LIFECYCLE]).persist()
@@ -227,4 +241,5 @@ JOB = Job(
     tables=(SAMPLES, COMMITS, GROUP_EVENTS, REGISTRATIONS, LIFECYCLE),
     sections=sections,
     history=(REGISTRATIONS, LIFECYCLE),
+    rollups=True,
 )

@@ -19,6 +19,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from muster.spark.jobs.shared.sent import Sent
+
 REASONS = ("no_group", "unknown", "ambiguous", "expired", "pending")
 """Reasons that history may resolve. ``pending`` is what a killed gateway had not decided; ``internal`` is permanent."""
 KEY = (
@@ -114,8 +116,14 @@ def reattributed(samples: DataFrame, registrations: DataFrame) -> DataFrame:
 
 def per_reason(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
     """reason, bytes before, given to groups and after; the same for messages. Ordered; before = given + after."""
+    return per_reason_of(Sent(samples), reattributed)
+
+
+def per_reason_of(sent: Sent, reattributed: DataFrame) -> DataFrame:
+    """As :func:`per_reason`."""
     before = (
-        samples.where(F.col("group").isNull())
+        sent.where(lambda rows: rows.where(F.col("group").isNull()))
+        .totals("reason")
         .groupBy("reason")
         .agg(F.sum("messages").alias("messages_before"), F.sum("bytes").alias("bytes_before"))
     )

@@ -89,7 +89,7 @@ def test_a_compaction_between_our_look_and_sparks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = put(tmp_path, "controller-1", [1]), put(tmp_path, "controller-2", [2])
-    load = tables._load
+    load = tables.read_paths
     loads = []
 
     def merged_just_before(*args: Any) -> DataFrame:
@@ -98,7 +98,7 @@ def test_a_compaction_between_our_look_and_sparks(
             merged(tmp_path, 1, [first, second], [1, 2])
         return load(*args)
 
-    monkeypatch.setattr(tables, "_load", merged_just_before)
+    monkeypatch.setattr(tables, "read_paths", merged_just_before)
     assert epochs(read_table(spark, tmp_path, LIFECYCLE)) == [1, 2]
     assert len(loads) == 2
 

@@ -7,8 +7,11 @@ as :mod:`muster.spark.session` sets it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -17,6 +20,9 @@ Unit = Literal["hour", "day"]
 
 _HOUR_S = 3600
 _DAY_S = 86_400
+_WEEK_S = 7 * _DAY_S
+_FIRST_S = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp())
+_LAST_S = int(datetime(2038, 1, 1, tzinfo=UTC).timestamp())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,30 @@ def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
         F.to_utc_timestamp(F.timestamp_seconds(midnight), timezone),
         F.to_utc_timestamp(F.timestamp_seconds(midnight + _DAY_S), timezone),
     )
+
+
+def whole_step_s(timezone: str) -> int:
+    """The widest step, in s, of which all hours and days of ``timezone`` consist: an hour or a part of it.
+
+    Steps are counted from the epoch. By the zone's offsets and changes of the clocks from 2020 to 2037.
+    """
+    zone = ZoneInfo(timezone)
+
+    def offset_s(at_s: int) -> int:
+        offset = datetime.fromtimestamp(at_s, zone).utcoffset()
+        return 0 if offset is None else int(offset.total_seconds())
+
+    step_s = _HOUR_S
+    for begin_s in range(_FIRST_S, _LAST_S, _WEEK_S):
+        low_s, high_s = begin_s, begin_s + _WEEK_S
+        step_s = math.gcd(step_s, offset_s(low_s))
+        while offset_s(low_s) != offset_s(high_s):
+            middle_s = (low_s + high_s) // 2
+            if middle_s == low_s:
+                step_s = math.gcd(step_s, high_s)
+                break
+            low_s, high_s = (low_s, middle_s) if offset_s(low_s) != offset_s(middle_s) else (middle_s, high_s)
+    return step_s
 
 
 def local_label(moment: Column, timezone: str) -> Column:
