@@ -12,7 +12,7 @@ from muster.actors.tables.schemas.groups import REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs.attribution_drift import drift_of
-from muster.spark.jobs.attribution_holes import INTERNAL, holes, volumes_of
+from muster.spark.jobs.attribution_holes import INTERNAL, clients_with_group, holes, volumes_of
 from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.jobs.reattribution import per_group, per_reason_of, reattributed
 from muster.spark.jobs.shared.sent import Sent
@@ -78,7 +78,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section(
             "holes",
             "Gateways whose share without a group jumped and stayed",
-            holes(sent, tables[LIFECYCLE], seconds=options.bucket_seconds),
+            holes(
+                sent,
+                tables[LIFECYCLE],
+                seconds=options.bucket_seconds,
+                with_group=clients_with_group(everything),
+            ),
             "lost_bytes: beyond what was usual there. The cause is the likely one, by who restarted shortly before.",
         ),
         Section(

@@ -24,6 +24,7 @@ from muster.spark.jobs.shared.sent import Sent
 _PLACE = ("topic", "partition")
 _GROUP = ("group", *_PLACE)
 _KINDS = ("implied", "attributed", "unattributed", "sent")
+_BYTES = ("bytes", "unattributed_bytes", "sent_bytes")
 
 
 def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
@@ -63,56 +64,90 @@ def _densities(blocks: DataFrame) -> DataFrame:
 
 
 def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataFrame:
-    """For each group, topic, partition and offset: the change there in the number of runs of each kind."""
+    """For each partition and offset where something changes. Of a group: the changes in the number of its runs of
+    ``implied`` and ``attributed``. Of the partition, without a group: those of ``unattributed`` and ``sent``, and the
+    density from there.
+    """
     everybody = merged_runs(sent.select(*_PLACE, "first_offset", "last_offset"), _PLACE)
     known_from = everybody.groupBy(*_PLACE).agg(F.min("first_offset").alias("known_from"))
     groups = implied.select(*_GROUP).distinct()
-    unattributed = sent.where(F.col("group").isNull()).select(*_PLACE, "first_offset", "last_offset")
+    places = groups.select(*_PLACE).distinct()
+    unattributed = sent.where(F.col("group").isNull())
     committed = (
         implied.join(known_from, [*_PLACE], "left")
         .where(F.col("known_from").isNull() | (F.col("last_offset") >= F.col("known_from")))
         .withColumn("first_offset", F.greatest("first_offset", "known_from"))
     )
     parts = [
+        groups.select(*_change(F.lit(0), None, 0)),  # so that a group without any runs has a row, too
         _edges(committed, "implied"),
         _edges(sent.join(groups, [*_GROUP], "left_semi"), "attributed"),
-        _edges(unattributed.join(groups, [*_PLACE]), "unattributed"),
-        _edges(everybody.join(groups, [*_PLACE]), "sent"),
-        densities.join(groups, [*_PLACE]).select(*_GROUP, "offset", *_deltas(None, 0), "density"),
+        _edges(_of_partition(unattributed.join(places, [*_PLACE], "left_semi")), "unattributed"),
+        _edges(_of_partition(everybody.join(places, [*_PLACE], "left_semi")), "sent"),
+        _of_partition(densities.join(places, [*_PLACE], "left_semi")).select(
+            *_change(F.col("offset"), None, 0, F.col("density"))
+        ),
     ]
     union = parts[0]
     for part in parts[1:]:
         union = union.unionByName(part)
-    sums = [F.sum(kind).alias(kind) for kind in _KINDS]
-    return union.groupBy(*_GROUP, "offset").agg(*sums, F.max("density").alias("density"))
+    return union
+
+
+def _of_partition(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("group", F.lit(None).cast("string"))
 
 
 def _edges(runs: DataFrame, kind: str) -> DataFrame:
     """One row at the start of each run and one after its end."""
-    no_density = F.lit(None).cast("double").alias("density")
-    begins = runs.select(*_GROUP, F.col("first_offset").alias("offset"), *_deltas(kind, 1), no_density)
-    ends = runs.select(*_GROUP, (F.col("last_offset") + 1).alias("offset"), *_deltas(kind, -1), no_density)
-    return begins.unionByName(ends)
+    begins = runs.select(*_change(F.col("first_offset"), kind, 1))
+    return begins.unionByName(runs.select(*_change(F.col("last_offset") + 1, kind, -1)))
 
 
-def _deltas(kind: str | None, change: int) -> list[Column]:
-    return [F.lit(change if kind == name else 0).alias(name) for name in _KINDS]
+def _change(offset: Column, kind: str | None, change: int, density: Column | None = None) -> list[Column | str]:
+    deltas = [F.lit(change if kind == name else 0).alias(name) for name in _KINDS]
+    known = F.lit(None) if density is None else density
+    return [*_GROUP, offset.cast("long").alias("offset"), *deltas, known.cast("double").alias("density")]
 
 
 def _segments(changes: DataFrame) -> DataFrame:
-    """Ranges of offsets in which nothing changes: their kinds, offsets and bytes."""
+    """For each group, ranges of offsets in which nothing of it changes: whether they are ``implied`` and
+    ``attributed``, their offsets and bytes, and of these the ``unattributed`` and the ``sent`` ones.
+
+    The bytes up to an offset are those of its partition, which is gone through once for all its groups.
+    """
     ordered = Window.partitionBy(*_GROUP).orderBy("offset")
     so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    states = [(F.sum(kind).over(so_far) > 0).alias(kind) for kind in _KINDS]
-    density = F.coalesce(F.last("density", ignorenulls=True).over(so_far), F.lit(0.0)).alias("density")
-    offsets = F.coalesce(F.lead("offset").over(ordered) - F.col("offset"), F.lit(0)).alias("offsets")
-    measured = changes.select(*_GROUP, *states, density, offsets)
-    return measured.withColumn("bytes", F.col("offsets") * F.col("density"))
+    states = [(F.sum(kind).over(so_far) > 0).alias(kind) for kind in ("implied", "attributed")]
+    of_groups = _with_bytes_so_far(changes).where(F.col("group").isNotNull())
+
+    def ahead(name: str) -> Column:
+        return F.coalesce(F.lead(name).over(ordered) - F.col(name), F.lit(0))
+
+    sizes = (ahead(name).alias(name) for name in _BYTES)
+    return of_groups.select(*_GROUP, *states, ahead("offset").alias("offsets"), *sizes)
+
+
+def _with_bytes_so_far(changes: DataFrame) -> DataFrame:
+    """Add the bytes of the partition below the offset, and of these the unattributed and the sent ones."""
+    ordered = Window.partitionBy(*_PLACE).orderBy("offset")
+    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    density = F.coalesce(F.last("density", ignorenulls=True).over(before), F.lit(0.0))
+    length = F.coalesce(F.col("offset") - F.lag("offset").over(ordered), F.lit(0))
+    states = {f"is_{kind}": F.sum(kind).over(before) > 0 for kind in ("unattributed", "sent")}
+    measured = changes.select(
+        "*", (length * density).alias("range_bytes"), *(of.alias(name) for name, of in states.items())
+    )
+    parts = {"bytes": F.col("range_bytes")} | {
+        f"{kind}_bytes": F.when(F.col(f"is_{kind}"), F.col("range_bytes")).otherwise(0.0)
+        for kind in ("unattributed", "sent")
+    }
+    return measured.select(*changes.columns, *(F.sum(part).over(so_far).alias(name) for name, part in parts.items()))
 
 
 def _sums(segments: DataFrame) -> DataFrame:
     implied, attributed = F.col("implied"), F.col("attributed")
-    unattributed, sent = F.col("unattributed"), F.col("sent")
     missing = implied & ~attributed
     return segments.groupBy(*_GROUP).agg(
         _sum("offsets", implied).alias("implied_offsets"),
@@ -121,14 +156,15 @@ def _sums(segments: DataFrame) -> DataFrame:
         _sum("bytes", attributed).alias("attributed_bytes"),
         _sum("offsets", missing).alias("missing_offsets"),
         _sum("bytes", missing).alias("missing_bytes"),
-        _sum("bytes", missing & unattributed).alias("unattributed_bytes"),
-        _sum("bytes", missing & ~sent).alias("skipped_bytes"),
+        _sum("unattributed_bytes", missing).alias("unattributed_bytes"),
+        _sum(F.col("bytes") - F.col("sent_bytes"), missing).alias("skipped_bytes"),
         _sum("bytes", attributed & ~implied).alias("ahead_bytes"),
     )
 
 
-def _sum(column: str, condition: Column) -> Column:
-    return F.round(F.sum(F.when(condition, F.col(column)).otherwise(0))).cast("long")
+def _sum(column: str | Column, condition: Column) -> Column:
+    part = F.col(column) if isinstance(column, str) else column
+    return F.round(F.sum(F.when(condition, part).otherwise(0))).cast("long")
 
 
 def _verdicts(sums: DataFrame) -> DataFrame:

@@ -60,18 +60,38 @@ def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
 
     A row of ``samples`` counts in the step in which it begins. ValueError for less than 1 s.
     """
-    return volumes_of(Sent(samples), seconds=seconds)
+    return _volumes(Sent(samples).steps("gateway", _reason(), *_CLIENT, seconds=seconds))
 
 
 def volumes_of(sent: Sent, *, seconds: int) -> DataFrame:
-    """As :func:`volumes`."""
-    reason = F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
-    rows = sent.steps("gateway", reason, *_CLIENT, seconds=seconds)
+    """As :func:`volumes`, where rows that have a group are those of all clients together, whose columns are null."""
+    client = (F.when(F.col("group").isNull(), F.col(name)).alias(name) for name in _CLIENT)
+    return _volumes(sent.steps("gateway", _reason(), *client, seconds=seconds))
+
+
+def clients_with_group(sent: Sent) -> DataFrame:
+    """host, client_id, topic of what has a group."""
+    attributed = sent.where(lambda rows: rows.where(F.col("group").isNotNull()))
+    return attributed.totals(*_CLIENT).select(*_CLIENT).distinct()
+
+
+def _reason() -> Column:
+    return F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
+
+
+def _volumes(steps: DataFrame) -> DataFrame:
     sums = F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
-    return rows.groupBy("bucket", "gateway", "reason", *_CLIENT).agg(*sums)
+    return steps.groupBy("bucket", "gateway", "reason", *_CLIENT).agg(*sums)
 
 
-def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule = RULE) -> DataFrame:
+def holes(
+    volumes: DataFrame,
+    lifecycle: DataFrame,
+    *,
+    seconds: int,
+    rule: Rule = RULE,
+    with_group: DataFrame | None = None,
+) -> DataFrame:
     """One row per hole, by gateway and time, from :func:`volumes` (in steps of ``seconds``) and ``lifecycle``.
 
     gateway; began and ended (of steps; null: still open); bytes and unattributed_bytes of that time; lost_bytes:
@@ -79,12 +99,14 @@ def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule 
     well; had_group_bytes: of unattributed_bytes, those of clients that had a group on that topic elsewhere in the
     table; reason, client_id, host: of the largest part of it; cause; restarted (actor), restart_began,
     restart_ended. The causes: ``gateway_restarted``, ``other_gateway_restarted`` (its partitions came here),
-    ``labels_lost`` (no restart is known), ``reader_without_group``.
+    ``labels_lost`` (no restart is known), ``reader_without_group``. ``with_group``: the result of
+    :func:`clients_with_group`, needed if ``volumes`` are those of :func:`volumes_of`.
     """
     consumers = volumes.where(F.coalesce("reason", F.lit("")) != INTERNAL)
     steps = _steps(consumers).persist()  # a row per gateway and step, used three times; released with the next answer
     found = _with_sums(_outermost(_with_end(_beginnings(steps, rule), steps)), steps, rule)
-    parts = _with_clients(found, consumers)
+    known = consumers.where(F.col("reason").isNull()) if with_group is None else with_group
+    parts = _with_clients(found, consumers, known.select(*_CLIENT).distinct())
     return _with_cause(_with_restart(parts, restarts(lifecycle), seconds, rule)).orderBy("gateway", "began")
 
 
@@ -186,13 +208,9 @@ def _with_sums(found: DataFrame, steps: DataFrame, rule: Rule) -> DataFrame:
     )
 
 
-def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
+def _with_clients(found: DataFrame, consumers: DataFrame, known: DataFrame) -> DataFrame:
     """Add whose bytes have no group: how many had one elsewhere, and the largest part."""
-    known = (
-        consumers.where(F.col("reason").isNull())
-        .select(*(F.col(name).alias(f"known_{name}") for name in _CLIENT))
-        .distinct()
-    )
+    known = known.withColumnsRenamed({name: f"known_{name}" for name in _CLIENT})
     same = [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in _CLIENT]
     unattributed = consumers.where(F.col("reason").isNotNull()).select(
         "gateway", "bucket", "reason", *_CLIENT, F.col("bytes").alias("part")
