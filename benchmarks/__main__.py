@@ -18,6 +18,7 @@ _COMMANDS = {
     "fetch-cost": "fetch_cost:main",
     "spark": "spark.scale:main",
     "spark-beside": "spark.beside:main",
+    "spark-duckdb": "spark.beside_duckdb:main",
 }
 """Module and function of each command; a module is only loaded when its command runs."""
 

@@ -8,6 +8,7 @@ other load of the machine affects both. Cheap jobs come first: a time budget omi
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import sys
@@ -27,6 +28,7 @@ from benchmarks.spark import runs as spark_runs
 from benchmarks.spark.runs import OutOfTime, Run, RunFailed
 from benchmarks.spark.table import Pair, as_figures, markdown, print_pairs
 from benchmarks.tables import make
+from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.gateway.cli.times import Size
 from muster.spark.jobs import JOBS
@@ -35,6 +37,7 @@ CACHE = Path(".cache/bench-tables")
 """Ignored by git."""
 _READ_BYTES = 1 << 20
 CHEAPEST_FIRST = ("failover", "rebalances", "placement", "lag", "consumption", "attribution")
+_DAY_MS = 86_400_000
 _ENDING_S = 15
 """Part of a budget that is reserved for the final steps."""
 
@@ -56,6 +59,7 @@ class Plan:
 @click.command()
 @click.option("--samples", default=50.0, show_default=True, help="Rows of the table samples, in millions.")
 @click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@click.option("--compacted", is_flag=True, help="Compact the tables first, which changes their files.")
 @click.option("--keep", is_flag=True, help=f"The same as --data {CACHE}/SAMPLES.")
 @click.option("--only", "jobs", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this job; may be repeated.")
 @click.option("--cores", default=2, show_default=True)
@@ -66,6 +70,7 @@ class Plan:
 def main(
     samples: float,
     data: Path | None,
+    compacted: bool,
     keep: bool,
     jobs: tuple[str, ...],
     cores: int,
@@ -80,7 +85,10 @@ def main(
     with ended_in_order(), tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         began_s = time.perf_counter()
-        storage = tables_at(data or (CACHE / f"{samples:g}M" if keep else folder / "tables"), samples)
+        kept = CACHE / f"{samples:g}M{'-compacted' if compacted else ''}"
+        storage = tables_at(data or (kept if keep else folder / "tables"), samples)
+        if compacted:
+            compact_all(storage, figures)
         _report_tables(storage, time.perf_counter() - began_s, figures)
         _read_once(storage)
         plan = Plan(storage, cores, memory, planted_end_ms(storage), deadline_s)
@@ -113,6 +121,19 @@ def tables_at(folder: Path, samples: float) -> Path:
         make(Path(name) / "tables", int(samples * 1e6))
         (Path(name) / "tables").rename(folder)
     return folder
+
+
+def compact_all(storage: Path, figures: Figures) -> None:
+    """Merge and roll up all hours of the tables, without a delay; their superseded files are removed."""
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    at_ms = itertools.count(planted_end_ms(storage) + _DAY_MS)
+    policy = Policy(delay_ms=0, grace_ms=0, retention_ms=None)
+    for _ in range(2):  # the second time, what the first one replaced is removed
+        outcome = compact(storage / "metrics", policy, lambda: next(at_ms))
+        if outcome is None or outcome.problems:
+            raise click.ClickException(f"the tables cannot be compacted: {outcome}")
+    figures.add("tables", "compacted in", time.perf_counter() - began_s, "s")
+    figures.add("tables", "the same, processor time", time.process_time() - began_cpu_s, "s")
 
 
 def _report_tables(storage: Path, seconds: float, figures: Figures) -> None:

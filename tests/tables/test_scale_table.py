@@ -8,8 +8,11 @@ import pytest
 
 from benchmarks.report import Figures
 from benchmarks.spark.runs import Cost, Run
-from benchmarks.spark.scale import CHEAPEST_FIRST, planted_end_ms, tables_at
+from benchmarks.spark.scale import CHEAPEST_FIRST, compact_all, planted_end_ms, tables_at
 from benchmarks.spark.table import Pair, as_figures, markdown
+from muster.actors.tables.reading import files
+from muster.actors.tables.rollups.files import rollup_of
+from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs import JOBS
 
 MACHINE = {"cores": 2, "memory_gib": 8, "python": "3.11.0", "load_average_1min_before": 0.1}
@@ -79,3 +82,15 @@ def test_tables_are_made_once(tmp_path: Path) -> None:
     assert tables_at(folder, 0.01) == folder
     assert before[0].stat().st_mtime_ns == made
     assert [entry.name for entry in folder.parent.iterdir()] == ["small"]
+
+
+def test_compacted_tables_are_rolled_up_and_stay_so(tmp_path: Path) -> None:
+    folder, figures = tables_at(tmp_path / "small", 0.01), Figures()
+    before = len(files(folder, SAMPLES))
+    for _ in range(2):
+        compact_all(folder, figures)
+        found = sorted(folder.rglob(f"metrics/{SAMPLES}/*/*/*.parquet"))
+        assert found == files(folder, SAMPLES), "none that is superseded"
+        assert len(found) < before
+        assert all(rollup_of(file) for file in found)
+    assert [figure.unit for figure in figures] == ["s"] * 4

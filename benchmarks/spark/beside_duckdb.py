@@ -1,0 +1,118 @@
+"""``python -m benchmarks.spark.beside_duckdb``: ``consumption`` by local Spark and by DuckDB, same tables, same cores.
+
+DuckDB is no dependency of Muster: it is installed into an environment of its own, in ``.cache/duckdb``, on first use.
+Both read the same storage directory, one after the other. ``--compacted`` first merges and rolls up the tables there,
+as the reconciler does; Spark then reads roll-ups, and DuckDB the merged files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.cluster import machine
+from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.spark import duckdb_child
+from benchmarks.spark import runs as spark_runs
+from benchmarks.spark.runs import RunFailed
+from benchmarks.spark.scale import CACHE, compact_all, ended_in_order, planted_end_ms, tables_at
+from muster.actors.tables.reading import files
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.gateway.cli.times import Size
+from muster.spark.jobs.job import Options
+from muster.spark.result import MAX_ROWS
+
+JOB = "consumption"
+MAX_RATIO = 5.0
+"""Of local Spark's time, without the start of its session, to DuckDB's."""
+_DUCKDB = "duckdb==2.0.0"
+_ENVIRONMENT = Path(".cache/duckdb")
+"""Ignored by git."""
+
+
+@click.command()
+@click.option("--samples", default=50.0, show_default=True, help="Rows of the table samples, in millions.")
+@click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@click.option("--compacted", is_flag=True, help="Compact these tables first, which changes their files.")
+@click.option("--cores", default=2, show_default=True)
+@click.option("--memory", type=Size(), default="4g", show_default=True, help="Heap of Spark, limit of DuckDB.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+def main(
+    samples: float,
+    data: Path | None,
+    compacted: bool,
+    cores: int,
+    memory: int,
+    json_file: Path | None,
+    as_markdown: bool,
+) -> None:
+    """Compare consumption with DuckDB. Exit code 1 if the limit is missed or the results differ in size."""
+    about, figures = machine(), Figures()
+    with ended_in_order(), tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name:
+        storage = tables_at(data or CACHE / f"{samples:g}M{'-compacted' if compacted else ''}", samples)
+        if compacted:
+            compact_all(storage, figures)
+        duckdb = _in_duckdb(storage, Path(name), cores=cores, memory_bytes=memory)
+        request = spark_runs.request_of(
+            storage, (JOB,), None, cores=cores, memory_bytes=memory, end_ms=planted_end_ms(storage)
+        )
+        run = spark_runs.run(request, Path(name) / "spark.log")
+    cost = run.jobs[JOB]
+    figures.add("DuckDB", f"time, {duckdb['version']}", duckdb["seconds"], "s")
+    figures.add("DuckDB", "processor time", duckdb["cpu_s"], "s")
+    figures.add("Spark", "start of the session", run.start_s, "s")
+    figures.add("Spark", "time", cost.seconds, "s")
+    figures.add("Spark", "tasks", cost.executor_ms / 1000, "s")
+    figures.add("Spark", "rows read", cost.read_rows, "")
+    figures.add("both", "Spark's time over DuckDB's", cost.seconds / duckdb["seconds"], "", MAX_RATIO)
+    if as_markdown:
+        click.echo(markdown(figures, about))
+    else:
+        print_table(figures, about)
+    if json_file is not None:
+        write_json(json_file, figures, about)
+    rows = sum(duckdb["rows"].values())
+    if rows != cost.answered_rows:
+        click.echo(f"bench: DuckDB has {rows} rows, Spark {cost.answered_rows}", err=True)
+    sys.exit(0 if figures.met and rows == cost.answered_rows else 1)
+
+
+def _in_duckdb(storage: Path, spill: Path, *, cores: int, memory_bytes: int) -> dict[str, Any]:
+    """The output of :mod:`benchmarks.spark.duckdb_child`. RunFailed."""
+    request = {
+        "files": [str(path.absolute()) for path in files(storage, SAMPLES)],
+        "cores": cores,
+        "memory_bytes": memory_bytes,
+        "spill": str(spill),
+        "top": Options().top,
+        "most": MAX_ROWS,
+    }
+    child = [str(_python()), duckdb_child.__file__, json.dumps(request)]
+    done = subprocess.run(child, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RunFailed(done.stderr[-1500:])
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def _python() -> Path:
+    """A Python with DuckDB; pip installs it if it is not there."""
+    python = _ENVIRONMENT / "bin" / "python"
+    installed = _ENVIRONMENT / _DUCKDB
+    if not installed.exists():
+        venv.create(_ENVIRONMENT, clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", _DUCKDB], stdout=sys.stderr, check=True)
+        installed.touch()
+    return python
+
+
+if __name__ == "__main__":
+    main()
