@@ -9,8 +9,20 @@ from typing import Any
 
 from muster.actors.tables.arrow import pa, pc, pq
 from muster.actors.tables.footers import check, read_footer, unreadable
-from muster.actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
+from muster.actors.tables.hours import (
+    EXPIRED,
+    MERGED,
+    SUPERSEDED,
+    Hour,
+    Manifest,
+    TableDamaged,
+    hours,
+    listing,
+    names_in,
+)
+from muster.actors.tables.rollups.files import folder_of_rollups, rollup_of
 from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.samples import SAMPLES
 
 _BATCH_ROWS = 65_536
 _SPOOL = "spool"
@@ -69,12 +81,17 @@ def _take_footer(found: Summary, path: Path, time_column: str) -> None:
 
 
 def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
-    """Every file of the table that is damaged, foreign, or has rows of another hour, even if it does not count."""
+    """Every file of the table that is damaged, foreign, or has rows of another hour, even if it does not count.
+
+    Also every roll-up that counts and is damaged, or has other sums than its file.
+    """
     known = {hour.path: hour for hour in hours(metrics / table)}
     for path in _not_hours(metrics / table, set(known)):
         yield TableDamaged(path, "is not a folder date=YYYY-MM-DD/hour=HH: no reader looks into it")
     for hour in known.values():
         yield from _verify_hour(hour, table)
+        if table == SAMPLES:
+            yield from _verify_rollups(hour)
 
 
 def foreign(metrics: Path) -> Iterator[TableDamaged]:
@@ -104,6 +121,38 @@ def _verify_hour(hour: Hour, table: str) -> Iterator[TableDamaged]:
             yield damage
         except FileNotFoundError:
             continue  # its grace ended meanwhile
+
+
+def _verify_rollups(hour: Hour) -> Iterator[TableDamaged]:
+    for name in sorted(names_in(folder_of_rollups(hour.path))):
+        rollup = rollup_of(hour.path / name)
+        if rollup is None:
+            continue
+        try:
+            wrong = _sums(rollup) != _sums(hour.path / name)
+        except TableDamaged as damage:
+            if damage.path == rollup:
+                yield damage
+        except FileNotFoundError:
+            continue
+        else:
+            if wrong:
+                yield TableDamaged(rollup, "has other sums than its file: remove it")
+
+
+def _sums(path: Path) -> tuple[int, int]:
+    """messages, bytes of all rows; reads all columns. TableDamaged, FileNotFoundError."""
+    messages, size_bytes = 0, 0
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                messages += pc.sum(batch.column("messages")).as_py() or 0
+                size_bytes += pc.sum(batch.column("bytes")).as_py() or 0
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error) from error
+    return messages, size_bytes
 
 
 def _verify_file(path: Path, hour: Hour, table: str) -> None:

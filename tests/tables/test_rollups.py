@@ -252,3 +252,23 @@ def test_a_damaged_file_is_a_problem_and_has_no_roll_up(tmp_path: Path) -> None:
     assert outcome.rolled_up == 0
     assert [problem.split(":")[0] for problem in outcome.problems] == [str(path)]
     assert rollup_of(path) is None
+
+
+def test_verify_finds_a_roll_up_that_is_damaged_or_wrong(tmp_path: Path) -> None:
+    (path,) = put_samples(tmp_path, "gateway-1", [{**ROW, "partition": n} for n in range(100)])
+    run(tmp_path, DUE_MS)
+    found = rollup_of(path)
+    assert found is not None
+    data = found.read_bytes()
+    torn = bytearray(data)
+    torn[torn.index(b"\x28\xb5\x2f\xfd") + 12] ^= 1  # after zstd's magic number
+    rows = pq.ParquetFile(pa.BufferReader(data)).read()
+    found.write_bytes(torn)
+    (damage,) = verify(tmp_path / "metrics", SAMPLES)
+    assert str(damage).startswith(f"{found}: cannot be read")
+    write_whole(rows.slice(1), found)
+    (damage,) = verify(tmp_path / "metrics", SAMPLES)
+    assert damage.path == found
+    assert "other sums" in damage.problem
+    found.unlink()
+    assert not [*verify(tmp_path / "metrics", SAMPLES)]
