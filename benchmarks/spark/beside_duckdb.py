@@ -64,7 +64,7 @@ def main(
         request = spark_runs.request_of(
             storage, (JOB,), None, cores=cores, memory_bytes=memory, end_ms=planted_end_ms(storage)
         )
-        run = spark_runs.run(request, Path(name) / "spark.log")
+        run = spark_runs.run(request, Path(name) / "spark.log", low_priority=False)  # as DuckDB
     cost = run.jobs[JOB]
     figures.add("DuckDB", f"time, {duckdb['version']}", duckdb["seconds"], "s")
     figures.add("DuckDB", "processor time", duckdb["cpu_s"], "s")

@@ -124,9 +124,13 @@ def _end(process: Driver) -> None:
             child.kill()
 
 
-def run(request: str, log: Path, *, within_s: float | None = None) -> Run:
+def run(request: str, log: Path, *, within_s: float | None = None, low_priority: bool = True) -> Run:
     """Run the driver to its end. RunFailed, OutOfTime."""
-    with driver(request, log) as process, _Memory(process.pid) as memory, _Deadline(process, within_s) as deadline:
+    with (
+        driver(request, log, low_priority=low_priority) as process,
+        _Memory(process.pid) as memory,
+        _Deadline(process, within_s) as deadline,
+    ):
         result = _listen(process, memory)
         code = process.wait()
     if deadline.passed:
