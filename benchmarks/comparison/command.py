@@ -83,6 +83,11 @@ def _compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
     return compare(row, muster, kafka, rounds)
 
 
+def _lines(chosen: Sequence[Row], measured: Sequence[Rounds]) -> list[result.Line]:
+    rows = {row.name: row for row in chosen}
+    return [line for each in measured if each.muster for line in result.lines(rows[each.row], each)]
+
+
 @click.command()
 @click.argument("names", metavar="[ROW]...", nargs=-1)
 @click.option("--rounds", default=3, show_default=True, help="Rounds of each row, Muster and Kafka in turn.")
@@ -99,18 +104,18 @@ def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdo
     except LoadFailed as error:
         raise click.ClickException(str(error)) from error
     try:
-        measured = list(_measure(chosen, rounds))
+        measured = []
+        for each in _measure(chosen, rounds):
+            measured.append(each)
+            if json_file is not None:  # again after each row: what there is counts, if the rest does not come
+                result.write(json_file, _lines(chosen, measured), measured, about)
     except ToolMissing as error:
         raise click.ClickException(str(error)) from error
-    found = [
-        line for row, each in zip(chosen, measured, strict=True) if each.muster for line in result.lines(row, each)
-    ]
+    found = _lines(chosen, measured)
     if as_markdown:
         click.echo(result.markdown(found, about))
     else:
         result.print_wide(result.table(found, about))
-    if json_file is not None:
-        result.write(json_file, found, measured, about)
     failures = [each for each in measured if each.failure]
     for each in failures:
         click.echo(f"{each.row} failed after {len(each.muster)} rounds: {each.failure}", err=True)

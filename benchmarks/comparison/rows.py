@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from benchmarks.comparison import load
-from benchmarks.comparison.load import LoadFailed
 from benchmarks.comparison.servers import Server
 
 Measured = dict[str, float]
@@ -96,8 +95,8 @@ def compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
                 measured = {server.name: measure(server, row.seconds) for server in _in_turn(muster, kafka, number)}
                 found.muster.append(measured[muster.name])
                 found.kafka.append(measured[kafka.name])
-    except (Wrong, LoadFailed, TimeoutError) as error:
-        found.failure = str(error) or type(error).__name__
+    except Exception as error:  # the other rows still count
+        found.failure = f"{type(error).__name__}: {error}"
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -44,8 +45,11 @@ class Server(ABC):
         """All processes of the server, by what they are."""
 
     @abstractmethod
-    def kill_coordinator(self, partition: int) -> None:
-        """SIGKILL to the process that owns the groups of a partition of ``__consumer_offsets``."""
+    def kill_coordinator(self, partition: int) -> float:
+        """SIGKILL to the process that owns the groups of a partition of ``__consumer_offsets``.
+
+        Returns when, on the clock of :func:`time.monotonic`.
+        """
 
     def cpu_s(self) -> dict[str, float]:
         """Processor time used so far, user and system, by what the processes are."""
@@ -90,10 +94,12 @@ class Kafka(Server):
     def processes(self) -> dict[str, list[psutil.Process]]:
         return self._processes
 
-    def kill_coordinator(self, partition: int) -> None:
+    def kill_coordinator(self, partition: int) -> float:
         """The broker: it owns all partitions."""
+        killed_s = time.monotonic()
         self._broker.kill()
         self._processes = {"broker": [psutil.Process(self._broker.pid)]}
+        return killed_s
 
 
 class Muster(Server):
@@ -111,9 +117,12 @@ class Muster(Server):
             self._processes = self._found()
         return self._processes
 
-    def kill_coordinator(self, partition: int) -> None:
-        self._cluster.actors("offsets")[f"offsets-{partition}"].kill()
+    def kill_coordinator(self, partition: int) -> float:
+        process = self._cluster.actors("offsets")[f"offsets-{partition}"]  # takes a second or two
+        killed_s = time.monotonic()
+        process.kill()
         self._processes = {}
+        return killed_s
 
     def _found(self) -> dict[str, list[psutil.Process]]:
         actors = {kind: self._cluster.actors(kind) for kind in ("gateway", "offsets", "log")}
@@ -151,7 +160,7 @@ class NotStarted(Server):
     def processes(self) -> dict[str, list[psutil.Process]]:
         return {}
 
-    def kill_coordinator(self, partition: int) -> None:
+    def kill_coordinator(self, partition: int) -> float:
         raise NotImplementedError
 
 

@@ -83,7 +83,7 @@ def test_a_row_that_fails_keeps_its_rounds_and_says_why() -> None:
 
     found = compare(Row("r", "A row", opened, steady=""), MUSTER, KAFKA, rounds=5)
     assert (found.muster, found.kafka) == ([{"per_second": 7.0}] * 2, [{"per_second": 7.0}] * 2)
-    assert found.failure == "Kafka: 3 responses, errors {25: 3}"
+    assert found.failure == "Wrong: Kafka: 3 responses, errors {25: 3}"
 
 
 def test_the_page_says_which_goal_is_missed() -> None:
