@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.errors import OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
+from muster.actors.log.files import directory as directories
 from muster.actors.log.format.batch import iter_headers
 from tests.log.support import GZIP, NOW_MS, ZSTD, client_batch, open_log, run, segment_files
 
@@ -178,3 +180,28 @@ def test_any_history_of_appends_and_reopens_reads_as_a_list(steps: list[list[tup
 
     with tempfile.TemporaryDirectory() as directory:
         run(main(Path(directory) / "t-0"))
+
+
+def test_a_topic_that_is_created_again_uses_no_file_name_again(tmp_path: Path) -> None:
+    """Its leader epochs begin at 0 again. See ``muster.actors.wire.fetching``: a place is a file name."""
+    config = LogConfig(segment_bytes=300, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
+
+    async def names(topic_id: UUID) -> set[str]:
+        log = open_log(tmp_path / "t-0", 0, config=config, topic_id=topic_id)
+        written = set()
+        for _ in range(6):
+            await log.append(client_batch(2))
+            written |= {path.name for path in segment_files(log.directory)}
+        assert await log.clean() is not None
+        written |= {path.name for path in segment_files(log.directory)}
+        assert any(".cleaned." in name for name in written)
+        await log.close()
+        directories.remove(log.directory, topic_id)
+        return written
+
+    async def main() -> None:
+        first, second = await names(uuid4()), await names(uuid4())
+        assert len(first) == len(second) > 2
+        assert not first & second
+
+    run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
 from muster.gateway.apis.data import places
 from muster.placement.view import Topic
-from tests.gateway.apis.test_data_apis import fetch, produce
+from tests.gateway.apis.test_data_apis import errors, fetch, produce
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
 from tests.log.support import client_batch
+from tests.zookeeper_fixture import eventually
 
+DELETE_TOPICS = 20
 PROPERTIES = {"log.segment.bytes": "10000"}
 
 
@@ -95,18 +98,82 @@ def test_a_file_that_is_gone_is_no_loss_while_the_actor_has_it_open(full: Servin
     assert (response.error_code, response.records) == (ErrorCode.none, expected)
 
 
-def test_what_the_actor_sends_instead_is_no_more_than_the_client_takes(full: Serving, fresh: Fresh) -> None:
-    topics = [full.create(fresh("t"), 1), full.create(fresh("u"), 1)]
+def on_one_actor(full: Serving, fresh: Fresh, batches: int) -> list[Topic]:
+    """Two topics of one partition each, on the same log actor, with batches of 2,000 bytes and a little."""
+    topics = [full.create(fresh("t"), 1)]
+    while len(topics) < 2:
+        topic = full.create(fresh("t"), 1)
+        if full.gateway.view.log_of(topic, 0) == full.gateway.view.log_of(topics[0], 0):
+            topics.append(topic)
     for topic in topics:
-        for _ in range(6):
+        for _ in range(batches):
             produce(full.client, (topic, 0, client_batch(1, value=b"x" * 2000)))
-    batch_bytes = len(records_of(full, topics[0])) // 6
-    wanted = [(topic, 0, 0) for topic in topics]
-    for place in found(full, topics[1], by_place=True).places:
+    return topics
+
+
+def test_what_the_actor_sends_instead_is_no_more_than_the_client_takes(full: Serving, fresh: Fresh) -> None:
+    first, second = on_one_actor(full, fresh, 6)
+    batch_bytes = len(records_of(full, first)) // 6
+    for place in found(full, second, by_place=True).places:
         Path(place.path).unlink()
-    responses = fetch(full.client, *wanted, max_bytes=9 * batch_bytes)
-    assert sum(len(response.records) for response in responses) <= 9 * batch_bytes
-    assert [response.error_code for response in responses] == [ErrorCode.none] * 2
+    responses = fetch(full.client, (first, 0, 0), (second, 0, 0), max_bytes=9 * batch_bytes)
+    assert [len(response.records) for response in responses] == [6 * batch_bytes, 3 * batch_bytes]
+    assert errors(responses) == [ErrorCode.none] * 2
+
+
+def test_the_event_loop_reads_little_even_from_many_partitions(
+    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = on_one_actor(full, fresh, 1)
+    named = [found(full, topic, by_place=True).places for topic in topics]
+    size_bytes = len(records_of(full, topics[0]))
+    page_cache = places.PageCache()
+    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 2 * size_bytes)
+    assert page_cache.read(named) is not None
+    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 2 * size_bytes - 1)
+    assert page_cache.read(named) is None
+    assert [page_cache.read([each]) is not None for each in named] == [True, True]
+
+
+def test_a_disk_that_hangs_fails_the_fetch(full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+
+    def hang(place: Place) -> bytes:
+        is_over.wait(15)
+        raise OSError("after a while")
+
+    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(places, "_READ_S", 0.2)
+    monkeypatch.setattr(places, "_read", hang)
+    try:
+        [response] = fetch(full.client, (topic, 0, 0))
+    finally:
+        is_over.set()
+    assert (response.error_code, response.records) == (ErrorCode.request_timed_out, b"")
+
+
+def test_no_place_leads_to_a_topic_that_was_created_again(full: Serving, topic: Topic) -> None:
+    """Both topics have batches of the same offsets and sizes at the same positions."""
+    old = found(full, topic, by_place=True).places
+
+    async def publish() -> None:
+        full.controller.publish(full.controller.view())
+
+    full.run(publish())  # log actors delete what they have seen in a view
+    (deleted,) = full.exchange(
+        DELETE_TOPICS, 6, {"topics": [{"name": topic.name, "topic_id": None}], "timeout": 10_000}
+    ).responses
+    assert deleted.error_code is ErrorCode.none
+    eventually(lambda: not Path(old[0].path).parent.exists(), "the directory is removed")
+    again = full.create(topic.name, 1)
+    for number in range(12):
+        produce(full.client, (again, 0, client_batch(2, value=b"%02d" % (number + 50) * 1000)))
+    new = found(full, again, by_place=True).places
+    assert [place[1:] for place in new] == [place[1:] for place in old]
+    for place in old:
+        with pytest.raises(places.Unread):
+            places.PAGE_CACHE.read([[place]])
+        assert asyncio.run(places.read([[place]])) == [None]
 
 
 def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving, topic: Topic) -> None:
