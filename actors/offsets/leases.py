@@ -103,7 +103,11 @@ class Leases:
         return [group]
 
     def left(self, peer: Peer) -> tuple[list[SeenHeartbeat], list[GroupId]]:
-        """The gateway is gone. All that it has reported has arrived; returns what it can have seen after that.
+        """The gateway is lost. Returns what it can have seen after the last report of each member that has arrived.
+
+        If only its process has ended, what it had sent has arrived, and no member expires early. If its node is lost or
+        cut off, reports of its last ``LEASE_MS`` may be lost, too: those heartbeats do not count, although they were
+        answered.
 
         Also returns the groups for which it was the last to confirm something.
         """

@@ -320,9 +320,11 @@ def _read_now(wanted: list[_Wanted]) -> bool:
         found = places.PAGE_CACHE.read([item.places for item in unread])
     except places.Unread:
         return False
-    for item, records in zip(unread, found or (), strict=found is not None):
+    if found is None:
+        return False
+    for item, records in zip(unread, found, strict=True):
         item.records = records
-    return found is not None
+    return True
 
 
 async def _read(call: Call, wanted: list[_Wanted]) -> None:

@@ -27,7 +27,7 @@ class PageCache:
 
     def __init__(self) -> None:
         self._always_wait: set[str] = set()
-        """Folders on a file system that cannot read without waiting, such as NFS."""
+        """Folders of logs on a file system that cannot read without waiting, such as NFS. A node has one or two."""
 
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
         """The batches of each partition, if all of them are in the page cache and they are not many. Unread."""
@@ -44,7 +44,7 @@ class PageCache:
                 except OSError as error:
                     if error.errno != errno.EOPNOTSUPP:
                         raise Unread(f"{place.path}: {error}") from error
-                    self._always_wait.add(place.path.rpartition("/")[0])
+                    self._always_wait.add(_folder_of_logs(place))
                     return None
                 if len(content) < place.size_bytes:  # the rest may be on its way from the disk
                     return None
@@ -53,7 +53,7 @@ class PageCache:
         return found
 
     def _waits(self, of_partitions: Iterable[Sequence[Place]]) -> bool:
-        return any(place.path.rpartition("/")[0] in self._always_wait for places in of_partitions for place in places)
+        return any(_folder_of_logs(place) in self._always_wait for places in of_partitions for place in places)
 
 
 PAGE_CACHE = PageCache()
@@ -73,6 +73,11 @@ def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | N
         except (OSError, Unread):
             found.append(None)
     return found
+
+
+def _folder_of_logs(place: Place) -> str:
+    """Without the folder of the partition."""
+    return place.path.rsplit("/", 2)[0]
 
 
 def _size_bytes(of_partitions: Iterable[Sequence[Place]]) -> int:

@@ -203,7 +203,10 @@ def test_a_file_system_that_always_waits_is_not_tried_again(tmp_path: Path, monk
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
     monkeypatch.setattr(os, "preadv", refuse)
-    (tmp_path / "log").write_bytes(b"x" * 20)
-    place, page_cache = Place(str(tmp_path / "log"), 0, 10, 0, 1), places.PageCache()
-    assert [page_cache.read([[place]]) for _ in range(3)] == [None] * 3
-    assert tried == [os.RWF_NOWAIT]
+    for topic in ("t-0", "u-0"):
+        (tmp_path / topic).mkdir()
+        (tmp_path / topic / "0.log").write_bytes(b"x" * 20)
+    page_cache = places.PageCache()
+    for topic in ("t-0", "t-0", "u-0"):
+        assert page_cache.read([[Place(str(tmp_path / topic / "0.log"), 0, 10, 0, 1)]]) is None
+    assert tried == [os.RWF_NOWAIT], "of all logs in one folder, one is tried"
