@@ -35,8 +35,6 @@ class Planted:
     """The group that rebalances again and again."""
     storm_from_ms: int
     storm_rebalances: int
-    flapping_member: str
-    """The member that causes it."""
     stalled_group: str
     stalled_topic: str
     stalled_partition: int
@@ -47,8 +45,6 @@ class Planted:
     hole_from_ms: int
     hole_to_ms: int
     hole_share: float
-    skewed_offsets_partition: int
-    """The partition to which a third of the groups hash."""
     killed_actor: str
     killed_at_ms: int
     killed_for_ms: int
@@ -115,7 +111,6 @@ class World:
                 storm_group=storm,
                 storm_from_ms=middle,
                 storm_rebalances=120,
-                flapping_member=f"{storm}-1-0b1c",
                 stalled_group=groups[group],
                 stalled_topic=f"topic-{topic:02}",
                 stalled_partition=partition,
@@ -124,7 +119,6 @@ class World:
                 hole_from_ms=middle + 600_000,
                 hole_to_ms=middle + 1_500_000,
                 hole_share=0.6,
-                skewed_offsets_partition=_offsets_partition("skew-0"),
                 killed_actor="log-2",
                 killed_at_ms=middle + 900_000,
                 killed_for_ms=4_200,

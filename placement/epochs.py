@@ -90,11 +90,6 @@ def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionS
         return PartitionState()
 
 
-def next_controller_epoch(zk: ZooKeeperClient) -> int:
-    """Like :func:`take_controller_epoch`, for a caller that changes nothing."""
-    return take_controller_epoch(zk).epoch
-
-
 def take_controller_epoch(zk: ZooKeeperClient) -> ActorEpoch:
     """Become the controller; the first epoch is 1, as in Kafka. ZooKeeperUnreachable."""
     return _take(zk, CONTROLLER_EPOCH)

@@ -25,7 +25,6 @@ DEFAULT_BROKER = "<default>"
 """Represents all brokers."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
-CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLIENT_GROUP_ID = "/client_group_id"
 CLIENT_GROUP_FENCES = "/client_group_fences"
@@ -251,19 +250,6 @@ def decode_group(data: bytes) -> str:
     if not isinstance(group, str):
         raise Malformed(f"not a configuration of a group: {data!r}")
     return group
-
-
-def encode_cluster_id(cluster_id: str) -> bytes:
-    """``/cluster/id``, Kafka's JSON version 1."""
-    return _dump({"version": "1", "id": cluster_id})
-
-
-def decode_cluster_id(data: bytes) -> str:
-    """Malformed if it is not a cluster id."""
-    cluster_id = _load(data, "cluster id").get("id")
-    if not isinstance(cluster_id, str) or not cluster_id:
-        raise Malformed(f"not a cluster id: {data!r}")
-    return cluster_id
 
 
 def encode_drained_node(timestamp_ms: int) -> bytes:

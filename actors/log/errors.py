@@ -135,12 +135,6 @@ class UnknownTopicOrPartition(LogError):
     code = ErrorCode.unknown_topic_or_partition
 
 
-class InvalidRequest(LogError):
-    """The request contradicts itself."""
-
-    code = ErrorCode.invalid_request
-
-
 class UnsupportedTimestamp(LogError):
     """A negative timestamp with no meaning in ListOffsets v10."""
 

@@ -27,10 +27,6 @@ class Extent(NamedTuple):
     start: int
     end: int
 
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.start
-
 
 class LogReader:
     """For the event loop's thread, except :meth:`replay`. Every method may raise NotLeader and StorageError."""

@@ -156,17 +156,6 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise result
 
-    def commit_all(
-        self, transactions: Iterable[Sequence[Operation]], *, timeout_s: float = SESSION_TIMEOUT_S
-    ) -> list[KazooException | None]:
-        """Send transactions one after the other without waiting. Returns the error of each, None for success.
-
-        The operations are those of muster.placement.zookeeper.multi. Nothing is retried: a transaction whose
-        response was lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if a response takes
-        longer than ``timeout_s``.
-        """
-        return list(self.commit_each(transactions, timeout_s=timeout_s))
-
     def commit_each(
         self,
         transactions: Iterable[Sequence[Operation]],
@@ -174,9 +163,12 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         at_once: int = sys.maxsize,
         timeout_s: float = SESSION_TIMEOUT_S,
     ) -> Iterator[KazooException | None]:
-        """Like :meth:`commit_all`, one result after the other: each transaction is sent as soon as it is available.
+        """Send each transaction as soon as it is available. The error of each, None for success.
 
-        At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited.
+        At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited. The
+        operations are those of muster.placement.zookeeper.multi. Nothing is retried: a transaction whose response was
+        lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if a response takes longer than
+        ``timeout_s``.
         """
         sent: deque[Any] = deque()
         for operations in transactions:

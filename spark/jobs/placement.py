@@ -30,7 +30,7 @@ _SAMPLED_GROUPS = 100
 
 
 def group_loads(
-    samples: DataFrame,
+    sent: Sent,
     commits: DataFrame,
     group_events: DataFrame,
     registrations: DataFrame,
@@ -42,18 +42,6 @@ def group_loads(
     offsets_partition is null for a group that occurs only in samples. ``registrations`` are from their first row on;
     what ended before ``start`` does not count.
     """
-    return group_loads_of(Sent(samples), commits, group_events, registrations, start=start)
-
-
-def group_loads_of(
-    sent: Sent,
-    commits: DataFrame,
-    group_events: DataFrame,
-    registrations: DataFrame,
-    *,
-    start: datetime | None = None,
-) -> DataFrame:
-    """As :func:`group_loads`."""
     registered = _registered(registrations, start)
     attributed = sent.where(lambda rows: rows.where(F.col("group").isNotNull()))
     received = attributed.totals("group").groupBy("group").agg(F.sum("bytes").alias("bytes"))
@@ -204,7 +192,7 @@ def _loads(**given: Column) -> list[Column]:
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
-    groups = group_loads_of(
+    groups = group_loads(
         Sent.of(tables), tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS], start=options.start
     )
     groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, used by every section

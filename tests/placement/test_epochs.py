@@ -12,9 +12,9 @@ from muster.placement.epochs import (
     ProducerIdsExhausted,
     UnknownPartition,
     current_state,
-    next_controller_epoch,
     next_epoch,
     next_producer_id_block,
+    take_controller_epoch,
 )
 from muster.placement.layout import PRODUCER_ID_BLOCK, encode_producer_id_block
 from muster.placement.topics import TopicRegistry
@@ -67,7 +67,8 @@ def test_what_does_not_exist_has_no_epoch(zk: ZooKeeperClient, topic: str, parti
 
 def test_controller_epochs_start_at_one_and_grow(zk: ZooKeeperClient, clients: list[ZooKeeperClient]) -> None:
     with ThreadPoolExecutor(CALLERS) as pool:
-        assert sorted(pool.map(next_controller_epoch, clients)) == list(range(1, CALLERS + 1))
+        taken = [each.epoch for each in pool.map(take_controller_epoch, clients)]
+    assert sorted(taken) == list(range(1, CALLERS + 1))
     assert zk.get("/controller_epoch")[0] == str(CALLERS).encode()
 
 

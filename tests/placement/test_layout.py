@@ -53,7 +53,6 @@ def test_what_kafka_itself_wrote_is_read() -> None:
     assert ControllerNode.decode(b'{"version":1,"brokerid":0,"timestamp":"5"}') == ControllerNode(
         broker_id=0, timestamp_ms=5
     )
-    assert layout.decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
 
 
 @given(st.uuids(), st.integers(1, 100), st.integers(1, 32767), st.booleans(), NAMES)
@@ -86,7 +85,6 @@ def test_a_block_is_read_as_it_was_written(start: int, size: int, broker: int) -
         PartitionState.decode,
         ControllerNode.decode,
         layout.decode_config,
-        layout.decode_cluster_id,
         layout.decode_producer_id_block,
         lambda data: layout.decode_topic("t", data, {}),
     ],
