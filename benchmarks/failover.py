@@ -27,7 +27,7 @@ from benchmarks.client import Connection, Errors, Lost, connect
 from benchmarks.cluster import Cluster, machine
 from benchmarks.many import warm_up
 from benchmarks.members import HEARTBEAT, Member
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.lifecycle import own_ray
@@ -258,8 +258,7 @@ def histogram(took_s: Sequence[float]) -> str:
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="This kind alone; may be repeated.")
 @click.option("--no-standby", is_flag=True, help="With offsets.standby.enable=false, to compare.")
 @click.option("--keep-logs", type=click.Path(file_okay=False, path_type=Path), help="Copy the actors' logs there.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     kills: int,
     only: tuple[str, ...],
@@ -295,15 +294,10 @@ def main(
                 shutil.copytree(cluster.storage / "run" / "log", keep_logs, dirs_exist_ok=True)
     add_figures(outages, figures)
     figures.add("all", "errors, members and commits lost", client.errors.total(), "", 0)
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
+    output(figures, about, json_file, as_markdown)
     for kind, outage in outages.items():
         for what, took_s in outage.took_s.items():
             click.echo(f"\n{kind}, {what}\n{histogram(took_s)}")
-    if json_file is not None:
-        write_json(json_file, figures, about)
     sys.exit(0 if figures.met else 1)
 
 

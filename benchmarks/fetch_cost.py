@@ -32,7 +32,7 @@ import uvloop
 
 from benchmarks.client import Connection, open_connection, request
 from benchmarks.cluster import machine
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log import LogService
 from muster.actors.log.format.records import build_batch
@@ -364,8 +364,7 @@ def _start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProc
 @click.option("--pairs", default=200, show_default=True, help="Rounds with and without attribution, for each load.")
 @click.option("--round", "round_s", default=0.1, show_default=True, help="Length of a round, in seconds.")
 @click.option("--pin", is_flag=True, help="The gateways on one core, the client and the log actor on another.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markdown: bool) -> None:
     """Fetches with and without attribution. Exit code 1 if it costs more than its limit."""
     about, figures = machine(), Figures()
@@ -384,12 +383,7 @@ def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markd
             for process, its_pipe in ((gateways, pipe), (log_server, log_pipe)):
                 its_pipe.close()
                 process.join(_END_S)
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     sys.exit(0 if figures.met else 1)
 
 

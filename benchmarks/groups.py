@@ -18,7 +18,7 @@ from benchmarks import loading, memory
 from benchmarks.cluster import Cluster, machine
 from benchmarks.large import large_group
 from benchmarks.many import Scale, many_groups
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 
 PARTS = ("loading", "memory", "many", "large")
 _QUICK = Scale(groups=1_000, members=200, partitions=2, beat_s=6)
@@ -35,8 +35,7 @@ _COMPLAINTS = 20
 @click.option("--partitions", default=4, show_default=True, help="offsets.topic.num.partitions, an actor each.")
 @click.option("--gateways", default=2, show_default=True)
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="This part alone; may be repeated.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     quick: bool,
     groups: int,
@@ -71,12 +70,7 @@ def main(
                 except Exception:
                     click.echo("\n".join(cluster.complaints()[-_COMPLAINTS:]), err=True)
                     raise
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     sys.exit(0 if figures.met else 1)
 
 

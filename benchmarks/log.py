@@ -13,7 +13,7 @@ from uuid import UUID
 import click
 
 from benchmarks.cluster import machine
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.files import index, snapshot
 from muster.actors.log.format.batch import find_damage, iter_headers
@@ -33,8 +33,7 @@ MIN_RATIO = 10.0
 @click.option("--batch-bytes", default=1_000, show_default=True, type=click.IntRange(100), help="Size of each.")
 @click.option("--segment-bytes", default=128 << 20, show_default=True)
 @click.option("--runs", default=5, show_default=True, type=click.IntRange(1), help="Openings of each kind; the median.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     batches: int, batch_bytes: int, segment_bytes: int, runs: int, json_file: Path | None, as_markdown: bool
 ) -> None:
@@ -44,9 +43,7 @@ def main(
         asyncio.run(
             _measure(Path(name) / "log-0", batches, batch_bytes, LogConfig(segment_bytes=segment_bytes), runs, figures)
         )
-    print(markdown(figures, about)) if as_markdown else print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     if not figures.met:
         raise SystemExit(1)
 

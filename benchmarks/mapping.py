@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 
 from benchmarks.cluster import machine
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 from muster.actors.reconciler.reconciler import Held, Reconciler
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.placement.hashing import partition_for
@@ -45,8 +45,7 @@ _PATIENCE_S = 120
 @click.command()
 @click.option("--members", default=10_000, show_default=True, help="Whose mapping is deleted and repaired.")
 @click.option("--registrations", default=100_000, show_default=True, help="In the mapping that is swept.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(members: int, registrations: int, json_file: Path | None, as_markdown: bool) -> None:
     """Measure repair and sweep. Exit code 1 if a figure is above its limit."""
     about, figures = machine(), Figures()
@@ -58,9 +57,7 @@ def main(members: int, registrations: int, json_file: Path | None, as_markdown: 
                 TopicRegistry(zk).create(OFFSETS_TOPIC, _OFFSETS_PARTITIONS, internal=True)
                 asyncio.run(measure(server.hosts, zk, count, figures))
                 zk.shut()
-    print(markdown(figures, about)) if as_markdown else print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     sys.exit(0 if figures.met else 1)
 
 

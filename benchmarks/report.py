@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import click
 from rich.console import Console
 from rich.table import Table
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +93,23 @@ def describe(machine: dict[str, Any]) -> str:
 
 def write_json(path: Path, figures: Figures, machine: dict[str, Any]) -> None:
     path.write_text(json.dumps({"machine": machine, "figures": [asdict(figure) for figure in figures]}, indent=2))
+
+
+def output_options(command: _Command) -> _Command:
+    """``--json`` and ``--markdown``, for :func:`output`: the arguments ``json_file`` and ``as_markdown``."""
+    json_type = click.Path(dir_okay=False, path_type=Path)
+    to_file = click.option("--json", "json_file", type=json_type, help="Write all figures there.")
+    as_page = click.option(
+        "--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it."
+    )
+    return to_file(as_page(command))
+
+
+def output(figures: Figures, machine: dict[str, Any], json_file: Path | None, as_markdown: bool) -> None:
+    """Print the table, and write the file."""
+    if as_markdown:
+        click.echo(markdown(figures, machine))
+    else:
+        print_table(figures, machine)
+    if json_file is not None:
+        write_json(json_file, figures, machine)

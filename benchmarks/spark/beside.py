@@ -22,9 +22,9 @@ from benchmarks.client import Connection, Errors, connect
 from benchmarks.cluster import Cluster, machine
 from benchmarks.many import warm_up
 from benchmarks.members import Heartbeats, Member
-from benchmarks.report import Figures, markdown, percentile, print_table, write_json
+from benchmarks.report import Figures, output, output_options, percentile
 from benchmarks.spark import runs as spark_runs
-from benchmarks.spark.scale import ended_in_order, planted_end_ms, tables_at
+from benchmarks.spark.scale import data_option, ended_in_order, planted_end_ms, tables_at
 from muster.gateway.cli.times import Size
 from muster.spark.jobs import JOBS
 
@@ -53,15 +53,14 @@ class Measured:
 
 @click.command()
 @click.option("--samples", default=2.0, show_default=True, help="Rows that the job reads, in millions.")
-@click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@data_option
 @click.option("--groups", default=300, show_default=True, help="Groups of one member, each a heartbeat per second.")
 @click.option("--rounds", default=2, show_default=True)
 @click.option("--round-seconds", default=20.0, show_default=True, help="Of each of a round's four parts.")
 @click.option("--job", default="consumption", show_default=True, type=click.Choice(tuple(JOBS)))
 @click.option("--cores", default=2, show_default=True, help="Of the executor.")
 @click.option("--memory", type=Size(), default="1g", show_default=True, help="Heap of the executor.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     samples: float,
     data: Path | None,
@@ -86,12 +85,7 @@ def main(
             )
             measured = asyncio.run(_measure(cluster, request, folder / "driver.log", groups, rounds, round_seconds))
     _report(measured, figures)
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     sys.exit(0 if figures.met else 1)
 
 

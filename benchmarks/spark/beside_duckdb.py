@@ -18,11 +18,11 @@ import click
 
 from benchmarks.cluster import machine
 from benchmarks.comparison.environment import python_with
-from benchmarks.report import Figures, markdown, print_table, write_json
+from benchmarks.report import Figures, output, output_options
 from benchmarks.spark import duckdb_child
 from benchmarks.spark import runs as spark_runs
 from benchmarks.spark.runs import RunFailed
-from benchmarks.spark.scale import CACHE, compact_all, ended_in_order, planted_end_ms, tables_at
+from benchmarks.spark.scale import CACHE, compact_all, data_option, ended_in_order, planted_end_ms, tables_at
 from muster.actors.tables.reading import files
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.gateway.cli.times import Size
@@ -37,12 +37,11 @@ _DUCKDB = "duckdb==2.0.0"
 
 @click.command()
 @click.option("--samples", default=50.0, show_default=True, help="Rows of the table samples, in millions.")
-@click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@data_option
 @click.option("--compacted", is_flag=True, help="Compact these tables first, which changes their files.")
 @click.option("--cores", default=2, show_default=True)
 @click.option("--memory", type=Size(), default="4g", show_default=True, help="Heap of Spark, limit of DuckDB.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     samples: float,
     data: Path | None,
@@ -71,12 +70,7 @@ def main(
     figures.add("Spark", "tasks", cost.executor_ms / 1000, "s")
     figures.add("Spark", "rows read", cost.read_rows, "")
     figures.add("both", "Spark's time over DuckDB's", cost.seconds / duckdb["seconds"], "", MAX_RATIO)
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
-    if json_file is not None:
-        write_json(json_file, figures, about)
+    output(figures, about, json_file, as_markdown)
     rows = sum(duckdb["rows"].values())
     if rows != cost.answered_rows:
         click.echo(f"bench: DuckDB has {rows} rows, Spark {cost.answered_rows}", err=True)

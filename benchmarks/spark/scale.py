@@ -23,7 +23,7 @@ import click
 import pyarrow.parquet as pq
 
 from benchmarks.cluster import Cluster, machine
-from benchmarks.report import Figures, write_json
+from benchmarks.report import Figures, output_options, write_json
 from benchmarks.spark import runs as spark_runs
 from benchmarks.spark.runs import OutOfTime, Run, RunFailed
 from benchmarks.spark.table import Pair, as_figures, markdown, print_pairs
@@ -40,6 +40,10 @@ CHEAPEST_FIRST = ("failover", "rebalances", "placement", "lag", "consumption", "
 _DAY_MS = 86_400_000
 _ENDING_S = 15
 """Part of a budget that is reserved for the final steps."""
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there."
+)
+"""For :func:`tables_at`."""
 
 
 @dataclass(slots=True)
@@ -58,15 +62,14 @@ class Plan:
 
 @click.command()
 @click.option("--samples", default=50.0, show_default=True, help="Rows of the table samples, in millions.")
-@click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@data_option
 @click.option("--compacted", is_flag=True, help="Compact the tables first, which changes their files.")
 @click.option("--keep", is_flag=True, help=f"The same as --data {CACHE}/SAMPLES.")
 @click.option("--only", "jobs", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this job; may be repeated.")
 @click.option("--cores", default=2, show_default=True)
 @click.option("--memory", type=Size(), default="4g", show_default=True, help="Heap of what computes.")
 @click.option("--budget-minutes", type=float, help="Stop then with what there is, and say what was left out.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@output_options
 def main(
     samples: float,
     data: Path | None,
