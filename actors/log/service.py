@@ -1,7 +1,8 @@
 """A log actor's requests: produces, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
-Gateways translate every client's version to these. Requests are kio entities, responses the dicts that
-``muster.actors.wire.codec.encode_response`` takes. Errors are always in the response, never raised.
+Produces and fetches are messages of the internal socket. Gateways translate every client's version of the others to
+these: requests are kio entities, responses the dicts that ``muster.actors.wire.codec.encode_response`` takes, with
+errors in them; none is raised.
 """
 
 from __future__ import annotations

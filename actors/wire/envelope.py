@@ -36,7 +36,7 @@ class Kind(IntEnum):
     REQUEST = 1
     """token u32, context length u16, context, Kafka request frame."""
     RESPONSE = 2
-    """token u32, Kafka response frame; empty where Kafka sends none (acks=0)."""
+    """token u32, Kafka response frame; JSON in response to a QUERY."""
     CANCEL = 3
     """token u32: the response is no longer needed; none is sent."""
     REGISTRATION_UPDATES = 4
@@ -104,12 +104,12 @@ def read_request(message: bytes) -> tuple[int, Context, bytes]:
 
 
 def token_head(kind: Kind, token: int) -> bytes:
-    """A CANCEL, or what precedes the Kafka frame in a RESPONSE."""
+    """What precedes the rest of a message that begins with a token; all of a CANCEL and a REVOKED."""
     return _TOKEN.pack(kind, token)
 
 
 def read_token(message: bytes) -> tuple[int, bytes]:
-    """Token and the rest of a RESPONSE or CANCEL."""
+    """Token and the rest of such a message."""
     return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
 
 

@@ -4,7 +4,8 @@ Waits up to max_wait for min_bytes over all partitions, however many log actors 
 overall and per partition, but a first batch is always returned whole (KIP-74). No fetch session is ever
 opened (KIP-227: session id 0 in the response), so every request names all its partitions; one that continues
 a session gets FETCH_SESSION_ID_NOT_FOUND. If a partition occurs twice, the last occurrence counts, as in
-Kafka. What is sent is counted for the group that fetches when it is written to the socket, not before.
+Kafka. Records in logs of this node are read from their files (muster.gateway.apis.data.places). What is sent is
+counted for the group that fetches when it is written to the socket, not before.
 """
 
 from __future__ import annotations
