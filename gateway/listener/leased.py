@@ -13,6 +13,8 @@ from muster.actors.wire.leases import MemberLease
 _MAX_MEMBERS = 4096
 """Of one connection; the members of most clients have one each."""
 _MIN_MEMBERS = 8
+_MAX_REQUEST_BYTES = 2048
+"""A client may send longer ones, up to socket.request.max.bytes with tagged fields; they are forwarded, not kept."""
 _CORRELATION_ID = slice(4, 8)
 
 
@@ -38,7 +40,7 @@ class LeasedHeartbeats:
         if len(self._prepared) >= self._limit:
             self._prepared = {key: each for key, each in self._prepared.items() if not each.lease.is_over}
             self._limit = max(_MIN_MEMBERS, 2 * len(self._prepared))
-        if len(self._prepared) < _MAX_MEMBERS:
+        if len(self._prepared) < _MAX_MEMBERS and len(request) <= _MAX_REQUEST_BYTES:
             self._prepared[_key(request)] = _Prepared(lease, response[4:], answered)
 
     def __bool__(self) -> bool:

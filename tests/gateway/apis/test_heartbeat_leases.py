@@ -97,6 +97,22 @@ def test_pipelined_heartbeats_are_answered_in_order(full: Serving, fresh: Fresh,
         assert (correlation_id, response.error_code) == (number, NONE)
 
 
+def test_no_more_is_kept_of_a_client_than_of_an_honest_one(
+    full: Serving, fresh: Fresh, coordinator: Coordinator
+) -> None:
+    """A client may send what is ignored (KIP-482), and a different one with each heartbeat."""
+    member = stable(full, fresh("g"))
+    body = {"group_id": member.group, **member._me()}
+    for number in range(5):
+        frame = codec.encode_request(HEARTBEAT, 4, number, "a client", body)
+        tagged = b"\x01\x63\x80\x20" + bytes([number]) * 4096  # one field, its tag, its size
+        member.client.send(frame[:-1] + tagged)
+        assert codec.decode_response(HEARTBEAT, 4, member.client.receive())[1].error_code is NONE
+    (connection,) = (each for each in full.gateway.connections.values() if each.port == member.client.port)
+    assert not connection.leases
+    assert coordinator.heartbeats == 5
+
+
 def test_a_rebalance_is_reported_by_the_very_next_heartbeat(
     full: Serving, fresh: Fresh, coordinator: Coordinator
 ) -> None:
