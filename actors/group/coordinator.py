@@ -135,7 +135,8 @@ class Coordinator:
     def leases_confirmed(self, groups: Iterable[GroupId], now_ms: int) -> Outcome:
         """Gateways have confirmed that the leases of these groups that have ended are not used any more."""
         self._shard.begin(now_ms)
-        lease.confirmed(self._shard, groups)
+        if self._phase is Phase.ACTIVE:  # else sessions do not end: the next owner has the members
+            lease.confirmed(self._shard, groups)
         return self._shard.finish()
 
     def tick(self, now_ms: int) -> Outcome:

@@ -106,6 +106,19 @@ def test_it_ends_when_the_coordinator_resigns(leasing: Driver) -> None:
     assert leasing.revoked == [G]
 
 
+def test_a_confirmation_after_the_coordinator_has_resigned_removes_no_member(leasing: Driver) -> None:
+    """Its session has ended, but the next owner has its registration, and gives it a new one."""
+    (member,) = leasing.stable(1)
+    beats(leasing, member)
+    leasing.advance(SESSION_MS)
+    leasing.resign()
+    leasing.updates.clear()
+    leasing.confirm(G)
+    leasing.advance(LEASE_MS)
+    assert is_member(leasing, member)
+    assert leasing.updates == []
+
+
 def test_a_session_lasts_from_when_the_gateway_has_seen_the_heartbeat(leasing: Driver) -> None:
     (member,) = leasing.stable(1)
     beats(leasing, member)
