@@ -30,15 +30,11 @@ _CONNECT_S = 5.0
 
 
 class ChannelLost(ConnectionError):
-    """The actor's connection is lost. A pending request may or may not have taken effect."""
+    """The actor's connection is lost, or it did not respond in time. The request may or may not have taken effect."""
 
 
 class NotSent(ChannelLost):
     """The request was not sent: it has had no effect."""
-
-
-class TimedOut(ChannelLost):
-    """There was no response in time."""
 
 
 OnLease = Callable[[MemberLease, bytes], None]
@@ -226,7 +222,7 @@ class Channel(asyncio.Protocol):
         waiting = self._waiting.get(token)
         if waiting is not None:
             self.cancel(token)
-            self._fail(waiting, TimedOut("no response in time"))
+            self._fail(waiting, ChannelLost("no response in time"))
 
     def _fail(self, waiting: _Waiting, error: ChannelLost) -> None:
         """Whatever one of those that wait does, the others are informed."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster.actors.wire import envelope
-from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, TimedOut, connect
+from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, connect
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.producing import ProducePartition
@@ -151,7 +151,7 @@ def test_a_request_without_a_response_fails_and_harms_no_other(tmp_path: Path) -
 
         def fails(number: int) -> OnResponse:
             def on_response(response: bytes | ChannelLost) -> None:
-                assert isinstance(response, TimedOut)
+                assert isinstance(response, ChannelLost)
                 failed[number] = loop.time()
                 if len(failed) == len(timeouts):
                     all_failed.set()

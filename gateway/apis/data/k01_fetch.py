@@ -6,6 +6,9 @@ opened (KIP-227: session id 0 in the response), so every request names all its p
 a session gets FETCH_SESSION_ID_NOT_FOUND. If a partition occurs twice, the last occurrence counts, as in
 Kafka. Records in logs of this node are read from their files (muster.gateway.apis.data.places). What is sent is
 counted for the group that fetches when it is written to the socket, not before.
+
+What cannot be read in time gets an error that brokers send, too: Java's consumer throws an IllegalStateException at any
+other, REQUEST_TIMED_OUT among them (FetchCollector.handleInitializeErrors).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from muster.actors.wire.channel import Channel, ChannelLost, OnFetched, TimedOut
+from muster.actors.wire.channel import Channel, ChannelLost, OnFetched
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
 from muster.actors.wire.framing import Buffer
@@ -306,9 +309,8 @@ def _send(
 
 def _take(items: list[_Wanted], found: list[FetchedPartition] | ChannelLost) -> None:
     if isinstance(found, ChannelLost):
-        error = ErrorCode.request_timed_out if isinstance(found, TimedOut) else ErrorCode.not_leader_or_follower
         for item in items:
-            item.fail(error)
+            item.fail(ErrorCode.not_leader_or_follower)
         return
     for item, part in zip(items, found, strict=True):
         item.take(part)
@@ -337,7 +339,7 @@ async def _read(call: Call, wanted: list[_Wanted]) -> None:
         found = await places.read([item.places for item in unread])
     except TimeoutError:
         for item in unread:
-            item.fail(ErrorCode.request_timed_out)
+            item.fail(ErrorCode.kafka_storage_error)
         return
     for item, records in zip(unread, found, strict=True):
         if records is not None:

@@ -1,4 +1,4 @@
-"""Fetches of several actors, of which one fails after it has found records."""
+"""Fetches from actors that fail, or do not respond."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.actors.log.server import LogServer
 from muster.actors.wire.channel import Channel
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.data import k01_fetch
 from muster.gateway.listener.forward import Forwarder
 from muster.placement.view import Topic
-from tests.gateway.apis.test_data_apis import FETCH, PARTITIONS, fetch_body, owned, produce, waiting
+from tests.gateway.apis.test_data_apis import FETCH, PARTITIONS, fetch, fetch_body, owned, produce, waiting
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
 from tests.log.support import client_batch
@@ -72,3 +74,15 @@ def test_records_of_an_actor_that_failed_are_neither_sent_nor_counted(full: Serv
     assert (found[left].error_code, found[left].records) == (ErrorCode.not_leader_or_follower, b"")
     assert (found[right].error_code, len(found[right].records)) == (ErrorCode.none, len(client_batch(3)))
     assert counted(full, topic) == {right: len(client_batch(3))}
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+def test_an_actor_that_does_not_respond_is_no_leader(
+    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch, actors: int
+) -> None:
+    topic = full.create(fresh("t"), PARTITIONS)
+    parts = [(topic, partition, 0) for partition in owned(full, topic).values()][:actors]
+    monkeypatch.setattr(LogServer, "fetch", lambda *_: None)
+    monkeypatch.setattr(k01_fetch, "_GRACE_S", 0.1)
+    responses = fetch(full.client, *parts)
+    assert {response.error_code for response in responses} == {ErrorCode.not_leader_or_follower}

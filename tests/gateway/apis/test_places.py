@@ -149,7 +149,7 @@ def test_a_disk_that_hangs_fails_the_fetch(full: Serving, topic: Topic, monkeypa
         [response] = fetch(full.client, (topic, 0, 0))
     finally:
         is_over.set()
-    assert (response.error_code, response.records) == (ErrorCode.request_timed_out, b"")
+    assert (response.error_code, response.records) == (ErrorCode.kafka_storage_error, b"")
 
 
 def test_no_place_leads_to_a_topic_that_was_created_again(full: Serving, topic: Topic) -> None:
