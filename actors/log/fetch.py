@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
@@ -95,8 +94,76 @@ def check_leader_epoch(log: PartitionLog, known: int) -> None:
     raise FencedLeaderEpoch(message) if known < log.epoch else UnknownLeaderEpoch(message)
 
 
-def fetch_now(request: FetchRequest, open_log: OpenLog) -> list[FetchedPartition] | None:
-    """The response to a fetch that has nothing to wait for; else None."""
+class OpenFetch:
+    """A fetch whose logs are open, or have an error.
+
+    ``max_bytes`` limits the whole response and ``partition_max_bytes`` each partition, except that the first partition
+    with any records returns at least one batch (KIP-74).
+    """
+
+    def __init__(self, request: FetchRequest, wanted: Sequence[_Wanted]) -> None:
+        self.max_wait_s = request.max_wait_ms / 1000
+        self._max_bytes = request.max_bytes
+        self._min_bytes = min(request.min_bytes, request.max_bytes)
+        self._by_place = request.by_place
+        self._wanted = wanted
+
+    @property
+    def logs(self) -> set[PartitionLog]:
+        return {each.log for each in self._wanted if each.log is not None}
+
+    def has_to_wait(self) -> bool:
+        """Whether there is less than ``min_bytes``, there is time to wait for more, and no partition has an error."""
+        if self.max_wait_s <= 0 or not self._wanted:
+            return False
+        available = sum(partition.bytes_available() for partition in self._wanted)
+        return available < self._min_bytes and not any(partition.error is not None for partition in self._wanted)
+
+    def response(self) -> list[FetchedPartition]:
+        """What there is now."""
+        remaining, is_first = self._max_bytes, True
+        response = []
+        for each in self._wanted:
+            found, size_bytes = each.fetched(remaining, at_least_one=is_first, by_place=self._by_place)
+            remaining = max(remaining - size_bytes, 0)
+            is_first = is_first and not size_bytes
+            response.append(found)
+        return response
+
+
+class WaitingFetch:
+    """Calls ``ready`` once: as soon as there is enough, or when ``max_wait_ms`` have passed.
+
+    It has no task, because many may wait for one append.
+    """
+
+    def __init__(self, fetch: OpenFetch, ready: Callable[[], None]) -> None:
+        self._fetch = fetch
+        self._ready = ready
+        self._is_over = False
+        self._logs = fetch.logs
+        for log in self._logs:
+            log.watch(self._check)
+        self._timer = asyncio.get_running_loop().call_later(fetch.max_wait_s, self._end)
+
+    def _check(self) -> None:
+        if not self._is_over and not self._fetch.has_to_wait():
+            self._end()
+
+    def _end(self) -> None:
+        self.cancel()
+        self._ready()
+
+    def cancel(self) -> None:
+        """Do not call ``ready`` any more."""
+        self._is_over = True
+        self._timer.cancel()
+        for log in self._logs:
+            log.unwatch(self._check)
+
+
+def open_now(request: FetchRequest, open_log: OpenLog) -> OpenFetch | None:
+    """None if a log has to be opened first."""
     wanted = [_Wanted(each) for each in request.partitions]
     for each in wanted:
         try:
@@ -106,62 +173,18 @@ def fetch_now(request: FetchRequest, open_log: OpenLog) -> list[FetchedPartition
             each.use(log)
         except LogError as error:
             each.error = error
-    if request.max_wait_ms > 0 and not _is_enough(wanted, _min_bytes(request)):
-        return None
-    return _response(request, wanted)
+    return OpenFetch(request, wanted)
 
 
-async def fetch(request: FetchRequest, log_by_id: LogById) -> list[FetchedPartition]:
-    """Respond as soon as ``min_bytes`` are available, a partition has an error, or ``max_wait_ms`` have passed.
-
-    ``max_bytes`` limits the whole response and ``partition_max_bytes`` each partition, except that the first
-    partition with any records returns at least one batch (KIP-74). ``log_by_id`` may take time (to open the log), and
-    raises LogError if there is no log.
-    """
+async def open_soon(request: FetchRequest, log_by_id: LogById) -> OpenFetch:
+    """``log_by_id`` may take time (to open the log), and raises LogError if there is no log."""
     wanted = [_Wanted(each) for each in request.partitions]
     for each in wanted:
         try:
             each.use(await log_by_id(each.request.topic_id, each.request.partition))
         except LogError as error:
             each.error = error
-    await _wait(wanted, _min_bytes(request), request.max_wait_ms / 1000)
-    return _response(request, wanted)
-
-
-def _min_bytes(request: FetchRequest) -> int:
-    return min(request.min_bytes, request.max_bytes)
-
-
-def _response(request: FetchRequest, wanted: Sequence[_Wanted]) -> list[FetchedPartition]:
-    remaining, is_first = request.max_bytes, True
-    response = []
-    for each in wanted:
-        found, size_bytes = each.fetched(remaining, at_least_one=is_first, by_place=request.by_place)
-        remaining = max(remaining - size_bytes, 0)
-        is_first = is_first and not size_bytes
-        response.append(found)
-    return response
-
-
-async def _wait(wanted: Sequence[_Wanted], min_bytes: int, max_wait_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + max_wait_s
-    grown = asyncio.Event()
-    with ExitStack() as watches:
-        for log in {partition.log for partition in wanted if partition.log is not None}:
-            watches.enter_context(log.watching(grown.set))
-        while wanted and not _is_enough(wanted, min_bytes):
-            grown.clear()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await grown.wait()
-            except TimeoutError:
-                return
-
-
-def _is_enough(wanted: Sequence[_Wanted], min_bytes: int) -> bool:
-    available = sum(partition.bytes_available() for partition in wanted)
-    return available >= min_bytes or any(partition.error is not None for partition in wanted)
+    return OpenFetch(request, wanted)
 
 
 async def list_offsets(entity: Any, log_of: LogByName) -> dict[str, Any]:

@@ -4,46 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 
-from muster.actors.log.fetch import LogById, OpenLog, fetch, fetch_now
+from muster.actors.log.fetch import LogById, OpenFetch, OpenLog, WaitingFetch, open_now, open_soon
 from muster.actors.wire.fetching import FetchRequest, write_fetched
 from muster.actors.wire.server import Peer
 
 log = logging.getLogger(__name__)
 
+_Key = tuple[Peer, int]
+
 
 class Fetches:
-    """Responds at once where it can; only a fetch that waits has a task."""
+    """Responds at once where it can. Only a fetch whose log has to be opened has a task."""
 
     def __init__(self, open_log: OpenLog, log_by_id: LogById) -> None:
         self._open_log = open_log
         self._log_by_id = log_by_id
-        self._waiting: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+        self._waiting: dict[_Key, Callable[[], object]] = {}
+        """The fetches that have no response yet, and how to cancel them."""
 
     def serve(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Respond to the fetch, now or later."""
-        found = fetch_now(request, self._open_log)
-        if found is not None:
-            peer.send(*write_fetched(token, found))
+        fetch = open_now(request, self._open_log)
+        if fetch is not None:
+            self._begin((peer, token), fetch)
             return
-        key = (peer, token)
-        task = asyncio.get_running_loop().create_task(self._wait(peer, token, request))
-        self._waiting[key] = task
-        task.add_done_callback(lambda _: self._waiting.pop(key, None))
+        task = asyncio.get_running_loop().create_task(self._open((peer, token), request))
+        self._waiting[peer, token] = task.cancel
 
-    async def _wait(self, peer: Peer, token: int, request: FetchRequest) -> None:
+    async def _open(self, key: _Key, request: FetchRequest) -> None:
         try:
-            found = await fetch(request, self._log_by_id)
+            fetch = await open_soon(request, self._log_by_id)
         except Exception:
             log.exception("a fetch failed")
-            peer.close()
+            self._waiting.pop(key, None)
+            key[0].close()
             return
-        peer.send(*write_fetched(token, found))
+        self._begin(key, fetch)
+
+    def _begin(self, key: _Key, fetch: OpenFetch) -> None:
+        if fetch.has_to_wait():
+            self._waiting[key] = WaitingFetch(fetch, partial(self._respond, key, fetch)).cancel
+        else:
+            self._respond(key, fetch)
+
+    def _respond(self, key: _Key, fetch: OpenFetch) -> None:
+        self._waiting.pop(key, None)
+        peer, token = key
+        try:
+            peer.send(*write_fetched(token, fetch.response()))
+        except Exception:  # a log that calls this must not fail because of it
+            log.exception("a fetch failed")
+            peer.close()
 
     def cancel(self, peer: Peer, token: int) -> None:
         """The response is no longer needed."""
-        if task := self._waiting.pop((peer, token), None):
-            task.cancel()
+        if cancel := self._waiting.pop((peer, token), None):
+            cancel()
 
     def left(self, peer: Peer) -> None:
         """The gateway is gone."""
@@ -51,6 +70,6 @@ class Fetches:
             self.cancel(*key)
 
     def stop(self) -> None:
-        """Give up all that wait."""
-        for task in self._waiting.values():
-            task.cancel()
+        """Give up all that have no response."""
+        for key in list(self._waiting):
+            self.cancel(*key)

@@ -284,18 +284,22 @@ class PartitionLog(LogReader):
     @contextmanager
     def watching(self, callback: Callable[[], None]) -> Iterator[None]:
         """Call ``callback`` within the context whenever the high watermark has grown or the log is over."""
-        self._watchers.add(callback)
+        self.watch(callback)
         try:
             yield
         finally:
-            self._watchers.discard(callback)
+            self.unwatch(callback)
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever the high watermark, log start or segments have changed, or the log is over.
 
-        It stays registered for the life of the log, and must not raise.
+        It stays registered until :meth:`unwatch`, and must not raise.
         """
         self._watchers.add(callback)
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Do not call it again, except for a change that is being reported."""
+        self._watchers.discard(callback)
 
     async def close(self) -> None:
         """Wait until everything appended is durable, then close the files. May be called again."""

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from muster.actors.log import LogConfig, LogService, partitions, routing
-from muster.actors.log.fetch import fetch, fetch_now
+from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.produces import Produce
@@ -71,8 +71,15 @@ class Cluster:
             for topic_id, index, offset in parts
         ]
         request = FetchRequest(False, max_wait_ms, min_bytes, max_bytes, wanted)
-        found = fetch_now(request, self.service.open_log)
-        return found if found is not None else await fetch(request, self.service.log_by_id)
+        fetch = open_now(request, self.service.open_log) or await open_soon(request, self.service.log_by_id)
+        if fetch.has_to_wait():
+            ready = asyncio.Event()
+            waiting = WaitingFetch(fetch, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                waiting.cancel()
+        return fetch.response()
 
     async def list_offset(self, name: str, partition: int, timestamp: int, leader_epoch: int = -1) -> Any:
         query = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log.fetch import fetch_now
+from muster.actors.log.fetch import open_now
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
 from muster.gateway.apis.data import places
@@ -42,13 +42,13 @@ def found(full: Serving, topic: Topic, *, by_place: bool, offset: int = 0) -> Fe
     wanted = [FetchPartition(topic.topic_id, 0, -1, offset, 1 << 20)]
     request = FetchRequest(by_place, 0, 0, 1 << 20, wanted)
 
-    async def look() -> list[FetchedPartition] | None:
+    async def look() -> list[FetchedPartition]:
         assert full.actors is not None
-        index = full.gateway.view.log_of(topic, 0)
-        return fetch_now(request, full.actors.logs[index].open_log)
+        fetch = open_now(request, full.actors.logs[full.gateway.view.log_of(topic, 0)].open_log)
+        assert fetch is not None
+        return fetch.response()
 
-    response: list[FetchedPartition] | None = full.run(look())
-    assert response is not None
+    response: list[FetchedPartition] = full.run(look())
     (only,) = response
     return only
 
