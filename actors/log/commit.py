@@ -3,8 +3,11 @@
 **Group commit.** A write gets its place in the queue immediately. One task per log takes the whole queue, writes it
 with one call, makes it durable with one ``fdatasync`` in a thread, checks that its claim still holds, and then
 completes all of these writes; writes that are pushed meanwhile form the next commit. The high watermark is the end of
-what is durable and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later:
-``muster.actors.log.upkeep.flushing``.)
+what is durable and acknowledged.
+
+**Without fdatasync.** With flush.messages above 1 it comes later (``muster.actors.log.upkeep.flushing``). A commit then
+is a copy into the page cache, and is made on the event loop: the way to a thread and back was half of the processor
+time of a Produce. Only if the kernel is slow, as when it makes writers wait for the disk, threads do it for a while.
 
 **Disk failures.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. The content of the
 file behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages and
@@ -40,6 +43,10 @@ log = logging.getLogger(__name__)
 
 Done = asyncio.Future[LogError | None]
 """None once durable and acknowledged, or the reason why it never will be."""
+
+_SLOW_S = 0.005
+_SLOW_FOR_S = 10.0
+"""After a commit on the event loop that took as long as that, threads commit for so long."""
 
 RETRY_AFTER_S = 1.0
 """For this long after a disk failure, writes fail without trying the disk."""
@@ -109,6 +116,8 @@ class Committer:
         self._abandoned: list[Path] = []
         self._task: asyncio.Task[None] | None = None
         self._commit_began_s: float | None = None
+        self._is_local = disk.is_local(segments[-1].fd)
+        self._slow_until_s = 0.0
         self._trouble = Trouble(f"{directory}: appends")
         self._flushing = Flushing(self._wake)
         self.keeper = Keeper(directory, epoch, claim, disk, _THREADS, lambda: self.segments)
@@ -193,7 +202,10 @@ class Committer:
                 writes, begin_segment = self._take(rolling is not None)
                 batches = [write.batch for write in writes]
                 try:
-                    segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
+                    if self._is_quick(batches, begin_segment):
+                        segment = self._commit_here(batches)
+                    else:
+                        segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
                 except NotLeader as error:
                     self._flushing.synced()
                     self.end(error)
@@ -236,6 +248,22 @@ class Committer:
         first_ms = self._first_timestamp_ms
         return first_ms != NO_TIMESTAMP and write.header.max_timestamp_ms - first_ms > self.config.roll_ms
 
+    def _is_quick(self, batches: list[bytearray], begin_segment: bool) -> bool:
+        """Whether a commit neither syncs nor creates a file, and the kernel has not been slow lately."""
+        if begin_segment or not self._is_local or self._flushing.wants_sync(batches, self.config):
+            return False
+        return time.monotonic() >= self._slow_until_s
+
+    def _commit_here(self, batches: list[bytearray]) -> Segment:
+        """Commit on the event loop."""
+        began_s = time.monotonic()
+        try:
+            return self._commit(batches, begin_segment=False)
+        finally:
+            ended_s = time.monotonic()
+            if ended_s - began_s >= _SLOW_S:
+                self._slow_until_s = ended_s + _SLOW_FOR_S
+
     def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
         """:meth:`_write_durably`; a writer that is no longer the leader gets NotLeader instead of the disk's error."""
         self._commit_began_s = time.monotonic()
@@ -249,7 +277,7 @@ class Committer:
             self._commit_began_s = None
 
     def _write_durably(self, batches: list[bytearray], begin_segment: bool) -> Segment:
-        """Write, make durable, and only then check that this process is still the leader. Runs in a thread.
+        """Write, make durable, and only then check that this process is still the leader.
 
         Returns the segment; its index does not contain the batches yet.
         """

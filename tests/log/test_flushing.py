@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,44 @@ def test_after_so_many_records_at_the_end_of_a_segment_and_of_the_log(tmp_path: 
         await again.close()
 
     run(main())
+
+
+class Writers(Disk):
+    """Knows which threads wrote, and how long a write takes."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        self.takes_s = 0.0
+
+    def write(self, fd: int, content: bytes, position: int) -> None:
+        self.threads.append(threading.current_thread())
+        time.sleep(self.takes_s)
+        super().write(fd, content, position)
+
+
+class Remote(Writers):
+    def is_local(self, fd: int) -> bool:
+        return False
+
+
+async def threads_of_appends(disk: Writers, directory: Path, **config: Any) -> list[bool]:
+    """Whether each write of three appends was the event loop's thread's; the second append takes 20 ms."""
+    log = opened(directory, disk, **config)
+    disk.threads.clear()
+    for disk.takes_s in (0.0, 0.02, 0.0):
+        await log.append(client_batch(1))
+    threads = disk.threads[:]
+    await log.close()
+    return [thread is threading.current_thread() for thread in threads]
+
+
+def test_what_is_not_synced_is_written_on_the_event_loop_unless_that_is_slow(tmp_path: Path) -> None:
+    assert run(threads_of_appends(Writers(), tmp_path / "t-0", flush_messages=100)) == [True, True, False]
+
+
+def test_what_is_synced_or_on_a_network_is_written_by_a_thread(tmp_path: Path) -> None:
+    assert not any(run(threads_of_appends(Writers(), tmp_path / "t-0")))
+    assert not any(run(threads_of_appends(Remote(), tmp_path / "t-1", flush_messages=100)))
 
 
 def test_after_some_time(tmp_path: Path) -> None:

@@ -33,6 +33,19 @@ class Disk:
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)
 
+    def is_local(self, fd: int) -> bool:
+        """Whether the file system can do without waiting what needs no disk. NFS, for one, cannot.
+
+        False for a file that cannot be read at all.
+        """
+        try:
+            os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True
+
     def truncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)
 
