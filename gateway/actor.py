@@ -22,6 +22,7 @@ from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
 from muster.actors.faults.registry import Book
 from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.allocator import keep_freed_blocks
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
@@ -105,6 +106,7 @@ class GatewayActor(Actor):
         self._sends = Sends(f"{self.name}/{uuid.uuid4().hex}")
 
     async def _start(self) -> Started:
+        keep_freed_blocks()
         settings, config = self.settings, self.settings.config
         node_id, address = self._node_and_address()
         self._lifecycle = EventWriter(
