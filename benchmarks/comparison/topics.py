@@ -14,6 +14,7 @@ from benchmarks.client import connect
 from benchmarks.comparison import requests
 from benchmarks.comparison.servers import Server
 from muster.actors.log.format.records import build_batch
+from muster.actors.runtime.process import wall_ms
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 
@@ -31,9 +32,12 @@ def create(server: Server, partitions: int) -> str:
     return name
 
 
-def batch(size: int, *, now_ms: int = 0) -> bytes:
-    """A record batch of one record with about so many bytes that cannot be compressed."""
-    return bytes(build_batch([(None, os.urandom(size))], now_ms, 0, -1))
+def batch(size: int) -> bytes:
+    """A record batch of one record with about so many bytes that cannot be compressed.
+
+    Its timestamp is now: retention removes records by their timestamps, whenever they were appended.
+    """
+    return bytes(build_batch([(None, os.urandom(size))], wall_ms(), 0, -1))
 
 
 def fill(server: Server, topic: str, partitions: Sequence[int], size: int, count: int) -> None:
