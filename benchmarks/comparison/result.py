@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class Line:
             self.figure.replace("_", " "),
             _shown(self.muster, self.muster_spread),
             _shown(self.kafka, self.kafka_spread),
-            f"{self.ratio:.2f}",
+            f"{self.ratio:.2f}" if math.isfinite(self.ratio) else "",
             goal,
         )
 

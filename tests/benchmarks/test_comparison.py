@@ -51,6 +51,11 @@ def test_a_goal_without_kafka_is_for_musters_own_value() -> None:
     assert (line.is_met, line.goal, line.ratio) == (True, "at most 25", 10.0)
 
 
+def test_what_kafka_does_not_have_has_no_ratio() -> None:
+    (line,) = result.lines(ROW, rounds([20.0], [0.0]))
+    assert line.cells[-2] == ""
+
+
 def test_both_are_measured_in_turn_once_they_are_steady() -> None:
     order: list[tuple[str, float]] = []
     steady = {"Muster": iter([50.0, 90.0, 91.0]), "Kafka": iter([100.0, 101.0])}
