@@ -14,6 +14,8 @@ from muster.actors.wire.framing import Buffer
 
 _MAX_NOW_BYTES = 4 << 20
 """More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""
+_RECENT_BYTES = 8 << 20
+"""Of batches that are kept for the next reader: groups that read one topic read the same place within milliseconds."""
 _READ_S = 10.0
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="places")
 
@@ -28,6 +30,8 @@ class PageCache:
     def __init__(self) -> None:
         self._always_wait: set[str] = set()
         """Folders of logs on a file system that cannot read without waiting, such as NFS. A node has one or two."""
+        self._recent: dict[Place, Buffer] = {}
+        self._recent_bytes = 0
 
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
         """The batches of each partition, if all of them are in the page cache and they are not many. Unread."""
@@ -37,20 +41,35 @@ class PageCache:
         for places in of_partitions:
             batches: list[Buffer] = []
             for place in places:
-                try:
-                    content = _read_now(place)
-                except BlockingIOError:
+                content = self._recent.get(place) or self._read_now(place)
+                if content is None:
                     return None
-                except OSError as error:
-                    if error.errno != errno.EOPNOTSUPP:
-                        raise Unread(f"{place.path}: {error}") from error
-                    self._always_wait.add(_folder_of_logs(place))
-                    return None
-                if len(content) < place.size_bytes:  # the rest may be on its way from the disk
-                    return None
-                batches.append(_checked(place, content))
+                batches.append(content)
             found.append(batches)
         return found
+
+    def _read_now(self, place: Place) -> Buffer | None:
+        """None if that has to wait for the disk. Unread."""
+        try:
+            content = _read_now(place)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise Unread(f"{place.path}: {error}") from error
+            self._always_wait.add(_folder_of_logs(place))
+            return None
+        if len(content) < place.size_bytes:  # the rest may be on its way from the disk
+            return None
+        self._keep(place, _checked(place, content))
+        return content
+
+    def _keep(self, place: Place, content: Buffer) -> None:
+        self._recent[place] = content
+        self._recent_bytes += len(content)
+        while self._recent_bytes > _RECENT_BYTES:
+            oldest = next(iter(self._recent))
+            self._recent_bytes -= len(self._recent.pop(oldest))
 
     def _waits(self, of_partitions: Iterable[Sequence[Place]]) -> bool:
         return any(_folder_of_logs(place) in self._always_wait for places in of_partitions for place in places)

@@ -72,6 +72,30 @@ def test_a_client_gets_all_of_it_in_one_response(full: Serving, topic: Topic) ->
     assert response.records == found(full, topic, by_place=False, offset=5).records
 
 
+def test_groups_that_read_the_same_share_what_was_read(full: Serving, topic: Topic) -> None:
+    page_cache = places.PageCache()
+    first, *_, last = found(full, topic, by_place=True).places
+    before = page_cache.read([[first, last]])
+    assert before is not None
+    for path in {first.path, last.path}:
+        Path(path).unlink()
+    after = page_cache.read([[last], [first]])
+    assert after is not None
+    assert (after[1][0] is before[0][0], after[0][0] is before[0][1]) == (True, True)
+
+
+def test_little_is_kept_of_what_was_read(full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_cache = places.PageCache()
+    first, second, *_ = found(full, topic, by_place=True).places
+    monkeypatch.setattr(places, "_RECENT_BYTES", first.size_bytes + second.size_bytes - 1)
+    page_cache.read([[first], [second]])
+    for place in (first, second):
+        Path(place.path).unlink()
+    assert page_cache.read([[second]]) is not None
+    with pytest.raises(places.Unread):
+        page_cache.read([[first]])
+
+
 def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
