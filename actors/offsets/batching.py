@@ -1,21 +1,27 @@
 """Packs the records of the coordinator's steps into batches of its log.
 
-The records of one step are atomic: they are in one batch. With ``group.coordinator.append.linger.ms``, several steps
-share a batch.
+The records of one step are atomic: they are in one batch. With ``group.coordinator.append.linger.ms``, and while the
+disk is busy, several steps share a batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from muster.actors.group.types import Record, WriteId
 
-Batch = list[Record]
-
 _RECORD_OVERHEAD_BYTES = 32
 _BATCH_OVERHEAD_BYTES = 128
+
+
+class Batch(NamedTuple):
+    """Records that are written as one."""
+
+    records: list[Record]
+    size_bytes: int
+    """Upper bound of its size, uncompressed."""
 
 
 def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
@@ -23,60 +29,77 @@ def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
 
     A step of tombstones only (expiry, deletion of topics and groups) may be split, as in Kafka.
     """
-    if size_bytes(records) <= limit_bytes:
-        return [[*records]]
-    packed = _pack(([record] for record in records), limit_bytes)
+    whole = _batch([*records])
+    if whole.size_bytes <= limit_bytes:
+        return [whole]
+    packed = _pack((_batch([record]) for record in records), limit_bytes)
     may_split = all(record.value is None for record in records)
-    fits = all(size_bytes(batch) <= limit_bytes for batch in packed)
+    fits = all(batch.size_bytes <= limit_bytes for batch in packed)
     return packed if fits and may_split else None
 
 
-def size_bytes(records: Iterable[Record]) -> int:
-    """Upper bound of the size of an uncompressed batch of these records."""
-    sizes = [len(key) + len(value or b"") for key, value in records]
-    return _BATCH_OVERHEAD_BYTES + len(sizes) * _RECORD_OVERHEAD_BYTES + sum(sizes)
+def _batch(records: list[Record]) -> Batch:
+    size = _BATCH_OVERHEAD_BYTES + len(records) * _RECORD_OVERHEAD_BYTES
+    for key, value in records:
+        size += len(key) + len(value or b"")
+    return Batch(records, size)
 
 
 def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:
     """The parts in as few batches as their order allows. No part is split."""
-    packed: list[Batch] = [[]]
+    packed: list[Batch] = []
+    records: list[Record] = []
     size = _BATCH_OVERHEAD_BYTES
     for part in parts:
-        needed = size_bytes(part) - _BATCH_OVERHEAD_BYTES
-        if packed[-1] and size + needed > limit_bytes:
-            packed.append([])
-            size = _BATCH_OVERHEAD_BYTES
-        packed[-1].extend(part)
+        needed = part.size_bytes - _BATCH_OVERHEAD_BYTES
+        if records and size + needed > limit_bytes:
+            packed.append(Batch(records, size))
+            records, size = [], _BATCH_OVERHEAD_BYTES
+        records.extend(part.records)
         size += needed
-    return packed
+    return [*packed, Batch(records, size)]
 
 
 class Lingering:
     """Holds batches back until ``linger_ms`` after the first one, or until their total size is ``limit_bytes``.
 
-    With ``linger_ms`` of 0 or less nothing is held back. ``write`` gets the first and the last write and the batches.
+    With -1, only until the end of this turn of the event loop, and while earlier ones are being written
+    (:meth:`ended`): 50 connections that commit one offset each share a batch of a dozen, and one step of the core
+    answers them. With 0 nothing is held back. ``write`` gets the first and the last write and the batches. Call
+    :meth:`ended` when they are durable.
     """
 
     def __init__(
         self, linger_ms: int, limit_bytes: Callable[[], int], write: Callable[[WriteId, WriteId, list[Batch]], None]
     ) -> None:
-        self._linger_s = linger_ms / 1000
+        self._linger_ms = linger_ms
         self._limit_bytes = limit_bytes
         self._write = write
         self._writes: list[WriteId] = []
         self._held: list[Batch] = []
         self._held_bytes = 0
-        self._timer: Any = None
+        self._written = 0
+        """How many are being written."""
+        self._timer: asyncio.Handle | None = None
 
     def add(self, write: WriteId, parts: list[Batch]) -> None:
         """Write these batches after all earlier ones, in the same batch if they fit."""
         self._writes.append(write)
         self._held += parts
-        self._held_bytes += sum(map(size_bytes, parts))
-        if self._linger_s <= 0 or self._held_bytes >= self._limit_bytes():
+        for part in parts:
+            self._held_bytes += part.size_bytes
+        if self._linger_ms == 0 or self._held_bytes >= self._limit_bytes():
             self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.flush)
+        elif self._timer is None and self._linger_ms > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_ms / 1000, self.flush)
+        elif self._timer is None and not self._written:
+            self._timer = asyncio.get_running_loop().call_soon(self.flush)
+
+    def ended(self) -> None:
+        """What :meth:`flush` has passed on most recently, or before, is written."""
+        self._written -= 1
+        if self._linger_ms < 0 and not self._written:
+            self.flush()
 
     def flush(self) -> None:
         """Write the batches that are held back."""
@@ -87,4 +110,5 @@ class Lingering:
             return
         writes, parts = self._writes, self._held
         self._writes, self._held, self._held_bytes = [], [], 0
+        self._written += 1
         self._write(writes[0], writes[-1], _pack(parts, self._limit_bytes()))

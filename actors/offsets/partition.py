@@ -332,7 +332,7 @@ class OffsetsPartition:
         loop = asyncio.get_running_loop()
         try:
             for chunk in chunks:
-                done = self._log.enqueue_records([(record.key, record.value) for record in chunk], now_ms()).done
+                done = self._log.enqueue_records(chunk.records, now_ms()).done
         except Exception as error:
             loop.call_soon(self._append_failed, first, error)
             return
@@ -356,6 +356,7 @@ class OffsetsPartition:
         if (error := done.result()) is not None:
             self._append_failed(first, error)
         elif not self._failed:
+            self._lingering.ended()
             self._guarded(lambda: self._core.written(last, now_ms()))
 
     def _append_failed(self, first: WriteId, error: Exception) -> None:

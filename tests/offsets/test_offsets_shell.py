@@ -320,12 +320,39 @@ class StuckDisk(Disk):
 
     def __init__(self) -> None:
         self.stuck = False
+        self.entered = threading.Event()
         self.let_go = threading.Event()
 
     def sync(self, fd: int) -> None:
         if self.stuck:
+            self.entered.set()
             self.let_go.wait()
         super().sync(fd)
+
+
+@pytest.mark.parametrize(("linger_ms", "sizes"), [(-1, [1, 6, 4]), (0, [1, 2, 2, 2, 2, 2])])
+def test_requests_of_one_turn_and_those_that_come_while_the_disk_is_busy_share_a_batch(
+    tmp_path: Path, linger_ms: int, sizes: list[int]
+) -> None:
+    async def scenario() -> None:
+        disk = StuckDisk()
+        shell = Shell(tmp_path / "log", 1, disk=disk, group_coordinator_append_linger_ms=linger_ms)
+        channel = await shell.serve(tmp_path / "socket")
+        assert await commit(channel, 0) == {ErrorCode.none}
+        disk.stuck = True
+        first = [asyncio.ensure_future(commit(channel, offset, partitions=2)) for offset in range(3)]
+        await asyncio.to_thread(disk.entered.wait)
+        later = [asyncio.ensure_future(commit(channel, offset, partitions=2)) for offset in range(3, 5)]
+        await channel.query({"ask": "heard"})  # the commits have arrived, too
+        assert not any(done.done() for done in first + later)
+        disk.let_go.set()
+        assert await asyncio.gather(*first, *later) == [{ErrorCode.none}] * 5
+        assert batch_sizes(tmp_path / "log") == sizes
+        assert await committed(channel) == {0: 4, 1: 4}
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
 
 
 def test_a_write_that_takes_too_long_is_answered_in_time(tmp_path: Path) -> None:
@@ -396,5 +423,5 @@ TOMBSTONE = Record(b"k" * 100, None)
 )
 def test_only_tombstones_are_split(records: list[Record], limit_bytes: int, sizes: list[int] | None) -> None:
     found = batches(records, limit_bytes)
-    assert (found and [len(chunk) for chunk in found]) == sizes
-    assert found is None or [record for chunk in found for record in chunk] == records
+    assert (found and [len(batch.records) for batch in found]) == sizes
+    assert found is None or [record for batch in found for record in batch.records] == records
