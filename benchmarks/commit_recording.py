@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from muster.actors.config import MusterConfig, group_config
-from muster.actors.group.events import CommittedPartition, OffsetsCommitted
+from muster.actors.group.events import OffsetsCommitted
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.files.disk import Disk
@@ -137,7 +137,7 @@ def _event(partitions: int, offset: int) -> OffsetsCommitted:
         member_id=MemberId("m"),
         client_id="rdkafka",
         host="10.0.0.7",
-        partitions=tuple(CommittedPartition("flights", index, offset, offset + 1) for index in range(partitions)),
+        partitions=tuple(("flights", index, offset, offset + 1) for index in range(partitions)),
     )
 
 

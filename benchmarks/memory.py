@@ -66,10 +66,8 @@ class Core:
         assert self._core.groups[GroupId(group)].state.value == "Stable"
 
     def commit(self, group: str, topic: str, partitions: Iterable[int]) -> None:
-        parts = tuple(
-            CommitPartition(partition=index, offset=self._now_ms + index, metadata="") for index in partitions
-        )
-        topics = (CommitTopic(name=topic, partitions=parts),)
+        parts = [CommitPartition(partition=index, offset=self._now_ms + index, metadata="") for index in partitions]
+        topics = (CommitTopic.of(topic, parts),)
         self._send(
             OffsetCommit(
                 api_version=9,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a client that did not authenticate."""
@@ -17,3 +18,9 @@ class Context:
     """Canonical address without port. Responses show it as Kafka does, with a leading slash."""
     connection: str = ""
     principal: str = ANONYMOUS
+
+
+@lru_cache(maxsize=8192)
+def of_client(context: Context, client_id: str | None) -> Context:
+    """The context with that client id. Nearly all requests of a connection have the same one."""
+    return replace(context, client_id=client_id)

@@ -219,12 +219,8 @@ class RebalanceMovedOn:
     duration_ms: int
 
 
-class CommittedPartition(NamedTuple):
-    topic: str
-    partition: int
-    before: int | None
-    """The committed offset until then."""
-    offset: int
+CommittedPartition = tuple[str, int, int | None, int]
+"""Topic, partition, the committed offset until then, and now. A plain tuple: there is one for each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ written; tests check that reading the record back gives the same state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from sys import intern
+from typing import NamedTuple
 
 from muster.actors.group.codec.records import (
     CommittedOffset,
@@ -24,7 +26,14 @@ from muster.actors.group.types import GroupId, Record
 
 TopicPartition = tuple[str, int]
 Prior = tuple[RecordKey, Value | None]
-OffsetPrior = tuple[OffsetKey, CommittedOffset | None]
+
+
+class OffsetPriors(NamedTuple):
+    """The previous values of offsets of one group that were put together."""
+
+    group: GroupId
+    partitions: list[TopicPartition]
+    before: list[CommittedOffset | None]
 
 
 class HardState:
@@ -56,21 +65,23 @@ class HardState:
         return prior
 
     def put_offsets(
-        self, group: GroupId, topic: str, offsets: Sequence[tuple[int, CommittedOffset]]
-    ) -> list[OffsetPrior]:
-        """Put offsets, at least one, of partitions of one topic. Returns their keys and previous values."""
-        topic = intern(topic)
+        self, group: GroupId, topic: str, indexes: Sequence[int], values: Sequence[CommittedOffset]
+    ) -> OffsetPriors:
+        """Put offsets of these partitions, at least one and all different, of one topic. Returns the previous ones."""
         known = self._offsets.setdefault(group, {})
-        priors: list[OffsetPrior] = []
-        for partition, value in offsets:
-            priors.append((OffsetKey(group, topic, partition), known.get((topic, partition))))
-            known[topic, partition] = value
+        partitions = [*zip(repeat(intern(topic)), indexes)]
+        priors = OffsetPriors(group, partitions, [*map(known.get, partitions)])
+        known.update(zip(partitions, values, strict=True))
         return priors
 
-    def undo(self, priors: Iterable[Prior]) -> None:
+    def undo(self, priors: Iterable[Prior | OffsetPriors]) -> None:
         """Undo changes, latest first."""
-        for key, value in priors:
-            self._put(key, value)
+        for prior in priors:
+            if isinstance(prior, OffsetPriors):
+                for (topic, partition), before in zip(prior.partitions, prior.before, strict=True):
+                    self._put(OffsetKey(prior.group, topic, partition), before)
+            else:
+                self._put(*prior)
 
     def get(self, key: RecordKey) -> Value | None:
         if isinstance(key, GroupKey):

@@ -7,7 +7,7 @@ except for those of which there is one for each partition: a named tuple takes a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 from uuid import UUID
@@ -19,7 +19,6 @@ from muster.actors.group.types import GroupId, MemberId
 NO_GENERATION = -1
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
-NO_TIMESTAMP = -1
 NO_MEMBER = MemberId("")
 OPERATIONS_OMITTED = -(2**31)
 
@@ -132,16 +131,29 @@ class CommitPartition(NamedTuple):
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
-    timestamp_ms: int = NO_TIMESTAMP
-    """OffsetCommit v1 only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommitTopic:
+    """Partitions in columns of the same length: a commit of 50 partitions then needs no object for each of them."""
+
     name: str
     """"" if the request named the topic by an id that could not be translated."""
-    topic_id: UUID | None = None
-    partitions: tuple[CommitPartition, ...]
+    topic_id: UUID | None
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, name: str, rows: Iterable[CommitPartition], topic_id: UUID | None = None) -> CommitTopic:
+        """From one tuple for each partition."""
+        columns = [*zip(*rows, strict=True)] or [()] * len(CommitPartition._fields)
+        return cls(name, topic_id, *columns)
+
+    def rows(self) -> Iterator[CommitPartition]:
+        """One tuple for each partition."""
+        return map(CommitPartition, self.partitions, self.offsets, self.leader_epochs, self.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +392,7 @@ def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
 
 
 def _failed_commit(topic: CommitTopic, error: ErrorCode) -> TopicErrors:
-    partitions = tuple(PartitionError(each.partition, error) for each in topic.partitions)
+    partitions = tuple(PartitionError(partition, error) for partition in topic.partitions)
     return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 

@@ -24,7 +24,7 @@ from muster.actors.group.codec.records import (
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.errors import translate_for
 from muster.actors.group.events import Event, RemovedOffset
-from muster.actors.group.hard import HardState, Prior, TopicPartition
+from muster.actors.group.hard import HardState, OffsetPriors, Prior, TopicPartition
 from muster.actors.group.messages import Request, Response, failed
 from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
@@ -56,7 +56,7 @@ class Write:
 
     id: WriteId
     records: list[Record] = field(default_factory=list)
-    priors: list[Prior] = field(default_factory=list)
+    priors: list[Prior | OffsetPriors] = field(default_factory=list)
     offsets_of: set[GroupId] = field(default_factory=set)
     """The groups of which it changes offsets."""
     groups: set[GroupId] = field(default_factory=set)
@@ -127,16 +127,16 @@ class Shard:
         self._open.groups.add(group.id)
 
     def append_offsets(
-        self, group: GroupId, topic: str, offsets: Sequence[tuple[int, CommittedOffset]]
+        self, group: GroupId, topic: str, indexes: Sequence[int], offsets: Sequence[CommittedOffset]
     ) -> list[CommittedOffset | None]:
-        """Write committed offsets of partitions of one topic and apply them immediately. Returns the previous ones."""
+        """Write offsets of these partitions of one topic and apply them immediately. Returns the previous ones."""
         if not offsets:
             return []
-        self._open.records += offset_records(group, topic, offsets)
-        priors = self.hard.put_offsets(group, topic, offsets)
-        self._open.priors += priors
+        self._open.records += offset_records(group, topic, indexes, offsets)
+        priors = self.hard.put_offsets(group, topic, indexes, offsets)
+        self._open.priors.append(priors)
         self._open.offsets_of.add(group)
-        return [prior for _, prior in priors]
+        return priors.before
 
     def append_offset_tombstones(
         self, group: GroupId, partitions: Iterable[TopicPartition]
@@ -207,9 +207,12 @@ class Shard:
             return offsets
         durable: dict[TopicPartition, CommittedOffset | None] = dict(offsets)
         for write in reversed(self._writes.values()):
-            for key, prior in reversed(write.priors):
-                if isinstance(key, OffsetKey) and key.group == group:
-                    durable[key.topic, key.partition] = prior if isinstance(prior, CommittedOffset) else None
+            for prior in reversed(write.priors):
+                if isinstance(prior, OffsetPriors):
+                    if prior.group == group:
+                        durable.update(zip(prior.partitions, prior.before, strict=True))
+                elif isinstance(key := prior[0], OffsetKey) and key.group == group:
+                    durable[key.topic, key.partition] = prior[1] if isinstance(prior[1], CommittedOffset) else None
         return {partition: offset for partition, offset in durable.items() if offset is not None}
 
     def arm_session(self, group: Group, member: Member) -> None:

@@ -6,8 +6,10 @@ the response depends on the version, the request carries it (``api_version``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NewType
+from functools import partial
+from typing import Any, NamedTuple, NewType, TypeVar
 
 from muster.placement.mapping.registration import RegistrationUpdate
 
@@ -33,6 +35,17 @@ class Record(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+_Named = TypeVar("_Named", bound=tuple[Any, ...])
+
+
+def maker(kind: type[_Named]) -> Callable[[tuple[Any, ...]], _Named]:
+    """Makes named tuples of tuples of all fields, in half of the time: for what there is one of per partition."""
+    return partial(tuple.__new__, kind)
+
+
+new_record = maker(Record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
@@ -21,7 +21,7 @@ from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import ROUTINE, Event
-from muster.actors.group.messages import HeartbeatResponse, Response
+from muster.actors.group.messages import HeartbeatResponse, Request, Response, failed
 from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
 from muster.actors.log.commit import Done
 from muster.actors.log.config import LogConfig
@@ -45,7 +45,7 @@ from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.producing import ProducePartition
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
-from muster.placement.client import Context
+from muster.placement.client import Context, of_client
 from muster.placement.mapping.registration import Change, Position, Registration, RegistrationUpdate
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
@@ -206,24 +206,23 @@ class OffsetsPartition:
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
             header = codec.decode_header(frame)
-            entity = codec.decode_request(header, frame)
+            if header.api_key == LIST_OFFSETS:
+                self._list_offsets(_WaitingRequest(peer, token, header), codec.decode_request(header, frame))
+                return
+            request = adapters.read(header, frame)
         except (UndecodableRequest, UnknownApi) as error:
             log.warning("a gateway forwarded what cannot be read: %s", error)
             peer.close()
             return
         waiting = _WaitingRequest(peer, token, header)
-        if header.api_key == LIST_OFFSETS:
-            self._list_offsets(waiting, entity)
-            return
         try:
-            self._call_core(waiting, entity, replace(context, client_id=header.client_id))
+            self._call_core(waiting, request, of_client(context, header.client_id))
         except Exception:
             log.exception("api key %d version %d failed", header.api_key, header.api_version)
-            body = adapters.error_body(header.api_key, header.api_version, entity, ErrorCode.unknown_server_error)
-            self._reply(waiting, body)
+            response = failed(request, ErrorCode.unknown_server_error)
+            self._reply(waiting, adapters.encode(header.api_version, response))
 
-    def _call_core(self, waiting: _WaitingRequest, entity: Any, context: Context) -> None:
-        request = adapters.decode(waiting.header.api_key, waiting.header.api_version, entity)
+    def _call_core(self, waiting: _WaitingRequest, request: Request, context: Context) -> None:
         token = Token(self._next_token)
         self._next_token += 1
         self._waiting_requests[token] = waiting

@@ -27,6 +27,8 @@ class Call:
     connection: ClientConnection
     header: codec.Header
     frame: bytes
+    peeked: Any = field(default=None, init=False)
+    """What the API's module has read of it without decoding all."""
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:

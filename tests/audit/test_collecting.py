@@ -10,7 +10,7 @@ from muster.actors.audit.commits import CommitSteps, Step
 from muster.actors.audit.outbox import Outbox
 from muster.actors.audit.sends import Run, Sends
 from muster.actors.audit.spans import Spans
-from muster.actors.group.events import CommittedPartition, GroupDeleted, OffsetsCommitted
+from muster.actors.group.events import GroupDeleted, OffsetsCommitted
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.tables.rollup import Rollup, Sample
 
@@ -92,7 +92,7 @@ def committed(before: int | None, offset: int, *, by_member: bool = True) -> Off
         member_id=MemberId("m") if by_member else None,
         client_id="client",
         host="10.0.0.7",
-        partitions=(CommittedPartition("t", 0, before, offset),),
+        partitions=(("t", 0, before, offset),),
     )
 
 

@@ -149,7 +149,7 @@ def commit(
         member_id=MemberId(member_id),
         group_instance_id=instance,
         retention_ms=retention_ms,
-        topics=tuple(CommitTopic(name=name, partitions=tuple(parts)) for name, parts in by_topic.items()),
+        topics=tuple(CommitTopic.of(name, parts) for name, parts in by_topic.items()),
     )
 
 

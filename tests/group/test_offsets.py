@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey
 from muster.actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
-from muster.actors.group.messages import DeleteGroups, OffsetDelete
+from muster.actors.group.messages import CommitPartition, CommitTopic, DeleteGroups, OffsetDelete
 from muster.actors.group.types import GroupId
 from tests.group.driver import HOST, Driver, G, commit, error_of, fetch, join, leave, subscription
 
@@ -90,6 +91,22 @@ def test_a_commit_is_reported_with_its_client(driver: Driver) -> None:
     assert (outside.generation, outside.member_id, outside.client_id, outside.host) == (None, None, None, HOST)
     assert (member.generation, member.member_id, member.client_id, member.host) == (1, member_id, "c", HOST)
     assert (outside.by_member, member.by_member) == (False, True)
+
+
+def test_of_a_partition_that_a_commit_names_twice_the_last_offset_counts(make: Make) -> None:
+    driver = make(auto=False)
+    driver.send(commit({("t", 0): 5}))
+    driver.write_all()
+    twice = CommitTopic.of("t", [CommitPartition(0, 7, 1), CommitPartition(1, 2), CommitPartition(0, 9, 2)])
+    driver.send(replace(commit({}), topics=(twice,)))
+    assert driver.offset("t", 0) == 5
+    driver.write_all()
+    assert (driver.offset("t", 0), driver.offset("t", 1)) == (9, 2)
+    assert _commits(driver)[-1].partitions == (("t", 0, 5, 7), ("t", 1, None, 2), ("t", 0, 7, 9))
+    assert driver.replayed() == driver.core.hard_state
+    driver.send(replace(commit({}), topics=(twice,)))
+    driver.fail(E.not_coordinator)
+    assert (driver.offset("t", 0), driver.offset("t", 1)) == (9, 2)
 
 
 def _commits(driver: Driver) -> list[OffsetsCommitted]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.group.events import CommittedPartition, OffsetsCommitted, RemovedOffset
+from muster.actors.group.events import OffsetsCommitted, RemovedOffset
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.offsets.history.commit_window import CommitWindow, Kind
 
@@ -19,7 +19,7 @@ def committed(*steps: tuple[str, int, int | None, int], member_id: str | None = 
         member_id=None if member_id is None else MemberId(member_id),
         client_id="rdkafka",
         host="10.0.0.7",
-        partitions=tuple(CommittedPartition(*step) for step in steps),
+        partitions=tuple(steps),
     )
 
 

@@ -99,9 +99,9 @@ class KnownOffsets:
             case OffsetCommit():
                 expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
                 for topic in request.topics:
-                    for partition in topic.partitions:
-                        key = (request.group_id, topic.name, partition.partition)
-                        opened.append((key, Change(partition.offset, now_ms, expires_ms)))
+                    for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
+                        key = (request.group_id, topic.name, partition)
+                        opened.append((key, Change(offset, now_ms, expires_ms)))
             case OffsetDelete():
                 for name, indices in request.topics:
                     opened += [((request.group_id, name, index), Change(None, now_ms)) for index in indices]

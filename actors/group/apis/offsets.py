@@ -8,7 +8,9 @@ Offsets are stored as they are sent: backwards, beyond the end of the log, negat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import compress, repeat
 
 from kio.schema.errors import ErrorCode
 
@@ -19,8 +21,7 @@ from muster.actors.group.errors import ApiError
 from muster.actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
 from muster.actors.group.membership import check_member, meet
 from muster.actors.group.messages import (
-    NO_TIMESTAMP,
-    CommitPartition,
+    NO_LEADER_EPOCH,
     CommitTopic,
     FetchedGroup,
     FetchedOffset,
@@ -39,30 +40,28 @@ from muster.actors.group.messages import (
 from muster.actors.group.shard import Shard
 from muster.actors.group.simple import saw_simple
 from muster.actors.group.state import Group, GroupState
-from muster.actors.group.types import GroupId, Token
+from muster.actors.group.types import GroupId, Token, maker
 from muster.placement.client import Context
 
 GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767
 """The maximum for a string of the record, regardless of ``offset.metadata.max.bytes``."""
 
+_new_offset = maker(CommittedOffset)
+
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
     """Store the offsets; the response waits for the log. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     _check_commit(shard, group, request, context)
-    topics = tuple(_check_topic(shard, topic) for topic in request.topics)
-    accepted = [(topic.name, _accepted(topic, errors)) for topic, errors in zip(request.topics, topics, strict=True)]
-    if group is None and any(partitions for _, partitions in accepted):
+    topics = tuple([_check_topic(shard, topic) for topic in request.topics])
+    accepted = [_accepted(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
+    if group is None and any(topic.partitions for topic in accepted):
         _create_simple(shard, request.group_id)
     committed: list[CommittedPartition] = []
-    for topic, partitions in accepted:
-        values = [(each.partition, _committed(shard, request, each)) for each in partitions]
-        before = shard.append_offsets(request.group_id, topic, values)
-        committed += [
-            CommittedPartition(topic, partition, known and known.offset, value.offset)
-            for (partition, value), known in zip(values, before, strict=True)
-        ]
+    for topic in accepted:
+        if topic.partitions:
+            committed += _commit(shard, request, topic)
     if committed:
         by_member = request.generation_id >= 0
         event = OffsetsCommitted(
@@ -75,7 +74,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         )
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and (group is None or not group.members):
-        saw_simple(shard, request.group_id, context, [(each.topic, each.partition) for each in committed])
+        saw_simple(shard, request.group_id, context, [(topic, index) for topic, index, _, _ in committed])
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
 
 
@@ -133,17 +132,40 @@ def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, cont
     shard.arm_session(group, member)
 
 
+def _commit(shard: Shard, request: OffsetCommit, topic: CommitTopic) -> Iterable[CommittedPartition]:
+    """Append the offsets of a topic."""
+    indexes, offsets = topic.partitions, topic.offsets
+    if len({*indexes}) < len(indexes):  # a later one replaces an earlier one
+        single = [CommitTopic.of(topic.name, [row]) for row in topic.rows()]
+        return [committed for each in single for committed in _commit(shard, request, each)]
+    at_ms = shard.now_ms
+    texts = [metadata or "" for metadata in topic.metadata]
+    expire_ms = None if request.retention_ms is None else at_ms + request.retention_ms
+    # A record with an expire timestamp has no leader epoch.
+    leader_epochs = topic.leader_epochs if expire_ms is None else repeat(NO_LEADER_EPOCH)
+    fields = zip(offsets, repeat(at_ms), leader_epochs, texts, repeat(expire_ms))
+    before = shard.append_offsets(request.group_id, topic.name, indexes, [*map(_new_offset, fields)])
+    offsets_before = [known and known.offset for known in before]
+    return zip(repeat(topic.name), indexes, offsets_before, offsets)
+
+
 def _check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
     if not topic.name:
-        error = ErrorCode.unknown_topic_id
-        errors = tuple([PartitionError(each.partition, error) for each in topic.partitions])
+        errors = [PartitionError(partition, ErrorCode.unknown_topic_id) for partition in topic.partitions]
+    elif not any(topic.metadata):
+        errors = [*map(_no_error, topic.partitions)]
     else:
-        errors = tuple([PartitionError(each.partition, _check_metadata(shard, each)) for each in topic.partitions])
-    return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=errors)
+        both = zip(topic.partitions, topic.metadata, strict=True)
+        errors = [PartitionError(partition, _check_metadata(shard, metadata)) for partition, metadata in both]
+    return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=tuple(errors))
 
 
-def _check_metadata(shard: Shard, partition: CommitPartition) -> ErrorCode:
-    metadata = partition.metadata
+@lru_cache(maxsize=4096)
+def _no_error(partition: int) -> PartitionError:
+    return PartitionError(partition, ErrorCode.none)
+
+
+def _check_metadata(shard: Shard, metadata: str | None) -> ErrorCode:
     if not metadata:
         return ErrorCode.none
     utf16_units = len(metadata.encode("utf-16-be", "surrogatepass")) // 2
@@ -152,12 +174,12 @@ def _check_metadata(shard: Shard, partition: CommitPartition) -> ErrorCode:
     return ErrorCode.none
 
 
-def _accepted(topic: CommitTopic, errors: TopicErrors) -> list[CommitPartition]:
-    return [
-        partition
-        for partition, result in zip(topic.partitions, errors.partitions, strict=True)
-        if result.error_code is ErrorCode.none
-    ]
+def _accepted(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
+    """The partitions without an error."""
+    is_accepted = [error is ErrorCode.none for _, error in errors.partitions]
+    if all(is_accepted):
+        return topic
+    return CommitTopic.of(topic.name, compress(topic.rows(), is_accepted))
 
 
 def _create_simple(shard: Shard, group_id: GroupId) -> None:
@@ -173,16 +195,6 @@ def _create_simple(shard: Shard, group_id: GroupId) -> None:
             del shard.groups[group_id]
 
     shard.follow(written, failed)
-
-
-def _committed(shard: Shard, request: OffsetCommit, partition: CommitPartition) -> CommittedOffset:
-    _, offset, leader_epoch, metadata, timestamp_ms = partition
-    committed_ms = shard.now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-    if request.retention_ms is None:
-        return CommittedOffset(offset, committed_ms, leader_epoch, metadata or "")
-    # A record with an expire timestamp has no leader epoch.
-    expire_ms = shard.now_ms + request.retention_ms
-    return CommittedOffset(offset, committed_ms, metadata=metadata or "", expire_timestamp_ms=expire_ms)
 
 
 def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -> FetchedGroup:

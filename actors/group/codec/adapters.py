@@ -13,8 +13,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.group.codec.plain_commits import PlainCommit, read_plain_commit
 from muster.actors.group.messages import (
-    CommitPartition,
+    NO_LEADER_EPOCH,
     CommitTopic,
     DeleteGroups,
     DescribeGroups,
@@ -53,6 +54,18 @@ OFFSET_DELETE = 47
 
 TopicNames = Mapping[UUID, str]
 _NO_NAMES: TopicNames = {}
+
+
+def read(header: codec.Header, frame: bytes) -> Request:
+    """The request in a frame whose lengths were checked; raises the errors of ``codec.decode_request``.
+
+    KeyError for an API that is not a group API.
+    """
+    if header.api_key == OFFSET_COMMIT:
+        plain = read_plain_commit(header.api_version, frame, header.end)
+        if plain is not None:
+            return _plain_commit(header.api_version, plain)
+    return decode(header.api_key, header.api_version, codec.decode_request(header, frame))
 
 
 def decode(api_key: int, api_version: int, entity: Any, names: TopicNames = _NO_NAMES) -> Request:
@@ -145,22 +158,32 @@ def _offset_commit(version: int, entity: Any, names: TopicNames) -> OffsetCommit
     )
 
 
-def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
-    name, topic_id = _name_and_id(topic, names)
-    return CommitTopic(
-        name=name,
-        topic_id=topic_id,
-        partitions=tuple(
+def _plain_commit(version: int, plain: PlainCommit) -> OffsetCommit:
+    return OffsetCommit(
+        api_version=version,
+        group_id=GroupId(plain.group_id),
+        generation_id=plain.generation_id,
+        member_id=MemberId(plain.member_id),
+        group_instance_id=plain.group_instance_id,
+        topics=tuple(
             [
-                CommitPartition(
-                    each.partition_index,
-                    each.committed_offset,
-                    codec.field(each, "committed_leader_epoch", -1),
-                    each.committed_metadata,
-                )
-                for each in topic.partitions
+                CommitTopic(name, None, indexes, offsets, leader_epochs, ("",) * len(indexes))
+                for name, indexes, offsets, leader_epochs in plain.topics
             ]
         ),
+    )
+
+
+def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
+    name, topic_id = _name_and_id(topic, names)
+    partitions = topic.partitions
+    return CommitTopic(
+        name,
+        topic_id,
+        tuple([each.partition_index for each in partitions]),
+        tuple([each.committed_offset for each in partitions]),
+        tuple([codec.field(each, "committed_leader_epoch", NO_LEADER_EPOCH) for each in partitions]),
+        tuple([each.committed_metadata for each in partitions]),
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from muster.actors.group.codec.primitives import Reader, Writer
 from muster.actors.group.errors import CorruptRecord
-from muster.actors.group.types import GroupId, MemberId, Record
+from muster.actors.group.types import GroupId, MemberId, Record, new_record
 
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
@@ -87,17 +87,29 @@ Value = CommittedOffset | GroupMetadata
 
 def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
     """The record of a committed offset, or its tombstone."""
-    (record,) = offset_records(key.group, key.topic, [(key.partition, value)])
-    return record
+    start = _offset_key_start(key.group, key.topic)
+    return Record(start + _INT32.pack(key.partition), None if value is None else _encode_offset(value))
 
 
-def offset_records(group: GroupId, topic: str, offsets: Iterable[tuple[int, CommittedOffset | None]]) -> list[Record]:
-    """The records of committed offsets (None: tombstones) of partitions of one topic."""
-    start = Writer().int16(1).string(group).string(topic).bytes()
-    return [
-        Record(start + _INT32.pack(partition), None if value is None else _encode_offset(value))
-        for partition, value in offsets
-    ]
+def offset_records(
+    group: GroupId, topic: str, partitions: Iterable[int], offsets: Iterable[CommittedOffset]
+) -> list[Record]:
+    """The records of committed offsets of these partitions of one topic."""
+    start = _offset_key_start(group, topic)
+    pack_key, pack_value = _INT32.pack, _OFFSET_V3_BARE.pack
+    records = []
+    for partition, value in zip(partitions, offsets, strict=True):
+        offset, at_ms, leader_epoch, metadata, expire_ms = value
+        if metadata or expire_ms is not None:
+            data = _encode_offset(value)
+        else:
+            data = pack_value(3, offset, leader_epoch, 0, at_ms)
+        records.append(new_record((start + pack_key(partition), data)))
+    return records
+
+
+def _offset_key_start(group: GroupId, topic: str) -> bytes:
+    return Writer().int16(1).string(group).string(topic).bytes()
 
 
 def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:

@@ -7,14 +7,17 @@ topics by id (KIP-848); the actor gets names.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from muster.actors.group.codec.plain_commits import PlainTopic, read_plain_commit
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import Topic
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
@@ -30,6 +33,10 @@ class Known(NamedTuple):
 
 def _is_known(call: Call) -> bool:
     """Whether the request names topics, and of each at least one partition, and all of them exist."""
+    plain = read_plain_commit(call.header.api_version, call.frame, call.header.end)
+    if plain is not None:
+        call.peeked = plain
+        return _all_exist(call.gateway.view.topics, plain.topics)
     topics = call.entity().topics
     if call.header.api_version > NEWEST_BY_NAME or not topics:
         return False
@@ -42,7 +49,20 @@ def _is_known(call: Call) -> bool:
     return True
 
 
-_WHOLE = Whole(fits=_is_known)
+def _all_exist(existing: Mapping[str, Topic], topics: Iterable[PlainTopic]) -> bool:
+    for topic in topics:
+        found = existing.get(topic.name)
+        if found is None or min(topic.indexes) < 0 or max(topic.indexes) >= found.partitions:
+            return False
+    return True
+
+
+def _group_id(call: Call) -> str:
+    group_id: str = (call.peeked or call.entity()).group_id
+    return group_id
+
+
+_WHOLE = Whole(fits=_is_known, group_id=_group_id)
 
 
 @api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
