@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
@@ -218,11 +219,31 @@ class FetchedOffset(NamedTuple):
     error_code: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FetchedTopic:
+    """Partitions in columns, as in :class:`CommitTopic`."""
+
     name: str
-    topic_id: UUID | None = None
-    partitions: tuple[FetchedOffset, ...]
+    topic_id: UUID | None
+    indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[str, ...]
+    error_code: ErrorCode = ErrorCode.none
+    """That of each partition."""
+
+    @classmethod
+    def without_offsets(cls, topic: FetchTopic, error: ErrorCode) -> FetchedTopic:
+        """No partition has an offset."""
+        size = len(topic.partitions)
+        offsets, leader_epochs, metadata = (NO_OFFSET,) * size, (NO_LEADER_EPOCH,) * size, ("",) * size
+        return cls(topic.name, topic.topic_id, topic.partitions, offsets, leader_epochs, metadata, error)
+
+    @property
+    def partitions(self) -> tuple[FetchedOffset, ...]:
+        """One tuple for each partition."""
+        columns = (self.indexes, self.offsets, self.leader_epochs, self.metadata, repeat(self.error_code))
+        return tuple(map(FetchedOffset, *columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,14 +401,7 @@ def failed(request: Request, error: ErrorCode) -> Response:
 
 def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
     """A group's error response. It also names the partitions: OffsetFetch v1 has no other place for the error."""
-    topics = tuple(
-        FetchedTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=tuple(FetchedOffset(partition_index=index, error_code=error) for index in topic.partitions),
-        )
-        for topic in group.topics or ()
-    )
+    topics = tuple(FetchedTopic.without_offsets(topic, error) for topic in group.topics or ())
     return FetchedGroup(group_id=group.group_id, error_code=error, topics=topics)
 
 

@@ -76,7 +76,7 @@ class Registry:
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
     ) -> Position | None:
         """The client received these committed offsets; ``member_id`` if it sent one. None if it is not known."""
-        known = self._requester(group, context, member_id, frozenset((topic, index) for topic, index, _ in positions))
+        known = self._requester(group, context, member_id, positions)
         if known is None:
             return None
         return Position(
@@ -113,7 +113,7 @@ class Registry:
         return tuple(self._known.get(group, ()))
 
     def _requester(
-        self, group: GroupId, context: Context, member_id: str | None, partitions: frozenset[tuple[str, int]]
+        self, group: GroupId, context: Context, member_id: str | None, positions: tuple[tuple[str, int, int], ...]
     ) -> Registration | None:
         """The client that requests these partitions' offsets.
 
@@ -128,7 +128,7 @@ class Registry:
         owners = [
             known
             for known in members.values()
-            if _is_client(known, context) and known.partitions is not None and partitions <= known.partitions
+            if _is_client(known, context) and known.partitions is not None and _are_all_in(known.partitions, positions)
         ]
         return owners[0] if len(owners) == 1 else None
 
@@ -204,6 +204,10 @@ def simple_member_id(context: Context) -> str:
     """
     client = context.host if context.client_id is None else f"{context.host}/{context.client_id}"
     return client if context.principal == ANONYMOUS else f"{context.principal}@{client}"
+
+
+def _are_all_in(partitions: frozenset[tuple[str, int]], positions: tuple[tuple[str, int, int], ...]) -> bool:
+    return all((topic, index) in partitions for topic, index, _ in positions)
 
 
 def _is_client(registration: Registration, context: Context) -> bool:

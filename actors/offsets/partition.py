@@ -220,7 +220,7 @@ class OffsetsPartition:
         except Exception:
             log.exception("api key %d version %d failed", header.api_key, header.api_version)
             response = failed(request, ErrorCode.unknown_server_error)
-            self._reply(waiting, adapters.encode(header.api_version, response))
+            waiting.peer.reply(waiting.token, adapters.write(header, response))
 
     def _call_core(self, waiting: _WaitingRequest, request: Request, context: Context) -> None:
         token = Token(self._next_token)
@@ -279,7 +279,7 @@ class OffsetsPartition:
             else:
                 self._leases.reply(waiting.peer, waiting.token, frame, *leased)
         else:
-            self._reply(waiting, adapters.encode(header.api_version, response))
+            waiting.peer.reply(waiting.token, adapters.write(header, response))
 
     def _apply(self, outcome: Outcome) -> None:
         confirmed = self._leases.revoke(outcome.revoked)  # before all else that is sent

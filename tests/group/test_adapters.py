@@ -20,7 +20,6 @@ from muster.actors.group.messages import (
     DescribedMember,
     DescribeGroupsResponse,
     FetchedGroup,
-    FetchedOffset,
     FetchedTopic,
     HeartbeatResponse,
     JoinedMember,
@@ -94,13 +93,13 @@ TOPIC_ERRORS = (
         name="t", topic_id=TOPIC_ID, partitions=(PartitionError(partition_index=3, error_code=E.unknown_member_id),)
     ),
 )
-FETCHED = FetchedOffset(partition_index=3, committed_offset=9, committed_leader_epoch=2, metadata="x")
+FETCHED = FetchedTopic("t", TOPIC_ID, (3,), (9,), (2,), ("x",))
 G, M = GroupId("g"), MemberId("m")
 RESPONSES: Mapping[int, Response] = {
     adapters.OFFSET_COMMIT: OffsetCommitResponse(topics=TOPIC_ERRORS),
     adapters.OFFSET_FETCH: OffsetFetchResponse(
         groups=(
-            FetchedGroup(group_id=G, topics=(FetchedTopic(name="t", topic_id=TOPIC_ID, partitions=(FETCHED,)),)),
+            FetchedGroup(group_id=G, topics=(FETCHED,)),
             FetchedGroup(group_id=GroupId("h"), error_code=E.not_coordinator),
         )
     ),
@@ -304,9 +303,7 @@ def test_offset_fetch(version: int) -> None:
         assert isinstance(everything, OffsetFetch)
         assert everything.groups[0].topics is None
         assert everything.require_stable is (version >= 7)
-    found = FetchedOffset(partition_index=3, committed_offset=9, committed_leader_epoch=2, metadata="x")
-    topic = FetchedTopic(name="t", topic_id=TOPIC_ID, partitions=(found,))
-    response = OffsetFetchResponse(groups=(FetchedGroup(group_id=GroupId("g"), topics=(topic,)),))
+    response = OffsetFetchResponse(groups=(FetchedGroup(group_id=GroupId("g"), topics=(FETCHED,)),))
     entity = _round_trip(adapters.OFFSET_FETCH, version, adapters.encode(version, response))
     (answered,) = (entity.groups[0] if version >= 8 else entity).topics
     (partition,) = answered.partitions

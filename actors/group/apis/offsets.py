@@ -22,9 +22,9 @@ from muster.actors.group.events import CommittedPartition, OffsetsCommitted, Off
 from muster.actors.group.membership import check_member, meet
 from muster.actors.group.messages import (
     NO_LEADER_EPOCH,
+    NO_OFFSET,
     CommitTopic,
     FetchedGroup,
-    FetchedOffset,
     FetchedTopic,
     FetchTopic,
     OffsetCommit,
@@ -48,6 +48,7 @@ MAX_METADATA_BYTES = 32_767
 """The maximum for a string of the record, regardless of ``offset.metadata.max.bytes``."""
 
 _new_offset = maker(CommittedOffset)
+_NO_OFFSET = CommittedOffset(NO_OFFSET, commit_timestamp_ms=NO_STATE_TIMESTAMP)
 
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
@@ -203,54 +204,47 @@ def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -
     if wanted.topics is None:
         topics = tuple(_all_of(known))
     else:
-        topics = tuple(
-            FetchedTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=tuple(_fetch_partition(known, topic, index) for index in topic.partitions),
-            )
-            for topic in wanted.topics
-        )
+        topics = tuple([_fetch_topic(known, topic) for topic in wanted.topics])
     return FetchedGroup(group_id=group_id, topics=topics)
 
 
 def _all_of(known: dict[tuple[str, int], CommittedOffset]) -> Iterator[FetchedTopic]:
-    by_topic: dict[str, list[FetchedOffset]] = {}
-    for (topic, index), offset in sorted(known.items()):
-        by_topic.setdefault(topic, []).append(_fetched(index, offset))
-    for topic, partitions in by_topic.items():
-        yield FetchedTopic(name=topic, partitions=tuple(partitions))
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(known):
+        by_topic.setdefault(topic, []).append(index)
+    for topic, indexes in by_topic.items():
+        yield _fetch_topic(known, FetchTopic(name=topic, partitions=tuple(indexes)))
 
 
-def _fetch_partition(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopic, index: int) -> FetchedOffset:
-    if not topic.name:
-        return FetchedOffset(partition_index=index, error_code=ErrorCode.unknown_topic_id)
-    offset = known.get((topic.name, index))
-    return FetchedOffset(partition_index=index) if offset is None else _fetched(index, offset)
-
-
-def _fetched(index: int, offset: CommittedOffset) -> FetchedOffset:
-    return FetchedOffset(index, offset.offset, offset.leader_epoch, offset.metadata)
+def _fetch_topic(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopic) -> FetchedTopic:
+    name, partitions = topic.name, topic.partitions
+    if not name or not partitions or not known:
+        return FetchedTopic.without_offsets(topic, ErrorCode.none if name else ErrorCode.unknown_topic_id)
+    found = map(known.get, zip(repeat(name), partitions), repeat(_NO_OFFSET))
+    offsets, _, leader_epochs, metadata, _ = zip(*found, strict=True)
+    return FetchedTopic(name, topic.topic_id, partitions, offsets, leader_epochs, metadata)
 
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
     """A client that names partitions of a group without members will consume them; a fetch of all may be by a tool."""
     group = shard.groups.get(wanted.group_id)
+    if group is not None and group.members:
+        return
     partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
-    if partitions and (group is None or not group.members):
+    if partitions:
         saw_simple(shard, wanted.group_id, context, partitions)
 
 
 def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup, context: Context) -> None:
     """Where a consumer of the group will begin. A fetch of all is not by a consumer: consumers name partitions."""
-    positions = tuple(
-        (topic.name, partition.partition_index, partition.committed_offset)
-        for topic in fetched.topics
-        for partition in topic.partitions
-        if partition.committed_offset >= 0
-    )
-    if wanted.topics is not None and positions:
-        shard.say(shard.registry.answered(wanted.group_id, context, positions, member_id=wanted.member_id))
+    if wanted.topics is None:
+        return
+    positions: list[tuple[str, int, int]] = []
+    for topic in fetched.topics:
+        found = zip(repeat(topic.name), topic.indexes, topic.offsets)
+        positions += [each for each in found if each[2] >= 0] if min(topic.offsets, default=0) < 0 else found
+    if positions:
+        shard.say(shard.registry.answered(wanted.group_id, context, tuple(positions), member_id=wanted.member_id))
 
 
 def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int, ...]) -> TopicErrors:

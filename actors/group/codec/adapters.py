@@ -7,19 +7,21 @@ passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.plain_commits import PlainCommit, read_plain_commit
+from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch, write_plain_fetch
 from muster.actors.group.messages import (
     NO_LEADER_EPOCH,
     CommitTopic,
     DeleteGroups,
     DescribeGroups,
     FetchedGroup,
+    FetchedOffset,
     FetchTopic,
     Heartbeat,
     JoinGroup,
@@ -65,6 +67,10 @@ def read(header: codec.Header, frame: bytes) -> Request:
         plain = read_plain_commit(header.api_version, frame, header.end)
         if plain is not None:
             return _plain_commit(header.api_version, plain)
+    elif header.api_key == OFFSET_FETCH:
+        fetch = read_plain_fetch(header.api_version, frame, header.end)
+        if fetch is not None:
+            return _plain_fetch(header.api_version, fetch)
     return decode(header.api_key, header.api_version, codec.decode_request(header, frame))
 
 
@@ -81,9 +87,19 @@ def encode(api_version: int, response: Response) -> codec.Body:
         case LeaveGroupResponse():
             return _left(api_version, response)
         case OffsetFetchResponse():
-            groups = tuple(_fetched(api_version, group) for group in response.groups)
-            return replace(response, groups=groups) if api_version >= 8 else groups[0]
+            groups = [_fetched(api_version, group) for group in response.groups]
+            return _FetchedGroups(response.throttle_time, groups) if api_version >= 8 else groups[0]
     return response
+
+
+def write(header: codec.Header, response: Response) -> bytes:
+    """The response frame, of the request's version."""
+    version = header.api_version
+    if isinstance(response, OffsetFetchResponse):
+        plain = write_plain_fetch(version, header.correlation_id, response)
+        if plain is not None:
+            return plain
+    return codec.encode_response(header.api_key, version, header.correlation_id, encode(version, response))
 
 
 def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> codec.Body:
@@ -196,6 +212,16 @@ def _offset_fetch(version: int, entity: Any, names: TopicNames) -> OffsetFetch:
     )
 
 
+def _plain_fetch(version: int, plain: PlainFetch) -> OffsetFetch:
+    group = OffsetFetchGroup(
+        group_id=GroupId(plain.group_id),
+        member_id=None if plain.member_id is None else MemberId(plain.member_id),
+        member_epoch=plain.member_epoch,
+        topics=tuple([FetchTopic(name=name, partitions=partitions) for name, partitions in plain.topics]),
+    )
+    return OffsetFetch(api_version=version, groups=(group,), require_stable=plain.require_stable)
+
+
 def _offset_fetch_group(group: Any, names: TopicNames) -> OffsetFetchGroup:
     member_id = codec.field(group, "member_id", None)
     return OffsetFetchGroup(
@@ -262,9 +288,32 @@ def _left(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
     return response
 
 
-def _fetched(version: int, group: FetchedGroup) -> FetchedGroup:
+@dataclass(frozen=True, slots=True)
+class _FetchedTopic:
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[FetchedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _FetchedGroup:
+    throttle_time: int
+    group_id: GroupId
+    error_code: ErrorCode
+    topics: list[_FetchedTopic]
+
+
+@dataclass(frozen=True, slots=True)
+class _FetchedGroups:
+    throttle_time: int
+    groups: list[_FetchedGroup]
+
+
+def _fetched(version: int, group: FetchedGroup) -> _FetchedGroup:
     """v1 has no field for the group's error, so its partitions carry it. Later versions omit them."""
-    return group if version < 2 or group.error_code is ErrorCode.none else replace(group, topics=())
+    topics = group.topics if version < 2 or group.error_code is ErrorCode.none else ()
+    in_rows = [_FetchedTopic(topic.name, topic.topic_id, topic.partitions) for topic in topics]
+    return _FetchedGroup(group.throttle_time, group.group_id, group.error_code, in_rows)
 
 
 _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {

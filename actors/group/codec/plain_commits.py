@@ -45,12 +45,12 @@ def read_plain_commit(version: int, frame: bytes, at: int) -> PlainCommit | None
     if version not in VERSIONS:
         return None
     try:
-        group_id, at = _string(frame, at)
+        group_id, at = plain_string(frame, at)
         generation_id = _generation(frame, at)[0]
-        member_id, at = _string(frame, at + 4)
+        member_id, at = plain_string(frame, at + 4)
         instance_id: str | None = None
         if frame[at]:
-            instance_id, at = _string(frame, at)
+            instance_id, at = plain_string(frame, at)
         else:
             at += 1
         count = frame[at] - 1
@@ -59,7 +59,7 @@ def read_plain_commit(version: int, frame: bytes, at: int) -> PlainCommit | None
             return None
         topics = []
         for _ in range(count):
-            name, at = _string(frame, at)
+            name, at = plain_string(frame, at)
             topic, at = _topic(name, frame, at)
             topics.append(topic)
         if frame[at]:  # tagged fields
@@ -71,14 +71,9 @@ def read_plain_commit(version: int, frame: bytes, at: int) -> PlainCommit | None
 
 def _topic(name: str, frame: bytes, at: int) -> tuple[PlainTopic, int]:
     """The partitions of a topic, and the index behind it. ValueError if they are not plain."""
-    count = frame[at]
-    at += 1
-    if count >= 0x80:
-        count += (frame[at] << 7) - 0x80
-        at += 1
-    count -= 1
+    count, at = plain_count(frame, at)
     end = at + count * _PARTITION_BYTES
-    if not 0 < count < 1 << 13 or frame[end]:  # two bytes at most for the count; no tagged fields
+    if not count or frame[end]:  # tagged fields
         raise ValueError
     if frame[at + _TAGS_AT : end : _PARTITION_BYTES].strip(b"\0"):
         raise ValueError
@@ -93,7 +88,19 @@ def _partitions(count: int) -> struct.Struct:
     return struct.Struct(">" + count * _PARTITION)
 
 
-def _string(frame: bytes, at: int) -> tuple[str, int]:
+def plain_count(frame: bytes, at: int) -> tuple[int, int]:
+    """The size of a compact array of less than 8,192 elements, and the index behind it. ValueError, IndexError."""
+    count = frame[at]
+    at += 1
+    if count >= 0x80:
+        count += (frame[at] << 7) - 0x80
+        at += 1
+    if not 0 < count <= 1 << 13:
+        raise ValueError
+    return count - 1, at
+
+
+def plain_string(frame: bytes, at: int) -> tuple[str, int]:
     """A compact string of at most 126 bytes, and the index behind it. ValueError, IndexError for anything else."""
     size = frame[at]
     end = at + size

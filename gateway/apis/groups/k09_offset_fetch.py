@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from muster.actors.group.codec.plain_fetches import read_plain_fetch
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
@@ -20,6 +21,8 @@ NEWEST_BY_NAME = 9
 
 
 def _only_group(call: Call) -> str:
+    if call.peeked is not None:
+        return str(call.peeked.group_id)
     request = call.entity()
     group_id: str = request.group_id if call.header.api_version < 8 else request.groups[0].group_id
     return group_id
@@ -28,6 +31,9 @@ def _only_group(call: Call) -> str:
 def _is_whole(call: Call) -> bool:
     """Whether one actor can serve the request as it is."""
     version = call.header.api_version
+    call.peeked = read_plain_fetch(version, call.frame, call.header.end)
+    if call.peeked is not None:
+        return True
     return version < 8 or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
 
 
