@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -33,8 +34,7 @@ from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token,
 from muster.placement.mapping.registration import RegistrationUpdate
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A reply that is sent when everything appended so far is durable."""
 
     token: Token
@@ -42,8 +42,7 @@ class Held:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(NamedTuple):
     """What else to do when the write is durable, or has failed (with the log's error)."""
 
     written: Callable[[], None]

@@ -7,7 +7,6 @@ the response depends on the version, the request carries it (``api_version``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, NewType, TypeVar
 
@@ -48,8 +47,7 @@ def maker(kind: type[_Named]) -> Callable[[tuple[Any, ...]], _Named]:
 new_record = maker(Record)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What the shell must do after one step of the core.
 
     ``replies`` may be sent immediately. If ``write`` is set, the shell appends ``records`` (possibly none) as one
@@ -63,7 +61,7 @@ class Outcome:
     write: WriteId | None = None
     updates: tuple[RegistrationUpdate, ...] = ()
     """Changes of which client consumes for which group, for the gateways and ZooKeeper."""
-    events: tuple[Any, ...] = field(default=())
+    events: tuple[Any, ...] = ()
     """Events for operators (rebalance started, completed, member expired, ...)."""
     revoked: tuple[GroupId, ...] = ()
     """Groups whose leases have ended. Gateways must know before they get ``replies``."""

@@ -12,9 +12,8 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from muster.actors.group.codec import adapters
@@ -60,8 +59,7 @@ class UpdateSink(Protocol):
     def put(self, updates: tuple[Change, ...]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _WaitingRequest:
+class _WaitingRequest(NamedTuple):
     peer: Peer
     token: int
     header: Header
@@ -282,16 +280,18 @@ class OffsetsPartition:
             waiting.peer.reply(waiting.token, adapters.write(header, response))
 
     def _apply(self, outcome: Outcome) -> None:
-        confirmed = self._leases.revoke(outcome.revoked)  # before all else that is sent
+        confirmed = self._leases.revoke(outcome.revoked) if outcome.revoked else ()  # before all else that is sent
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._publish(outcome.updates)
-        leased = {token: (group, member) for token, group, member in outcome.leases}
-        for token, response in outcome.replies:
-            waiting = self._waiting_requests.pop(token, None)
-            if waiting is not None:
-                self._respond(waiting, response, leased.get(token))
-        self._report(outcome.events)
+        if outcome.replies:
+            leased = {token: (group, member) for token, group, member in outcome.leases}
+            for token, response in outcome.replies:
+                waiting = self._waiting_requests.pop(token, None)
+                if waiting is not None:
+                    self._respond(waiting, response, leased.get(token))
+        if outcome.events:
+            self._report(outcome.events)
         if outcome.write is not None and not fits:
             # A refused write, not a failed log: no later step depends on this one yet.
             self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
@@ -303,7 +303,10 @@ class OffsetsPartition:
         happened_ms = now_ms()
         for event in events:
             self.events[type(event).__name__] += 1
-            log.log(logging.DEBUG if isinstance(event, ROUTINE) else logging.INFO, "%s", event)
+            if not isinstance(event, ROUTINE):
+                log.info("%s", event)
+            elif log.isEnabledFor(logging.DEBUG):
+                log.debug("%s", event)
             for observer in self.observe:
                 try:
                     observer(event, happened_ms)
