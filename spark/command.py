@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from muster.actors.runtime import rich_console, terminal
+from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark import out, priority, sizing
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Job, Options
+from muster.spark.jobs.shared.sent import STEP_S
 from muster.spark.request import BadRequest, Request
 from muster.spark.session import SparkUnavailable, is_short, local_session, make_active, raydp_session
 from muster.spark.signals import end_on_signals, ended_by
@@ -132,7 +134,16 @@ def session_for(
     names = {name for job in jobs for name in job.tables}
     history = {name for job in jobs for name in job.history}
     options = request.options
-    size = sizing.size_of(request.storage, sorted(names), options.start, options.end, cores=cores, history=history)
+    takes_rollups = all(job.rollups for job in jobs if SAMPLES in job.tables) and options.bucket_seconds % STEP_S == 0
+    size = sizing.size_of(
+        request.storage,
+        sorted(names),
+        options.start,
+        options.end,
+        cores=cores,
+        history=history,
+        rolled_up={SAMPLES} if takes_rollups else (),
+    )
     if request.ray_address is None:
         return local_session(
             cores=request.executor_cores,

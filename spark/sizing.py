@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from muster.actors.tables.rollups.files import rollup_of
+
 _SHORT_BYTES = 16 << 20
 _SHORT_ROWS = 500_000
 """Above either, compiled queries and re-planning are worth the seconds that compiling takes. Rows of a steady group
@@ -18,6 +20,8 @@ take a byte or two in Parquet, so bytes alone say little."""
 _BYTES_PER_SHUFFLE_PARTITION = 16 << 20
 """As rows in a sort, about ten times as much. Spark merges partitions that turn out to be small."""
 _MAX_SHUFFLE_PARTITIONS = 200
+_BYTES_OF_ROLLUP = 4
+"""A byte of a roll-up becomes as many in a shuffle as this many bytes of samples: its rows hold lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +39,12 @@ def size_of(
     *,
     cores: int,
     history: Container[str] = (),
+    rolled_up: Container[str] = (),
 ) -> Size:
     """The size for the tables' files of the hours from ``start`` to ``end`` (None: open); ``cores`` of all executors.
 
-    Of the tables in ``history``, all hours up to ``end`` are read.
+    Of the tables in ``history``, all hours up to ``end`` are read; of those in ``rolled_up``, roll-ups of files that
+    have one.
     """
     folders = [
         folder
@@ -48,8 +54,14 @@ def size_of(
     read_bytes = sum(map(_bytes, folders))
     if read_bytes <= _SHORT_BYTES and _has_few_rows(folders):
         return Size(shuffle_partitions=1, short_job=True)
-    wanted = max(cores, read_bytes // _BYTES_PER_SHUFFLE_PARTITION)
-    return Size(shuffle_partitions=min(wanted, _MAX_SHUFFLE_PARTITIONS), short_job=False)
+    rollup_bytes = 0
+    for folder in folders:
+        if folder.parent.parent.name in rolled_up:
+            summed, instead = _rolled_up(folder)
+            read_bytes, rollup_bytes = read_bytes - summed + instead, rollup_bytes + instead
+    unfolded_bytes = read_bytes + (_BYTES_OF_ROLLUP - 1) * rollup_bytes
+    wanted = min(max(cores, unfolded_bytes // _BYTES_PER_SHUFFLE_PARTITION), _MAX_SHUFFLE_PARTITIONS)
+    return Size(shuffle_partitions=wanted, short_job=False)
 
 
 def _hours(table: Path, start: datetime | None, end: datetime | None) -> list[Path]:
@@ -73,6 +85,17 @@ def _bytes(folder: Path) -> int:
         except FileNotFoundError:  # compacted or expired meanwhile
             continue
     return total
+
+
+def _rolled_up(folder: Path) -> tuple[int, int]:
+    """The bytes of those files that have roll-ups, and of these roll-ups."""
+    summed = instead = 0
+    for file in folder.glob("*.parquet"):
+        with suppress(FileNotFoundError):
+            if (rollup := rollup_of(file)) is not None:
+                of_rollup = rollup.stat().st_size
+                summed, instead = summed + file.stat().st_size, instead + of_rollup
+    return summed, instead
 
 
 def _has_few_rows(folders: Iterable[Path]) -> bool:
