@@ -34,7 +34,7 @@ from muster.spark.jobs.lag_verdicts import (
     severity,
 )
 from muster.spark.jobs.shared.departures import departures
-from muster.spark.jobs.shared.log_ends import append_times, log_ends, newest, with_log_end_at
+from muster.spark.jobs.shared.log_ends import append_times, log_ends, log_ends_in_steps, newest, with_log_end_at
 
 MAX_STEPS = 240
 """The most points of time of :func:`over_time`; beyond that, the steps get wider."""
@@ -256,8 +256,8 @@ def _lag_over_time(
     groups: int,
 ) -> DataFrame:
     rows = _rows(commits)
-    standing = _standing_at(rows, _grid(rows, ends, step_ms=step_seconds * 1000, start=start, end=end))
-    known = with_log_end_at(standing, ends, "at_ms").where("log_end_then IS NOT NULL")
+    grid = _grid(rows, ends, step_ms=step_seconds * 1000, start=start, end=end).persist()
+    known = _standing_at(rows, grid).join(log_ends_in_steps(ends, grid), ["topic", "partition", "at_ms"])
     behind = F.col("log_end_then") - F.col("offset")
     sums = known.groupBy("at_ms", "group").agg(
         F.sum(F.when(behind < 0, 0).otherwise(behind)).alias("lag_messages"), F.count("*").alias("partitions")

@@ -81,15 +81,48 @@ def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFra
     last known one.
     """
     placed = _between(_beside(rows, ends, key=F.col(moment_ms), end_key=F.col("at_ms")), _LOG)
-    share = (F.col("key") - F.col("after.from_ms")) / (F.col("after.to_ms") - F.col("after.from_ms"))
-    grown = F.col("after.log_end") - F.col("before.log_end")
-    then = (
-        F.when(F.col("after.life").isNull() | (F.col("after.life") != F.col("before.life")), F.col("before.log_end"))
-        .when(F.col("key") >= F.col("after.to_ms"), F.col("after.log_end"))
-        .when(F.col("key") <= F.col("after.from_ms"), F.col("before.log_end"))
-        .otherwise(F.col("before.log_end") + F.floor(grown * share))
-    )
+    then = _end_between(F.col("key"), F.col("before"), F.col("after"))
     return placed.select("row.*", then.alias("log_end_then"))
+
+
+def log_ends_in_steps(ends: DataFrame, grid: DataFrame) -> DataFrame:
+    """topic, partition, at_ms, log_end_then: as :func:`with_log_end_at` gives it, where it is known, for each step of
+    ``grid`` (one row: from_ms, to_ms, step_ms; from_ms is a multiple of step_ms).
+
+    Each row of ``ends`` knows the time until the next one, so nothing has to be sorted.
+    """
+    step_ms = F.col("step_ms")
+    begin_ms = F.when(F.col("number") == 1, F.col("to_ms")).otherwise(F.col("at_ms"))
+    until_ms = F.coalesce(F.ceil(F.col("next.at_ms") / step_ms) * step_ms - step_ms, "last_ms")
+    bounds = grid.select(F.col("from_ms").alias("first_ms"), F.col("to_ms").alias("last_ms"), "step_ms")
+    spans = ends.crossJoin(F.broadcast(bounds)).withColumns(
+        {
+            "first": F.greatest("first_ms", F.ceil(begin_ms / step_ms) * step_ms).cast("long"),
+            "last": F.least("last_ms", until_ms).cast("long"),
+        }
+    )
+    key = F.col("key")
+    then = F.when(key < F.col("at_ms"), F.col("log_end")).otherwise(
+        _end_between(key, F.struct(*_PASSED), F.col("next"))
+    )
+    return (
+        spans.where("first <= last")
+        .select(*_LOG, *_PASSED, "next", F.explode(F.sequence("first", "last", step_ms)).alias("key"))
+        .select(*_LOG, key.alias("at_ms"), then.alias("log_end_then"))
+        .where("log_end_then IS NOT NULL")
+    )
+
+
+def _end_between(key: Column, before: Column, after: Column) -> Column:
+    """The log's end at the moment ``key`` (ms), from the nearest ends."""
+    share = (key - after["from_ms"]) / (after["to_ms"] - after["from_ms"])
+    grown = after["log_end"] - before["log_end"]
+    return (
+        F.when(after["life"].isNull() | (after["life"] != before["life"]), before["log_end"])
+        .when(key >= after["to_ms"], after["log_end"])
+        .when(key <= after["from_ms"], before["log_end"])
+        .otherwise(before["log_end"] + F.floor(grown * share))
+    )
 
 
 def append_times(rows: DataFrame, ends: DataFrame, offset: str) -> DataFrame:
