@@ -80,9 +80,13 @@ def test_a_file_with_a_roll_up_counts_as_that(tmp_path: Path, monkeypatch: pytes
 
 def test_roll_ups_count_only_where_jobs_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
+
+    def sized(*_: object, rolled_up: object, **__: object) -> Size:
+        taken.append(rolled_up)
+        return Size(shuffle_partitions=1, short_job=True)
+
     monkeypatch.setattr(command, "local_session", lambda **_: None)
-    sized = sizing.size_of
-    monkeypatch.setattr(sizing, "size_of", lambda *of, rolled_up, **more: taken.append(rolled_up) or sized(*of, **more))
+    monkeypatch.setattr(sizing, "size_of", sized)
     for bucket_seconds in (60, 90):
         request = Request(storage=tmp_path, jobs=(), options=Options(bucket_seconds=bucket_seconds))
         command.session_for(request, [JOBS["consumption"], JOBS["lag"]])
