@@ -38,6 +38,7 @@ from muster.actors.reconciler.actor import ReconcilerActor
 from muster.actors.runtime.garbage import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.signal_polls import end_signal_polls_soon
 from muster.actors.tables.arrow import without_numpy
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
@@ -121,6 +122,7 @@ class Controller:
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         self._history.serves(self._epoch)
         settle()
+        end_signal_polls_soon()
         log.info("controller epoch %d serves", self._epoch)
 
     def _fault_control(self) -> FaultControl:

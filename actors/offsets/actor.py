@@ -55,7 +55,9 @@ class OffsetsActor(Actor):
     async def take_over(self, epoch: int, predecessor: Any = None) -> Started:
         """Start serving under a leader epoch that no other process has: see :meth:`PartitionHost.serve`."""
         await self.prepare()
-        return await self._host.serve(self._partition, epoch, self._view, predecessor)
+        started = await self._host.serve(self._partition, epoch, self._view, predecessor)
+        self._rest()
+        return started
 
     async def hand_over(self, partition: int, epoch: int | None = None) -> None:
         """Stop serving the partition: see :meth:`PartitionHost.hand_over`."""

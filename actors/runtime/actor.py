@@ -13,6 +13,7 @@ from muster.actors.runtime.garbage import settle
 from muster.actors.runtime.light_worker import is_worker, without_arrow_serialization
 from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.signal_polls import end_signal_polls_soon
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy
@@ -52,7 +53,7 @@ class Actor:
     async def _start_checked(self) -> Started:
         await self._check_storage()
         started = await self._start()
-        settle()
+        self._rest()
         return started
 
     async def _check_storage(self) -> None:
@@ -60,6 +61,12 @@ class Actor:
 
     async def _start(self) -> Started:
         raise NotImplementedError
+
+    @staticmethod
+    def _rest() -> None:
+        """To be called when the start is over."""
+        settle()
+        end_signal_polls_soon()
 
     async def ping(self) -> tuple[int, str]:
         """Pid and node; a process that responds is not paused and does not hang."""
