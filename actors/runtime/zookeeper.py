@@ -42,6 +42,7 @@ _JVM = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",  # statistics for other processes, taken 20 times a second
     "-XX:+ExitOnOutOfMemoryError",
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dlog4j2.disable.jmx=true",

@@ -43,8 +43,38 @@ _LISTENS_S = 1
 _HTTP2_SETTINGS = b"\x04"
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b"\0\0\0\0\0"
 """A client's first bytes, and an empty frame of SETTINGS, the type with which the server begins (RFC 9113)."""
-_MAX_ACTORS_STARTING = "64"
-"""Ray expects one process per core and warns on the terminal about more; ours mostly wait, and start in turn."""
+_RAY_SETTINGS = {
+    # Ray expects one process per core and warns on the terminal about more; ours mostly wait, and start in turn.
+    "worker_maximum_startup_concurrency": "64",
+    # The default is 15: actors would wait for any other process.
+    "worker_niceness": "0",
+    # Below are settings for less work at rest. None of them concerns how Ray notices that a process has ended (sockets
+    # that close), or that a node is lost (health checks).
+    # Events of tasks are for the dashboard, and wake every process once a second.
+    "task_events_report_interval_ms": "0",
+    # Statistics of Ray's event loops, for its logs and the dashboard: a tenth of what an idle worker takes.
+    "event_stats": "0",
+    "enable_metrics_collection": "0",
+    "debug_dump_period_milliseconds": "3600000",
+    # Threads that serve Ray's own calls, each of which wakes four times a second; calls between actors are few.
+    "worker_num_grpc_internal_threads": "1",
+    "core_worker_num_server_call_thread": "1",
+    "num_server_call_thread": "1",
+    "gcs_server_rpc_server_thread_num": "1",
+    "gcs_server_rpc_client_thread_num": "1",
+    "object_manager_rpc_threads_num": "1",
+    # How often a raylet looks after its object store, in which Muster keeps nothing, for idle workers, of which there
+    # are none, and after the machine's memory.
+    "raylet_check_gc_period_milliseconds": "1000",
+    "object_manager_timer_freq_ms": "1000",
+    "kill_idle_workers_interval_ms": "2000",
+    "memory_monitor_refresh_ms": "1000",
+    # For an autoscaler.
+    "gcs_pull_resource_loads_period_milliseconds": "10000",
+}
+"""Ray's settings (``ray_config_def.h``) for this Ray, unless the environment has others."""
+_AGENT_INTERPRETER = "_build_python_executable_command_memory_profileable"
+"""Ray's function for the first part of the command that starts an agent."""
 _MARKER = "MUSTER_UP_ID"
 
 
@@ -70,9 +100,8 @@ class OwnRay:
         os.environ.update(self._environment)
         scratch = str(self.temp_dir / "tmp")  # Spark's: for what executors spill, even if they are killed
         os.environ.update({_MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
-        os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
-        os.environ.setdefault("RAY_task_events_report_interval_ms", "0")  # they wake every process once a second
-        os.environ.setdefault("RAY_worker_niceness", "0")  # the default is 15: actors would wait for any other process
+        for name, value in _RAY_SETTINGS.items():
+            os.environ.setdefault(f"RAY_{name}", value)
         use_token(self.token_path)
         use_loopback()
         without_arrow_serialization()
@@ -178,6 +207,29 @@ def _without_helpers() -> None:
     ):
         if hasattr(Node, name):  # private to Ray, and free to be renamed: then it is started
             setattr(Node, name, replacement)
+    _with_late_agents()
+
+
+def _with_late_agents() -> None:
+    """Start :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of the raylet's agents."""
+    from ray._private import ray_constants, services
+
+    agents = (
+        getattr(ray_constants, "PROCESS_TYPE_DASHBOARD_AGENT", None),
+        getattr(ray_constants, "PROCESS_TYPE_RUNTIME_ENV_AGENT", None),
+    )
+    program = str(Path(__file__).with_name("ray_agent.py"))
+    interpreter = getattr(services, _AGENT_INTERPRETER, None)
+    if interpreter is None:
+        return
+
+    def command(component: str, *arguments: Any, **options: Any) -> list[str]:
+        if component in agents:
+            return [sys.executable, "-I", "-S", program]
+        found: list[str] = interpreter(component, *arguments, **options)
+        return found
+
+    setattr(services, _AGENT_INTERPRETER, command)
 
 
 def _check_gcs(address: str) -> None:

@@ -1,0 +1,60 @@
+"""What runs in place of Ray's agents: tells the raylet their ports, and becomes the agent that is needed."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.gateway.cli.lifecycle import ray_agent
+
+AGENT = "import sys; print(sys.argv[-1], flush=True)"
+RAYLET = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
+NODE = "--node-id=abc"
+
+
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The program as a child of a process whose stdin is a pipe, and which ends with it."""
+    agent = folder / "agent.py"
+    agent.write_text(AGENT)
+    program = [sys.executable, "-I", "-S", str(Path(ray_agent.__file__)), str(agent)]
+    command = [sys.executable, "-c", RAYLET, *program, f"--session-dir={folder}", NODE, "--minimal", *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as raylet:
+        yield raylet
+
+
+def written(path: Path) -> int:
+    """The port in the file, once it is there."""
+    deadline = time.monotonic() + 10
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path.name}"
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize("name", ["metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port"])
+def test_services_of_the_dashboard_are_not_in_use(tmp_path: Path, name: str) -> None:
+    with started(tmp_path) as raylet:
+        assert written(tmp_path / f"{name}_abc") == -1
+        assert raylet.communicate()[0] == ""  # the output ends once the program has ended, with its raylet
+
+
+def test_first_connection_starts_the_agent_of_runtime_environments(tmp_path: Path) -> None:
+    with started(tmp_path, "--runtime-env-agent-port=0", "--node-ip-address=127.0.0.1") as raylet:
+        port = written(tmp_path / "runtime_env_agent_port_abc")
+        socket.create_connection(("127.0.0.1", port)).close()
+        assert raylet.stdout is not None
+        assert raylet.stdout.readline().strip() == f"--runtime-env-agent-port={port}"
+
+
+def test_ends_with_its_raylet(tmp_path: Path) -> None:
+    with started(tmp_path, "--runtime-env-agent-port=0", "--node-ip-address=127.0.0.1") as raylet:
+        written(tmp_path / "runtime_env_agent_port_abc")
+        assert raylet.communicate()[0] == ""
