@@ -11,8 +11,15 @@ from pathlib import Path
 
 from muster.actors.runtime.terminal import LogFormatter
 
-_STARTED_WALL_MS = time.time_ns() // 1_000_000
-_STARTED_MONOTONIC_NS = time.monotonic_ns()
+
+def _start_clock() -> None:
+    global _STARTED_WALL_MS, _STARTED_MONOTONIC_NS
+    _STARTED_WALL_MS, _STARTED_MONOTONIC_NS = time.time_ns() // 1_000_000, time.monotonic_ns()
+
+
+_STARTED_WALL_MS = _STARTED_MONOTONIC_NS = 0
+_start_clock()
+os.register_at_fork(after_in_child=_start_clock)  # workers are forked long after this was imported
 
 
 def now_ms() -> int:

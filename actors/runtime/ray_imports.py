@@ -47,6 +47,13 @@ def root_to_add() -> str | None:
 
 def let_processes_import() -> None:
     """Make the processes that this one starts import the same Muster, wherever they run."""
+    os.environ.update(environment_to_import())
+
+
+def environment_to_import() -> dict[str, str]:
+    """The environment of a process that imports the same Muster, wherever it runs."""
+    environment = dict(os.environ)
     if (root := root_to_add()) is not None:
-        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])
+        known = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])
+    return environment

@@ -23,11 +23,12 @@ import psutil
 
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.light_worker import without_arrow_serialization
-from muster.actors.runtime.ray_imports import job_config
+from muster.actors.runtime.ray_imports import environment_to_import, job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
+from muster.gateway.cli.lifecycle.worker_launch import FORKS
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ _RAY_SETTINGS = {
     "worker_maximum_startup_concurrency": "64",
     # The default is 15: actors would wait for any other process.
     "worker_niceness": "0",
+    # Workers are not started before it is known for whom: only those of Muster's actors are forked.
+    "prestart_worker_first_driver": "0",
     # Below are settings for less work at rest. None of them concerns how Ray notices that a process has ended (sockets
     # that close), or that a node is lost (health checks).
     # Events of tasks are for the dashboard, and wake every process once a second.
@@ -75,6 +78,9 @@ _RAY_SETTINGS = {
 """Ray's settings (``ray_config_def.h``) for this Ray, unless the environment has others."""
 _AGENT_INTERPRETER = "_build_python_executable_command_memory_profileable"
 """Ray's function for the first part of the command that starts an agent."""
+_FORKS_BACKLOG = 64
+_SETUP = "setup_worker_path"
+"""Ray's option for the program that starts a worker."""
 _MARKER = "MUSTER_UP_ID"
 
 
@@ -87,6 +93,7 @@ class OwnRay:
         self._vital: list[psutil.Process] = []
         self._ray: ModuleType | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
+        self._forks: subprocess.Popen[bytes] | None = None
         self.token_path = storage / "run" / "ray-token"
         self.temp_dir = _make_temp_dir()
         self.address = ""
@@ -104,6 +111,8 @@ class OwnRay:
             os.environ.setdefault(f"RAY_{name}", value)
         use_token(self.token_path)
         use_loopback()
+        os.environ[FORKS] = str(self.temp_dir / "forks")
+        self._forks = start_forks(self.temp_dir / "forks")
         without_arrow_serialization()
         import ray
 
@@ -137,6 +146,9 @@ class OwnRay:
         """End Ray and every actor on it, even if only part of it started; remove its temporary directory."""
         if self._ray:
             self._ray.shutdown()
+        if self._forks and self._forks.stdin:
+            self._forks.stdin.close()
+            self._forks.wait(_STOP_TIMEOUT_S)
         if self._watchdog and self._watchdog.stdin:
             self._watchdog.stdin.close()
             self._watchdog.wait(_STOP_TIMEOUT_S)
@@ -208,6 +220,7 @@ def _without_helpers() -> None:
         if hasattr(Node, name):  # private to Ray, and free to be renamed: then it is started
             setattr(Node, name, replacement)
     _with_late_agents()
+    _with_forked_workers()
 
 
 def _with_late_agents() -> None:
@@ -230,6 +243,38 @@ def _with_late_agents() -> None:
         return found
 
     setattr(services, _AGENT_INTERPRETER, command)
+
+
+def _with_forked_workers() -> None:
+    """Have raylets run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
+    from ray._private.node import Node
+
+    start = Node.start_raylet
+
+    def start_raylet(node: Node, *arguments: Any, **options: Any) -> Any:
+        if hasattr(node._ray_params, _SETUP):
+            setattr(node._ray_params, _SETUP, str(Path(__file__).with_name("worker_launch.py")))
+        return start(node, *arguments, **options)
+
+    Node.start_raylet = start_raylet
+
+
+def start_forks(path: Path) -> subprocess.Popen[bytes]:
+    """Start the process that forks workers, with a socket at the path. It imports Ray and Muster while Ray starts.
+
+    It ends when its stdin is closed.
+    """
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(_FORKS_BACKLOG)  # launchers that come before it is ready wait
+        return subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker_forks.py")), str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=environment_to_import(),
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for us alone
+        )
 
 
 def _check_gcs(address: str) -> None:

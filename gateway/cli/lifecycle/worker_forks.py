@@ -1,0 +1,105 @@
+"""Forks the workers of Muster's actors from one process that has imported what they need. A program of its own.
+
+Ray starts two interpreters for each worker, one after the other, and each imports Ray: with Muster's modules 1.2 s of
+processor time and 70 MB for each actor. Most of that is shared by the processes that this one forks, and takes no time
+again. It has one thread when it forks, and nothing of Ray runs in it.
+
+:mod:`muster.gateway.cli.lifecycle.worker_launch`, which the raylet starts in place of a worker, connects to it.
+
+usage: worker_forks.py FD, that of a listening socket, with stdin a pipe; ends when that does.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+MAX_REQUEST_BYTES = 1 << 20
+FILES = 2
+"""A request comes with the launcher's stdout and stderr."""
+_WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
+"""Imported while Ray starts."""
+_WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
+_READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")
+_OOM_SCORE = "1000"
+"""As Ray's raylets set it for their workers (``worker_oom_score_adjustment``)."""
+
+
+def main(fd: int) -> None:
+    """Serve until stdin ends. In a forked process, run the worker."""
+    with socket.socket(fileno=fd) as listener:
+        gc.disable()  # it would write to the pages that are to be shared
+        for module in _WITHOUT_RAY:
+            import_module(module)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the workers' ends
+        request = _serve(listener)
+    if request is not None:
+        _become(**request)
+
+
+def _serve(listener: socket.socket) -> dict[str, Any] | None:
+    """None if stdin has ended; in a forked process, what to become."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)  # POLLHUP is always reported
+    poll.register(listener, select.POLLIN)
+    while all(fd == listener.fileno() for fd, _ in poll.poll()):
+        with listener.accept()[0] as connection, suppress(OSError, ValueError):
+            request, files = _receive(connection)
+            _import_ray(request["environment"])
+            if os.fork() == 0:
+                return {**request, "files": files}
+            for file in files:
+                os.close(file)
+            connection.sendall(b"\n")
+    return None
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    data, files, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, FILES)
+    while not data.endswith(b"\n") and (more := connection.recv(MAX_REQUEST_BYTES)):
+        data += more
+    return json.loads(data), files
+
+
+def _import_ray(environment: dict[str, str]) -> None:
+    """Once: Ray reads these when it is imported, and they are the same for all actors of one ``muster up``."""
+    if _WITH_RAY[-1] in sys.modules:
+        return
+    os.environ.update({name: environment[name] for name in _READ_BY_RAY if name in environment})
+    for module in _WITH_RAY:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def _become(program: str, arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> None:
+    """Become the worker that the launcher would have been."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for number, file in enumerate((null, *files)):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    from muster.actors.runtime.light_worker import without_arrow_serialization
+
+    without_arrow_serialization()
+    gc.enable()
+    sys.argv = [program, *arguments]
+    runpy.run_path(program, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

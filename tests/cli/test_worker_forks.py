@@ -1,0 +1,84 @@
+"""Workers of Muster's actors are forks of a process that has imported everything; others start as Ray starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.gateway.cli.lifecycle import worker_launch
+from muster.gateway.cli.lifecycle.own_ray import start_forks
+
+WORKER = """
+import json, os, sys
+arrow = sys.modules.get("ray._private.arrow_serialization")
+print(json.dumps({
+    "arguments": sys.argv[1:], "name": __name__, "folder": os.getcwd(), "mark": os.environ.get("MARK"),
+    "has_actors": "muster.gateway.actor" in sys.modules,
+    "without_arrow": arrow is not None and not hasattr(arrow, "__file__"),
+}))
+"""
+OPTIONS = ("--language=PYTHON", "--serialized-runtime-env-context={}", "--worker-id=7")
+ACTOR = "01000000"
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("forks") / "s"
+    with start_forks(path) as process:
+        yield path
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+def started(folder: Path, forks: Path, *options: str, job: str = ACTOR) -> dict[str, Any]:
+    """What the worker printed."""
+    (folder / "default_worker.py").write_text(WORKER)
+    (folder / "setup_worker.py").write_text(WORKER)
+    program = [sys.executable, worker_launch.__file__, str(folder / "default_worker.py")]
+    environment = {**os.environ, worker_launch.FORKS: str(forks), "RAY_JOB_ID": job, "MARK": "x"}
+    done = subprocess.run([*program, *options], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, forks: Path) -> None:
+    for _ in range(2):
+        assert started(tmp_path, forks, *OPTIONS) == {
+            "arguments": ["--worker-id=7"],
+            "name": "__main__",
+            "folder": str(tmp_path),
+            "mark": "x",
+            "has_actors": True,
+            "without_arrow": True,
+        }
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [
+        ("02000000", OPTIONS),
+        (ACTOR, ("--language=JAVA", "--serialized-runtime-env-context={}")),
+        (ACTOR, ("--language=PYTHON", '--serialized-runtime-env-context={"env_vars":{}}')),
+        (ACTOR, (*OPTIONS, "--worker-type=SPILL_WORKER")),
+    ],
+    ids=["another driver's", "Java", "runtime environment", "spills objects"],
+)
+def test_any_other_worker_starts_as_ray_starts_it(
+    tmp_path: Path, forks: Path, job: str, options: tuple[str, ...]
+) -> None:
+    found = started(tmp_path, forks, *options, job=job)
+    assert found["arguments"] == [str(tmp_path / "default_worker.py"), *options]
+    assert not found["has_actors"]
+
+
+def test_actor_starts_as_ray_starts_it_where_nothing_forks(tmp_path: Path) -> None:
+    found = started(tmp_path, tmp_path / "none", *OPTIONS)
+    assert found["arguments"] == [str(tmp_path / "default_worker.py"), *OPTIONS]
