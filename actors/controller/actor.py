@@ -36,9 +36,9 @@ from muster.actors.offsets.actor import OffsetsActor
 from muster.actors.offsets.standby import StandbyActor
 from muster.actors.reconciler.actor import ReconcilerActor
 from muster.actors.runtime.garbage import settle
+from muster.actors.runtime.light_worker import end_signal_polls_soon
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.runtime.signal_polls import end_signal_polls_soon
 from muster.actors.tables.arrow import without_numpy
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded

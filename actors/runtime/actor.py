@@ -10,10 +10,9 @@ from pathlib import Path
 import ray
 
 from muster.actors.runtime.garbage import settle
-from muster.actors.runtime.light_worker import is_worker, without_arrow_serialization
+from muster.actors.runtime.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
 from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.runtime.signal_polls import end_signal_polls_soon
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy

@@ -28,6 +28,11 @@ def test_tables_need_neither(tmp_path: Path) -> None:
     assert output(WITHOUT + WRITE_AND_READ, tmp_path) == "False False"
 
 
+def test_rows_are_in_the_memory_of_the_system(tmp_path: Path) -> None:
+    use = "from muster.actors.tables.arrow import pa; print(pa.default_memory_pool().backend_name)"
+    assert output(WITHOUT + use, tmp_path) == "system"
+
+
 def test_pyarrow_alone_would_import_both(tmp_path: Path) -> None:
     """When this fails, pyarrow has changed, and ``without_numpy`` can be removed."""
     assert output(WRITE_AND_READ, tmp_path) == "True True"

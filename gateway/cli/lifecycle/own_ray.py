@@ -79,6 +79,7 @@ _RAY_SETTINGS = {
 _AGENT_INTERPRETER = "_build_python_executable_command_memory_profileable"
 """Ray's function for the first part of the command that starts an agent."""
 _FORKS_BACKLOG = 64
+_START_RAYLET = "start_raylet"
 _SETUP = "setup_worker_path"
 """Ray's option for the program that starts a worker."""
 _MARKER = "MUSTER_UP_ID"
@@ -249,14 +250,14 @@ def _with_forked_workers() -> None:
     """Have raylets run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
     from ray._private.node import Node
 
-    start = Node.start_raylet
+    start = getattr(Node, _START_RAYLET)
 
     def start_raylet(node: Node, *arguments: Any, **options: Any) -> Any:
         if hasattr(node._ray_params, _SETUP):
             setattr(node._ray_params, _SETUP, str(Path(__file__).with_name("worker_launch.py")))
         return start(node, *arguments, **options)
 
-    Node.start_raylet = start_raylet
+    setattr(Node, _START_RAYLET, start_raylet)
 
 
 def start_forks(path: Path) -> subprocess.Popen[bytes]:

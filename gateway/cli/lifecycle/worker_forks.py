@@ -38,7 +38,7 @@ _OOM_SCORE = "1000"
 def main(fd: int) -> None:
     """Serve until stdin ends. In a forked process, run the worker."""
     with socket.socket(fileno=fd) as listener:
-        gc.disable()  # it would write to the pages that are to be shared
+        gc.disable()  # it would write to pages that will be shared
         for module in _WITHOUT_RAY:
             import_module(module)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the workers' ends
@@ -84,6 +84,7 @@ def _import_ray(environment: dict[str, str]) -> None:
 
 def _become(program: str, arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> None:
     """Become the worker that the launcher would have been."""
+    os.setpgid(0, 0)  # when a worker ends, its raylet ends all of its process group
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     for number, file in enumerate((null, *files)):

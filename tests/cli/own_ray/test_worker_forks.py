@@ -20,6 +20,7 @@ import json, os, sys
 arrow = sys.modules.get("ray._private.arrow_serialization")
 print(json.dumps({
     "arguments": sys.argv[1:], "name": __name__, "folder": os.getcwd(), "mark": os.environ.get("MARK"),
+    "leads_group": os.getpgrp() == os.getpid(),
     "has_actors": "muster.gateway.actor" in sys.modules,
     "without_arrow": arrow is not None and not hasattr(arrow, "__file__"),
 }))
@@ -56,6 +57,7 @@ def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, fo
             "name": "__main__",
             "folder": str(tmp_path),
             "mark": "x",
+            "leads_group": True,
             "has_actors": True,
             "without_arrow": True,
         }
