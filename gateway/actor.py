@@ -22,10 +22,10 @@ from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
 from muster.actors.faults.registry import Book
 from muster.actors.runtime.actor import Actor
-from muster.actors.runtime.allocator import keep_freed_blocks
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
+from muster.actors.runtime.memory import keep_freed_blocks
 from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started

@@ -34,7 +34,7 @@ from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.offsets.batching import Batch, Lingering, batches
 from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.metrics import PartitionMetrics
-from muster.actors.runtime.garbage import gc_paused
+from muster.actors.runtime.memory import gc_paused
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest, UnknownApi

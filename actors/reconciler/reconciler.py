@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from muster.actors.reconciler.counts import RepairCounts, action_name
 from muster.actors.reconciler.history import RepairHistory
-from muster.actors.runtime.garbage import gc_paused
+from muster.actors.runtime.memory import gc_paused
 from muster.actors.runtime.rate_limiter import RateLimiter
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path

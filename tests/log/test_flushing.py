@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.actors.config import MusterConfig, log_config, offsets_log_config
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log import LogConfig, PartitionLog, commit
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
@@ -76,15 +75,13 @@ def test_after_so_many_records_at_the_end_of_a_segment_and_of_the_log(tmp_path: 
 
 
 class Writers(Disk):
-    """Knows which threads wrote, and how long a write takes."""
+    """Knows which threads wrote."""
 
     def __init__(self) -> None:
         self.threads: list[threading.Thread] = []
-        self.takes_s = 0.0
 
     def write(self, fd: int, content: bytes, position: int) -> None:
         self.threads.append(threading.current_thread())
-        time.sleep(self.takes_s)
         super().write(fd, content, position)
 
 
@@ -94,11 +91,13 @@ class Remote(Writers):
 
 
 async def threads_of_appends(disk: Writers, directory: Path, **config: Any) -> list[bool]:
-    """Whether each write of three appends was the event loop's thread's; the second append takes 20 ms."""
+    """Whether each write of three appends was the event loop's thread's; the second append counts as slow."""
     log = opened(directory, disk, **config)
     disk.threads.clear()
-    for disk.takes_s in (0.0, 0.02, 0.0):
-        await log.append(client_batch(1))
+    for slow_s in (60.0, 0.0, 60.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(commit, "_SLOW_S", slow_s)
+            await log.append(client_batch(1))
     threads = disk.threads[:]
     await log.close()
     return [thread is threading.current_thread() for thread in threads]

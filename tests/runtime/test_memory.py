@@ -7,7 +7,7 @@ import sys
 
 _FAULTS = """
 import resource, sys
-from muster.actors.runtime.allocator import keep_freed_blocks
+from muster.actors.runtime.memory import keep_freed_blocks
 if sys.argv[1] == "kept":
     assert keep_freed_blocks()
 bytearray(1 << 20)
