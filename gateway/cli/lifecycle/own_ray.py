@@ -28,7 +28,7 @@ from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
-from muster.gateway.cli.lifecycle.worker_launch import FORKS
+from muster.gateway.cli.lifecycle.worker_launch import FORKS, SETUP
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ _AGENT_INTERPRETER = "_build_python_executable_command_memory_profileable"
 """Ray's function for the first part of the command that starts an agent."""
 _FORKS_BACKLOG = 64
 _START_RAYLET = "start_raylet"
-_SETUP = "setup_worker_path"
+_SETUP_PATH = "setup_worker_path"
 """Ray's option for the program that starts a worker."""
 _MARKER = "MUSTER_UP_ID"
 
@@ -253,8 +253,9 @@ def _with_forked_workers() -> None:
     start = getattr(Node, _START_RAYLET)
 
     def start_raylet(node: Node, *arguments: Any, **options: Any) -> Any:
-        if hasattr(node._ray_params, _SETUP):
-            setattr(node._ray_params, _SETUP, str(Path(__file__).with_name("worker_launch.py")))
+        if setup := getattr(node._ray_params, _SETUP_PATH, None):
+            os.environ[SETUP] = setup
+            setattr(node._ray_params, _SETUP_PATH, str(Path(__file__).with_name("worker_launch.py")))
         return start(node, *arguments, **options)
 
     setattr(Node, _START_RAYLET, start_raylet)

@@ -4,7 +4,8 @@ A raylet of Muster's own Ray runs this in place of Ray's ``setup_worker.py``. Mu
 job, the one of ``muster up``; other drivers' workers must not have Muster's modules imported. If the process that forks
 (:mod:`muster.gateway.cli.lifecycle.worker_forks`) does not respond, all is as Ray does it.
 
-usage: worker_launch.py PROGRAM ARGUMENT..., with the process's socket in ``MUSTER_WORKER_FORKS``.
+usage: worker_launch.py PROGRAM ARGUMENT..., with the process's socket in ``MUSTER_WORKER_FORKS`` and the path of
+``setup_worker.py`` in ``MUSTER_SETUP_WORKER``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 FORKS = "MUSTER_WORKER_FORKS"
+SETUP = "MUSTER_SETUP_WORKER"
 _TIMEOUT_S = 30.0
 _OURS = "01000000"
 _CONTEXT, _LANGUAGE, _TYPE = "--serialized-runtime-env-context=", "--language=", "--worker-type="
@@ -24,8 +26,7 @@ _CONTEXT, _LANGUAGE, _TYPE = "--serialized-runtime-env-context=", "--language=",
 def main(program: str, *arguments: str) -> None:
     """Returns when a worker was forked; does not return if this process becomes it."""
     if not (_is_actor(arguments) and _forked(program, _for_worker(arguments))):
-        setup = str(Path(program).with_name("setup_worker.py"))
-        os.execv(sys.executable, [sys.executable, setup, program, *arguments])
+        os.execv(sys.executable, [sys.executable, os.environ[SETUP], program, *arguments])
 
 
 def _is_actor(arguments: tuple[str, ...]) -> bool:

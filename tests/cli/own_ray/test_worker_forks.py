@@ -39,13 +39,22 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert process.wait(10) == 0
 
 
-def started(folder: Path, forks: Path, *options: str, job: str = ACTOR) -> dict[str, Any]:
+def started(
+    folder: Path, forks: Path, *options: str, job: str = ACTOR, program: str = "default_worker.py"
+) -> dict[str, Any]:
     """What the worker printed."""
     (folder / "default_worker.py").write_text(WORKER)
-    (folder / "setup_worker.py").write_text(WORKER)
-    program = [sys.executable, worker_launch.__file__, str(folder / "default_worker.py")]
-    environment = {**os.environ, worker_launch.FORKS: str(forks), "RAY_JOB_ID": job, "MARK": "x"}
-    done = subprocess.run([*program, *options], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    setup = folder / "ray" / "setup_worker.py"
+    setup.parent.mkdir(exist_ok=True)
+    setup.write_text(WORKER)
+    environment = {**os.environ, worker_launch.FORKS: str(forks), worker_launch.SETUP: str(setup)}
+    done = subprocess.run(
+        [sys.executable, worker_launch.__file__, program, *options],
+        cwd=folder,
+        env={**environment, "RAY_JOB_ID": job, "MARK": "x"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     printed: dict[str, Any] = json.loads(done.stdout)
     return printed
 
@@ -64,23 +73,24 @@ def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, fo
 
 
 @pytest.mark.parametrize(
-    ("job", "options"),
+    ("job", "program", "options"),
     [
-        ("02000000", OPTIONS),
-        (ACTOR, ("--language=JAVA", "--serialized-runtime-env-context={}")),
-        (ACTOR, ("--language=PYTHON", '--serialized-runtime-env-context={"env_vars":{}}')),
-        (ACTOR, (*OPTIONS, "--worker-type=SPILL_WORKER")),
+        ("02000000", "default_worker.py", OPTIONS),
+        ("02000000", "java", ("-Dray.x=1", "--language=JAVA", "--serialized-runtime-env-context={}")),
+        (ACTOR, "java", ("-Dray.x=1", "--language=JAVA", "--serialized-runtime-env-context={}")),
+        (ACTOR, "default_worker.py", ("--language=PYTHON", '--serialized-runtime-env-context={"env_vars":{}}')),
+        (ACTOR, "default_worker.py", (*OPTIONS, "--worker-type=SPILL_WORKER")),
     ],
-    ids=["another driver's", "Java", "runtime environment", "spills objects"],
+    ids=["another driver's", "an executor of RayDP", "Java", "runtime environment", "spills objects"],
 )
 def test_any_other_worker_starts_as_ray_starts_it(
-    tmp_path: Path, forks: Path, job: str, options: tuple[str, ...]
+    tmp_path: Path, forks: Path, job: str, program: str, options: tuple[str, ...]
 ) -> None:
-    found = started(tmp_path, forks, *options, job=job)
-    assert found["arguments"] == [str(tmp_path / "default_worker.py"), *options]
+    found = started(tmp_path, forks, *options, job=job, program=program)
+    assert found["arguments"] == [program, *options]
     assert not found["has_actors"]
 
 
 def test_actor_starts_as_ray_starts_it_where_nothing_forks(tmp_path: Path) -> None:
     found = started(tmp_path, tmp_path / "none", *OPTIONS)
-    assert found["arguments"] == [str(tmp_path / "default_worker.py"), *OPTIONS]
+    assert found["arguments"] == ["default_worker.py", *OPTIONS]
