@@ -14,7 +14,8 @@ from benchmarks.members import Member, RebalanceInProgress, assignment
 
 SESSION_TIMEOUT_MS = 1_800_000
 """Members stay while the other server is measured."""
-_CONNECTIONS = 100
+_CONNECTIONS = 500
+"""Kafka serves one connection's JoinGroups one after the other, each for as long as the initial rebalance delay."""
 _FORMING_S = 180
 _numbers = itertools.count(1)
 

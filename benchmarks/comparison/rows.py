@@ -17,7 +17,7 @@ Measure = Callable[[Server, float], Measured]
 
 _STEADY = 0.05
 _WARM_UP_S = 1.0
-_WARM_UPS = 20
+_WARM_UPS = 10
 
 
 class Wrong(RuntimeError):

@@ -19,7 +19,7 @@ from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker
 
 PARTITIONS = 4
 """Of ``__consumer_offsets``."""
-_BOTH = {"group.initial.rebalance.delay.ms": "0", "group.max.session.timeout.ms": "1800000"}
+_BOTH = {"group.max.session.timeout.ms": "1800000"}
 KAFKA_PROPERTIES = {**ONE_NODE, **_BOTH}
 """What differs from Kafka's defaults."""
 MUSTER_PROPERTIES = {"offsets.topic.num.partitions": str(PARTITIONS), **_BOTH}
