@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import runpy
 import select
 import signal
@@ -82,7 +83,14 @@ def _import_ray(environment: dict[str, str]) -> None:
     gc.freeze()
 
 
-def _become(program: str, arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> None:
+def _become(
+    program: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    open_files: tuple[int, int],
+    files: list[int],
+) -> None:
     """Become the worker that the launcher would have been."""
     os.setpgid(0, 0)  # when a worker ends, its raylet ends all of its process group
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -91,6 +99,7 @@ def _become(program: str, arguments: list[str], environment: dict[str, str], fol
         os.dup2(file, number)
         os.close(file)
     os.chdir(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, open_files)  # Ray raises it after this process has started
     os.environ.clear()
     os.environ.update(environment)
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -44,8 +45,13 @@ def _for_worker(arguments: tuple[str, ...]) -> list[str]:
 
 
 def _forked(program: str, arguments: list[str]) -> bool:
-    environment = dict(os.environ)
-    request = {"program": program, "arguments": arguments, "environment": environment, "folder": str(Path.cwd())}
+    request = {
+        "program": program,
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    }
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_TIMEOUT_S)

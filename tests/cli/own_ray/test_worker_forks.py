@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ from muster.gateway.cli.lifecycle import worker_launch
 from muster.gateway.cli.lifecycle.own_ray import start_forks
 
 WORKER = """
-import json, os, sys
+import json, os, resource, sys
 arrow = sys.modules.get("ray._private.arrow_serialization")
 print(json.dumps({
     "arguments": sys.argv[1:], "name": __name__, "folder": os.getcwd(), "mark": os.environ.get("MARK"),
+    "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     "leads_group": os.getpgrp() == os.getpid(),
     "has_actors": "muster.gateway.actor" in sys.modules,
     "without_arrow": arrow is not None and not hasattr(arrow, "__file__"),
@@ -27,6 +29,9 @@ print(json.dumps({
 """
 OPTIONS = ("--language=PYTHON", "--serialized-runtime-env-context={}", "--worker-id=7")
 ACTOR = "01000000"
+OPEN_FILES = 500
+"""The limit of what starts a worker, which is not that of the process that forks: Ray raises its own."""
+HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,7 @@ def started(
         env={**environment, "RAY_JOB_ID": job, "MARK": "x"},
         stdout=subprocess.PIPE,
         check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, HARD_LIMIT)),
     )
     printed: dict[str, Any] = json.loads(done.stdout)
     return printed
@@ -66,6 +72,7 @@ def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, fo
             "name": "__main__",
             "folder": str(tmp_path),
             "mark": "x",
+            "open_files": OPEN_FILES,
             "leads_group": True,
             "has_actors": True,
             "without_arrow": True,
