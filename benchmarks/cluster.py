@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -105,6 +106,16 @@ class Cluster:
         named = {process.pid for processes in known for process in processes.values()}
         family = psutil.Process(self._process.pid).children(recursive=True)
         return {str(process.pid): process for process in family if process.pid not in named}
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy the logs of all actors, and of Ray, to ``folder``, which is made anew."""
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.storage / "run" / "log", folder / "actors")
+        for process in psutil.Process(self._process.pid).children():
+            for argument in process.cmdline() if process.name() == "gcs_server" else ():
+                name, _, value = argument.partition("=")
+                if name == "--log_dir":
+                    shutil.copytree(value, folder / "ray", ignore_dangling_symlinks=True)
 
     def log_lines(self, name: str) -> int:
         """How many lines the actor has written to its log."""

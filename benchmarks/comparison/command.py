@@ -29,6 +29,7 @@ from benchmarks.comparison.servers import Kafka, Muster, NotStarted, Server, bot
 from tests.conformance.artifacts import ToolMissing
 
 _ALONE_S = 2.0
+_KEPT = Path("build") / "bench-logs"
 
 ROWS: tuple[Row, ...] = (
     footprint.STARTING,
@@ -62,7 +63,18 @@ def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
     if others:
         with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder, both(Path(folder)) as servers:
             for row in others:
-                yield _compare(row, *servers, rounds)
+                found = _compare(row, *servers, rounds)
+                if found.failure:
+                    _report(found, *servers)
+                yield found
+
+
+def _report(failed: Rounds, *servers: Server) -> None:
+    """Why a row failed, and where the logs are: those of the servers are removed with their data."""
+    click.echo(f"{failed.row} failed after {len(failed.muster)} rounds: {failed.failure}", err=True)
+    for server in servers:
+        server.keep_logs(_KEPT / failed.row / server.name)
+    click.echo(f"the logs are in {_KEPT / failed.row}", err=True)
 
 
 def _generator_alone() -> dict[str, float]:

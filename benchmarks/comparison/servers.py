@@ -51,6 +51,9 @@ class Server(ABC):
         Returns when, on the clock of :func:`time.monotonic`.
         """
 
+    def keep_logs(self, folder: Path) -> None:  # noqa: B027
+        """Copy what the server has logged to ``folder``, if it does not stay anyway."""
+
     def cpu_s(self) -> dict[str, float]:
         """Processor time used so far, user and system, by what the processes are."""
         return {role: sum(map(_cpu_s, processes)) for role, processes in self.processes().items()}
@@ -123,6 +126,9 @@ class Muster(Server):
         process.kill()
         self._processes = {}
         return killed_s
+
+    def keep_logs(self, folder: Path) -> None:
+        self._cluster.keep_logs(folder)
 
     def _found(self) -> dict[str, list[psutil.Process]]:
         actors = {kind: self._cluster.actors(kind) for kind in ("gateway", "offsets", "log")}
