@@ -101,11 +101,14 @@ class Cluster:
         status: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=_ROOT).stdout)
         return status
 
+    def family(self) -> set[int]:
+        """The pids of all processes of this Muster."""
+        return {process.pid for process in psutil.Process(self._process.pid).children(recursive=True)}
+
     def others(self, *known: dict[str, psutil.Process]) -> dict[str, psutil.Process]:
         """All other processes of this Muster: ZooKeeper, reconciler, controller, log actors and Ray's own."""
         named = {process.pid for processes in known for process in processes.values()}
-        family = psutil.Process(self._process.pid).children(recursive=True)
-        return {str(process.pid): process for process in family if process.pid not in named}
+        return {str(pid): psutil.Process(pid) for pid in self.family() - named}
 
     def keep_logs(self, folder: Path) -> None:
         """Copy the logs of all actors, and of Ray, to ``folder``, which is made anew."""

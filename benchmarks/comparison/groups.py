@@ -14,7 +14,7 @@ from benchmarks.members import Member, RebalanceInProgress, assignment
 
 SESSION_TIMEOUT_MS = 1_800_000
 """Members stay while the other server is measured."""
-_CONNECTIONS = 500
+_CONNECTIONS = 2_000
 """Kafka serves one connection's JoinGroups one after the other, each for as long as the initial rebalance delay."""
 _FORMING_S = 180
 _numbers = itertools.count(1)

@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 enum {
+  BACKLOG = 40,              // connections that wait to be accepted; Kafka's backlog is 50, and beyond it each waits for a second
+  ACCEPTED_US = 5000,        // by when a server has accepted those
   HEAD = 256,                // bytes of a response that a step may look at
   SCRATCH = 1 << 18,
   EVENTS = 256,
@@ -181,6 +183,7 @@ static void read_plan(const char *path) {
     one->sent_ns = allocate(in_flight * sizeof *one->sent_ns);
     for (uint32_t step = 0; step < one->steps; step++) read_step(&one->step[step], &at, end);
     one->fd = connect_to(address, (uint16_t)port);
+    if ((one - connections) % BACKLOG == BACKLOG - 1) usleep(ACCEPTED_US);
     watch(one, EPOLL_CTL_ADD, EPOLLIN);
   }
 }

@@ -52,7 +52,7 @@ class Row:
     goals: tuple[Goal, ...] = ()
     steady: str = "per_second"
     """The figure that has to be steady before the first round; if empty, there is no warm-up."""
-    seconds: float = 3.0
+    seconds: float = 2.0
     """Length of a round."""
     starts_servers: bool = False
     """Whether the row starts servers itself; no others run meanwhile, and ``open`` gets :class:`NotStarted`."""
@@ -122,6 +122,7 @@ def measured(
 
     ``ended`` is called while the connections are still open.
     """
+    server.refresh()
     used: list[dict[str, float]] = []
 
     def look() -> None:

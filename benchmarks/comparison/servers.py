@@ -42,7 +42,10 @@ class Server(ABC):
 
     @abstractmethod
     def processes(self) -> dict[str, list[psutil.Process]]:
-        """All processes of the server, by what they are."""
+        """All processes of the server, by what they are; as found by the last :meth:`refresh`, if any."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """Find the processes again, if any has ended or started: offsets actors do on the first request for them."""
 
     @abstractmethod
     def kill_coordinator(self, partition: int) -> float:
@@ -114,17 +117,22 @@ class Muster(Server):
         self.data = cluster.storage
         self._cluster = cluster
         self._processes: dict[str, list[psutil.Process]] = {}
+        self._family: set[int] = set()
 
     def processes(self) -> dict[str, list[psutil.Process]]:
         if not self._processes:
-            self._processes = self._found()
+            self.refresh()
         return self._processes
+
+    def refresh(self) -> None:
+        family = self._cluster.family()
+        if self._family != family:
+            self._processes, self._family = self._found(), family
 
     def kill_coordinator(self, partition: int) -> float:
         process = self._cluster.actors("offsets")[f"offsets-{partition}"]  # takes a second or two
         killed_s = time.monotonic()
         process.kill()
-        self._processes = {}
         return killed_s
 
     def keep_logs(self, folder: Path) -> None:
