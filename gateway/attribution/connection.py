@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.gateway.attribution.slot import ClientKey, Observation, Place, Reader
+from muster.gateway.attribution.claims import Place, Reader
+from muster.gateway.attribution.slot import ClientKey, Observation
 from muster.gateway.attribution.verdict import Evidence
 from muster.placement.client import ANONYMOUS
 

@@ -37,12 +37,13 @@ or **derived** (:mod:`muster.gateway.attribution.hints`). F numbers are explaine
 
 from __future__ import annotations
 
+from muster.gateway.attribution.claims import Claim, Place, Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.non_members import NonMembers
-from muster.gateway.attribution.slot import Claim, ClientKey, Place, Reader
+from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 
@@ -116,6 +117,11 @@ class EvidenceRules:
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)
+
+    def candidates(self, host: str, client_id: str | None) -> int:
+        """How many candidates a verdict on that key is about, those that left a short time ago included."""
+        slot = self._table.slot(host, client_id)
+        return 0 if slot is None else len(slot)
 
     def last_word(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from muster.gateway.attribution.claims import Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches
-from muster.gateway.attribution.slot import ClientKey, Place
+from muster.gateway.attribution.slot import ClientKey
 
 MAX_CLIENT_IDS = 64
 """The most client ids of one connection (a proxy) that are distinguished at a time."""

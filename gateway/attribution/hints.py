@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from muster.gateway.attribution.claims import Place
 from muster.gateway.attribution.connection import Fetches
 from muster.gateway.attribution.fetchers import Fetchers
-from muster.gateway.attribution.slot import Place
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Verdict
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from muster.gateway.attribution.claims import Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.matching import pairs, viable
-from muster.gateway.attribution.slot import LAG_MS, ClientKey, Observation, Place, Slot
+from muster.gateway.attribution.slot import LAG_MS, ClientKey, Observation, Slot
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 

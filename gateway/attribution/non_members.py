@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.gateway.attribution.claims import Claim, Place
 from muster.gateway.attribution.connection import Fetches, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
-from muster.gateway.attribution.slot import LAG_MS, Claim, Place
+from muster.gateway.attribution.slot import LAG_MS
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 

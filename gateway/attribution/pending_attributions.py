@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.evidence_rules import EvidenceRules
@@ -18,9 +17,10 @@ from muster.gateway.attribution.verdict import Reason, Verdict
 PENDING_MS = 60_000
 MAX_SENDS = 100_000
 _COALESCE_MS = 1_000
-_AT_ONCE = 100
-_AT_A_TIME = 2_000
-"""How many entries are judged again when something becomes known, and with each :meth:`PendingAttributions.settle`."""
+_AT_ONCE = 1_000
+_AT_A_TIME = 200_000
+"""How many candidates are compared with entries when something becomes known, and in each
+:meth:`PendingAttributions.settle`: some 4 and 400 ms of processor time at most. Thousands of groups may share a key."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 
@@ -113,20 +113,26 @@ class PendingAttributions:
         return given_up
 
     def settle(self, now_ms: int) -> list[Settlement]:
-        """Judge for the last time what has waited long enough; without a group it keeps its reason."""
+        """Judge for the last time what has waited long enough; without a group it keeps its reason.
+
+        What takes too long now is left to the next calls.
+        """
         settled = []
-        while self._entries:
+        work = _AT_A_TIME
+        while self._entries and work > 0:
             number, entry = next(iter(self._entries.items()))
             if entry.at_ms + self._pending_ms > now_ms:
                 break
+            work -= self._work(entry)
             settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
-        return settled + self._judge_again(_AT_A_TIME)
+        return settled + self._judge_again(work)
 
     def changed(self, keys: Iterable[ClientKey]) -> list[Settlement]:
         """Judge again what waits under these keys, and settle what now has a group.
 
-        If much waits, some of it is judged now and the rest by the next calls, so that many short-lived groups under
-        one key do not block the event loop.
+        If that is much work, some of it is done now and the rest by the next calls, so that many groups under one key
+        do not block the event loop. Where thousands join, each takes part in all comparisons: then only
+        :meth:`settle` judges.
         """
         for key in keys:
             self._again.update(dict.fromkeys(self._by_key.get(key, ())))
@@ -139,17 +145,24 @@ class PendingAttributions:
             for number, entry in list(self._entries.items())
         ]
 
-    def _judge_again(self, most: int) -> list[Settlement]:
+    def _judge_again(self, work: int) -> list[Settlement]:
         settled = []
-        for number in list(islice(self._again, most)):
-            del self._again[number]
+        while self._again:
+            number = next(iter(self._again))
             entry = self._entries[number]
+            work -= self._work(entry)
+            if work < 0:
+                break
+            del self._again[number]
             verdict = self._judge(entry)
             if verdict.group is not None:
                 settled.append(Settlement(self._take(number), verdict))
             else:
                 entry.verdict = verdict
         return settled
+
+    def _work(self, entry: Pending) -> int:
+        return 1 + self._evidence_rules.candidates(entry.host, entry.client_id)
 
     def _judge(self, entry: Pending) -> Verdict:
         return self._evidence_rules.judge(

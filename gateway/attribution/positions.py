@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from muster.gateway.attribution.slot import LAG_MS, ClientKey, Place, same_principal
+from muster.gateway.attribution.claims import Place, same_principal
+from muster.gateway.attribution.slot import LAG_MS, ClientKey
 from muster.placement.mapping.registration import Position
 
 POSITION_MS = 60_000

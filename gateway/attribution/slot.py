@@ -11,30 +11,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+
+from muster.gateway.attribution.claims import FOREVER_MS, Claim, Index, Place, Reader, same_principal
 
 ClientKey = tuple[str, str | None]
 """(host, client id). The host is canonical text; None and "" are different client ids."""
-Place = tuple[str, int]
-"""(topic, partition)."""
-FOREVER_MS = 1 << 62
 LAG_MS = 5_000
 """The longest expected time from a member's first Fetch until its registration reaches a gateway."""
 SIMPLE_MS = 10_000
 """How long a simple consumer may fetch a partition before it commits it, or fetches its committed offset."""
 _MAX_ENDED = 8
-
-
-class Reader(NamedTuple):
-    """The reader of a connection, as far as the connection shows it."""
-
-    principal: str | None = None
-    """None: any principal."""
-    opened_ms: int = 0
-    """When the connection was opened; 0 if not known."""
-    active_ms: int = 0
-    """A time after which it has sent a Fetch."""
 
 
 ANYBODY = Reader()
@@ -79,130 +66,12 @@ class Tenure:
         return max(self.first_ms, self.heard_ms + 1) if self.member else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A member may have fetched a partition if it was fetched from ``first_ms`` to ``last_ms``, both inclusive."""
-
-    group: str
-    member_id: str
-    principal: str | None
-    since_ms: int
-    first_ms: int
-    last_ms: int
-    of_member: bool
-    """As in :class:`Tenure`."""
-    begin_ms: int
-    """As in :class:`Tenure`."""
-    left_ms: int
-    """When the member had left with LeaveGroup; a connection that was opened later is not its own."""
-
-
-class _Claims:
-    """Claims by the time they end. Those that ended before a connection was opened are skipped for it."""
-
-    __slots__ = ("_by_end", "_by_group", "_ends_ms", "_is_sorted")
-
-    def __init__(self) -> None:
-        self._by_end: list[Claim] = []
-        self._ends_ms: list[int] = []
-        self._is_sorted = True
-        self._by_group: dict[str, _Claims] = {}
-
-    def add(self, claim: Claim) -> None:
-        self._by_end.append(claim)
-        self._is_sorted = False
-
-    def of(self, group: str) -> _Claims | None:
-        """The claims of that group."""
-        if not self._by_group:
-            for claim in self._by_end:
-                self._by_group.setdefault(claim.group, _Claims()).add(claim)
-        return self._by_group.get(group)
-
-    def holding(self, at_ms: int, by: Reader) -> list[Claim]:
-        """The claims that hold at that time for that reader."""
-        principal, opened_ms, _ = by
-        return [
-            claim
-            for claim in self._since(min(at_ms, opened_ms))
-            if claim.first_ms <= at_ms <= claim.last_ms
-            and opened_ms <= claim.left_ms
-            and (claim.principal == principal or claim.principal is None or principal is None)
-        ]
-
-    def _since(self, time_ms: int) -> list[Claim]:
-        if not self._is_sorted:
-            self._by_end.sort(key=_end_ms)
-            self._ends_ms = [_end_ms(claim) for claim in self._by_end]
-            self._is_sorted = True
-        return self._by_end[bisect_left(self._ends_ms, time_ms) :]
-
-
-def _end_ms(claim: Claim) -> int:
-    return min(claim.last_ms, claim.left_ms)
-
-
-def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether they may be the same; None is unknown."""
-    return one == other or one is None or other is None
-
-
 @dataclass(slots=True)
 class _History:
     current: Tenure | None = None
     ended: tuple[Tenure, ...] = ()
     left_ms: int = FOREVER_MS
     """When the member had left with LeaveGroup: it had stopped fetching before."""
-
-
-@dataclass(slots=True)
-class _Presence:
-    """The presence of all candidates of one group and principal."""
-
-    first_ms: int
-    last_ms: int
-    left_ms: int
-    """When the last of them had left with LeaveGroup; FOREVER_MS if one is present, or ended in another way."""
-
-    def holds(self, at_ms: int, opened_ms: int = 0) -> bool:
-        return self.first_ms <= at_ms <= self.last_ms and opened_ms <= self.left_ms
-
-
-@dataclass(slots=True)
-class _Index:
-    owners: dict[Place, _Claims] = field(default_factory=dict)
-    opaque: _Claims = field(default_factory=_Claims)
-    simple: _Claims = field(default_factory=_Claims)
-    groups: dict[tuple[str, str | None], _Presence] = field(default_factory=dict)
-    """By (group, principal)."""
-    changes: dict[str, list[int]] = field(default_factory=dict)
-    """By group: when its tenures began and ended."""
-    count: int = 0
-    """The number of tenures that have not ended."""
-    boundaries: list[int] = field(default_factory=list)
-    """Times at which claims expire, ascending."""
-
-    def add(self, claim: Claim, tenure: Tenure) -> None:
-        known = self.groups.setdefault((claim.group, claim.principal), _Presence(claim.first_ms, claim.last_ms, 0))
-        known.first_ms = min(known.first_ms, claim.first_ms)
-        known.last_ms = max(known.last_ms, claim.last_ms)
-        known.left_ms = max(known.left_ms, claim.left_ms)
-        self.count += tenure.until_ms == FOREVER_MS
-        ended = () if tenure.until_ms == FOREVER_MS else (tenure.until_ms,)
-        self.changes.setdefault(claim.group, []).extend((tenure.since_ms, *ended))
-        if tenure.partitions is not None:
-            for owned in tenure.partitions:
-                self.owners.setdefault(owned, _Claims()).add(claim)
-        if not tenure.member:
-            self.simple.add(claim)
-        elif tenure.partitions is None:
-            self.opaque.add(claim)
-
-    def owning(self, place: Place, at_ms: int, by: Reader, group: str | None = None) -> list[Claim]:
-        claims = self.owners.get(place)
-        if claims is not None and group is not None:
-            claims = claims.of(group)
-        return [] if claims is None else claims.holding(at_ms, by)
 
 
 class Slot:
@@ -214,9 +83,16 @@ class Slot:
         self.version = 0
         self._grace_ms = grace_ms
         self._histories: dict[tuple[str, str], _History] = {}
-        self._index: _Index | None = None
+        self._index: Index | None = None
         self._whole_since_ms = 0
         """Some tenures that ended before this time have been forgotten."""
+
+    def __len__(self) -> int:
+        """The number of candidates, present and past."""
+        return len(self._histories)
+
+    def __bool__(self) -> bool:
+        return True
 
     @property
     def count(self) -> int:
@@ -240,12 +116,12 @@ class Slot:
         """Whether any other group has a candidate here at that time, including the grace time."""
         return any(
             group != than and presence.holds(at_ms, by.opened_ms) and same_principal(owner, by.principal)
-            for (group, owner), presence in self._indexed().groups.items()
+            for (group, owner), presence in self._indexed().presences().items()
         )
 
     def candidates(self, at_ms: int) -> set[tuple[str, str | None]]:
         """(group, principal) of every candidate at that time, including the grace time."""
-        return {owner for owner, presence in self._indexed().groups.items() if presence.holds(at_ms)}
+        return {owner for owner, presence in self._indexed().presences().items() if presence.holds(at_ms)}
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
         """The groups that may have fetched the partition then: those of owners and of members that may own anything."""
@@ -266,7 +142,7 @@ class Slot:
             claims = (*owners, *others, *index.simple.holding(at_ms, by))
             began &= {claim.group for claim in claims if claim.begin_ms <= at_ms}
         left_ms: dict[str, int] = {}
-        for (group, owner), presence in index.groups.items():
+        for (group, owner), presence in index.presences().items():
             if group in found and same_principal(owner, by.principal):
                 left_ms[group] = max(left_ms.get(group, 0), presence.left_ms)
         return (found - began) | {group for group, at_ms in left_ms.items() if at_ms < by.active_ms}
@@ -296,7 +172,7 @@ class Slot:
         return {group for group, _ in members} | unsettled
 
     @staticmethod
-    def _possible(index: _Index, observation: Observation, by: Reader) -> list[Claim]:
+    def _possible(index: Index, observation: Observation, by: Reader) -> list[Claim]:
         at_ms = observation.last_ms
         claims = index.owning(observation.place, at_ms, by) + index.opaque.holding(at_ms, by)
         return claims + index.simple.holding(at_ms, by) if at_ms - observation.first_ms < SIMPLE_MS else claims
@@ -310,10 +186,15 @@ class Slot:
     def begin(self, member: tuple[str, str], tenure: Tenure) -> None:
         """Begin a tenure of the member; the previous one must have ended."""
         history = self._histories.setdefault(member, _History())
+        if history.ended and history.left_ms != FOREVER_MS:
+            self._index = None  # what ended is judged differently now
         history.current, history.left_ms = tenure, FOREVER_MS
+        if self._index is not None:
+            self._index.add(self._claim(member, tenure, FOREVER_MS))
 
     def reveal(self, member: tuple[str, str], principal: str) -> None:
         """Set the principal of a member that was registered without one."""
+        self._index = None
         history = self._histories[member]
         history.ended = tuple(_revealed(tenure, principal) for tenure in history.ended)
         if history.current is not None:
@@ -326,15 +207,21 @@ class Slot:
         """
         history = self._histories[member]
         tenure, history.current = history.current, None
+        if (left and history.ended) or len(history.ended) == _MAX_ENDED:
+            self._index = None  # what ended is judged differently now, or merged
+        if self._index is not None and tenure is not None:
+            self._index.discard(self._claim(member, tenure, FOREVER_MS))
         if left:
             history.left_ms = now_ms
         if tenure is not None and tenure.partitions:
-            history.ended = _bounded((*history.ended, replace(tenure, until_ms=now_ms)))
+            ended = replace(tenure, until_ms=now_ms)
+            history.ended = _bounded((*history.ended, ended))
+            if self._index is not None:
+                self._index.add(self._claim(member, ended, history.left_ms))
 
     def changed(self, version: int) -> None:
         """Record that candidates changed; ``version`` was never used before."""
         self.version = version
-        self._index = None
 
     def prune(self, before_ms: int) -> None:
         """Forget what ended before that time. No result for a later time changes."""
@@ -357,33 +244,31 @@ class Slot:
         """Whether there are past candidates or tenures, so that there will be something to prune."""
         return any(history.current is None or history.ended for history in self._histories.values())
 
-    def _indexed(self) -> _Index:
+    def _indexed(self) -> Index:
         if self._index is None:
             self._index = self._build()
         return self._index
 
-    def _build(self) -> _Index:
-        index = _Index()
-        boundaries: set[int] = set()
-        for (group, member_id), history in self._histories.items():
+    def _build(self) -> Index:
+        index = Index()
+        for member, history in self._histories.items():
             for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
-                last_ms = min(tenure.until_ms + self._grace_ms, FOREVER_MS)
-                claim = Claim(
-                    group,
-                    member_id,
-                    tenure.principal,
-                    tenure.since_ms,
-                    tenure.first_ms,
-                    last_ms,
-                    tenure.member,
-                    tenure.begin_ms,
-                    history.left_ms,
-                )
-                index.add(claim, tenure)
-                if last_ms < FOREVER_MS:
-                    boundaries.add(last_ms)
-        index.boundaries = sorted(boundaries)
+                index.add(self._claim(member, tenure, history.left_ms))
         return index
+
+    def _claim(self, member: tuple[str, str], tenure: Tenure, left_ms: int) -> Claim:
+        return Claim(
+            *member,
+            principal=tenure.principal,
+            since_ms=tenure.since_ms,
+            first_ms=tenure.first_ms,
+            last_ms=min(tenure.until_ms + self._grace_ms, FOREVER_MS),
+            of_member=tenure.member,
+            begin_ms=tenure.begin_ms,
+            left_ms=left_ms,
+            places=tenure.partitions,
+            until_ms=tenure.until_ms,
+        )
 
 
 def _revealed(tenure: Tenure, principal: str) -> Tenure:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.gateway.attribution.slot import Reader
+from muster.gateway.attribution.claims import Reader
 from muster.gateway.attribution.table import RegistrationTable
 from muster.placement.mapping.registration import RegistrationUpdate
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator

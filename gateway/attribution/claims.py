@@ -1,0 +1,229 @@
+"""Claims: which members may have fetched a partition at some time, indexed by what is asked about them.
+
+A key may have thousands of candidates, as all librdkafka clients of a host have one, and each of them changes when it
+joins. So the index follows each change, and is not built again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Place = tuple[str, int]
+"""(topic, partition)."""
+Owner = tuple[str, str | None]
+"""(group, principal)."""
+FOREVER_MS = 1 << 62
+
+
+class Reader(NamedTuple):
+    """The reader of a connection, as far as the connection shows it."""
+
+    principal: str | None = None
+    """None: any principal."""
+    opened_ms: int = 0
+    """When the connection was opened; 0 if not known."""
+    active_ms: int = 0
+    """A time after which it has sent a Fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A member may have fetched a partition if it was fetched from ``first_ms`` to ``last_ms``, both inclusive."""
+
+    group: str
+    member_id: str
+    principal: str | None
+    since_ms: int
+    first_ms: int
+    last_ms: int
+    of_member: bool
+    """As in :class:`~muster.gateway.attribution.slot.Tenure`."""
+    begin_ms: int
+    """As in :class:`~muster.gateway.attribution.slot.Tenure`."""
+    left_ms: int
+    """When the member had left with LeaveGroup; a connection that was opened later is not its own."""
+    places: frozenset[Place] | None
+    """The partitions of its tenure; None if not known."""
+    until_ms: int
+    """When its tenure ended."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.until_ms == FOREVER_MS
+
+
+class Claims:
+    """Current claims, one of each member, and those that ended, by the time they end.
+
+    Those that ended before a connection was opened are skipped for it.
+    """
+
+    __slots__ = ("_by_end", "_by_group", "_current", "_ends_ms", "_is_sorted")
+
+    def __init__(self) -> None:
+        self._current: dict[tuple[str, str], Claim] = {}
+        self._by_end: list[Claim] = []
+        self._ends_ms: list[int] = []
+        self._is_sorted = True
+        self._by_group: dict[str, Claims] = {}
+
+    def add(self, claim: Claim) -> None:
+        if claim.is_current:
+            self._current[claim.group, claim.member_id] = claim
+        else:
+            self._by_end.append(claim)
+            self._is_sorted = False
+        if self._by_group:
+            self._by_group.setdefault(claim.group, Claims()).add(claim)
+
+    def discard(self, claim: Claim) -> None:
+        """Remove a current claim."""
+        del self._current[claim.group, claim.member_id]
+        if self._by_group:
+            self._by_group[claim.group].discard(claim)
+
+    def of(self, group: str) -> Claims | None:
+        """The claims of that group."""
+        if not self._by_group:
+            for claim in (*self._by_end, *self._current.values()):
+                self._by_group.setdefault(claim.group, Claims()).add(claim)
+        return self._by_group.get(group)
+
+    def holding(self, at_ms: int, by: Reader) -> list[Claim]:
+        """The claims that hold at that time for that reader."""
+        principal, opened_ms, _ = by
+        found = [
+            claim
+            for claim in self._current.values()
+            if claim.first_ms <= at_ms
+            and (claim.principal == principal or claim.principal is None or principal is None)
+        ]
+        found += (
+            claim
+            for claim in self._since(min(at_ms, opened_ms))
+            if claim.first_ms <= at_ms <= claim.last_ms
+            and opened_ms <= claim.left_ms
+            and same_principal(claim.principal, principal)
+        )
+        return found
+
+    def _since(self, time_ms: int) -> list[Claim]:
+        if not self._is_sorted:
+            self._by_end.sort(key=_end_ms)
+            self._ends_ms = [_end_ms(claim) for claim in self._by_end]
+            self._is_sorted = True
+        return self._by_end[bisect_left(self._ends_ms, time_ms) :]
+
+
+def _end_ms(claim: Claim) -> int:
+    return min(claim.last_ms, claim.left_ms)
+
+
+def same_principal(one: str | None, other: str | None) -> bool:
+    """Whether they may be the same; None is unknown."""
+    return one == other or one is None or other is None
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The presence of all candidates of one group and principal."""
+
+    first_ms: int
+    last_ms: int
+    left_ms: int
+    """When the last of them had left with LeaveGroup; FOREVER_MS if one is present, or ended in another way."""
+
+    def holds(self, at_ms: int, opened_ms: int = 0) -> bool:
+        return self.first_ms <= at_ms <= self.last_ms and opened_ms <= self.left_ms
+
+
+@dataclass(slots=True)
+class _Owned:
+    current: dict[str, Claim] = field(default_factory=dict)
+    """By member id."""
+    ended: list[Claim] = field(default_factory=list)
+
+    def presence(self) -> Presence | None:
+        claims = [*self.current.values(), *self.ended]
+        if not claims:
+            return None
+        return Presence(
+            min(claim.first_ms for claim in claims),
+            max(claim.last_ms for claim in claims),
+            max(claim.left_ms for claim in claims),
+        )
+
+
+@dataclass(slots=True)
+class Index:
+    """The claims of one key."""
+
+    owners: dict[Place, Claims] = field(default_factory=dict)
+    opaque: Claims = field(default_factory=Claims)
+    """Those of members that may own anything."""
+    simple: Claims = field(default_factory=Claims)
+    changes: dict[str, list[int]] = field(default_factory=dict)
+    """By group: when its tenures began and ended."""
+    count: int = 0
+    """The number of tenures that have not ended."""
+    boundaries: list[int] = field(default_factory=list)
+    """Times at which claims expire, ascending."""
+    _owned: dict[Owner, _Owned] = field(default_factory=dict)
+    _presences: dict[Owner, Presence] = field(default_factory=dict)
+    _stale: set[Owner] = field(default_factory=set)
+    """Those whose presence has to be determined again."""
+
+    def add(self, claim: Claim) -> None:
+        owner = (claim.group, claim.principal)
+        owned = self._owned.setdefault(owner, _Owned())
+        self._stale.add(owner)
+        if claim.is_current:
+            owned.current[claim.member_id] = claim
+            self.count += 1
+        else:
+            owned.ended.append(claim)
+            position = bisect_left(self.boundaries, claim.last_ms)
+            if claim.last_ms < FOREVER_MS and self.boundaries[position : position + 1] != [claim.last_ms]:
+                insort(self.boundaries, claim.last_ms)
+        ended = () if claim.is_current else (claim.until_ms,)
+        self.changes.setdefault(claim.group, []).extend((claim.since_ms, *ended))
+        for claims in self._with(claim):
+            claims.add(claim)
+
+    def discard(self, claim: Claim) -> None:
+        """Remove a current claim."""
+        owner = (claim.group, claim.principal)
+        del self._owned[owner].current[claim.member_id]
+        self._stale.add(owner)
+        self.count -= 1
+        self.changes[claim.group].remove(claim.since_ms)
+        for claims in self._with(claim):
+            claims.discard(claim)
+
+    def presences(self) -> Mapping[Owner, Presence]:
+        for owner in self._stale:
+            presence = self._owned[owner].presence()
+            if presence is None:
+                del self._owned[owner]
+                self._presences.pop(owner, None)
+            else:
+                self._presences[owner] = presence
+        self._stale.clear()
+        return self._presences
+
+    def owning(self, place: Place, at_ms: int, by: Reader, group: str | None = None) -> list[Claim]:
+        claims = self.owners.get(place)
+        if claims is not None and group is not None:
+            claims = claims.of(group)
+        return [] if claims is None else claims.holding(at_ms, by)
+
+    def _with(self, claim: Claim) -> Iterable[Claims]:
+        for place in claim.places or ():
+            yield self.owners.setdefault(place, Claims())
+        if not claim.of_member:
+            yield self.simple
+        elif claim.places is None:
+            yield self.opaque

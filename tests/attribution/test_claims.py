@@ -1,0 +1,54 @@
+"""The index of claims follows every change of its candidates as if it were built anew."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from muster.gateway.attribution.claims import Place, Reader
+from muster.gateway.attribution.slot import Observation, Slot, Tenure
+
+GRACE_MS = 300
+PLACES: list[Place] = [("t", number) for number in range(3)]
+MEMBERS = [(f"g{number % 3}", f"m{number}") for number in range(6)]
+PRINCIPALS = (None, "User:a", "User:b")
+
+
+def results(slot: Slot, now_ms: int) -> list[object]:
+    """What a slot says about many times and readers, in an order of its own."""
+    found: list[object] = [slot.count, slot.candidates(now_ms), slot.constant_until_ms(now_ms)]
+    for at_ms in range(max(0, now_ms - 1_000), now_ms + 1, 100):
+        for by in (Reader(), Reader("User:a", at_ms), Reader("User:b", max(0, at_ms - 500), at_ms)):
+            found.append([slot.has_other(group, at_ms, by) for group in (None, "g0")])
+            found.append({(c.group, c.member_id, c.first_ms, c.last_ms, c.left_ms) for c in slot.opaque(at_ms, by)})
+            seen = [Observation(place, max(0, at_ms - 200), at_ms) for place in PLACES[:2]]
+            found += [slot.fitting(seen, by), slot.absent(["g0", "g1", "g2"], seen, by)]
+            for place in PLACES:
+                found.append(slot.possible(place, at_ms, by))
+                found.append({claim.member_id for claim in slot.owners(*place, at_ms, by, group="g1")})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_index_is_as_if_built_anew(seed: int) -> None:
+    choose = random.Random(seed)
+    slot, now_ms = Slot(GRACE_MS), 10_000
+    present: set[tuple[str, str]] = set()
+    for _ in range(60):
+        now_ms += choose.choice((0, 1, 50, 400))
+        member = choose.choice(MEMBERS)
+        if member in present:
+            present.discard(member)
+            slot.end(member, now_ms, left=choose.random() < 0.3)
+        else:
+            present.add(member)
+            places = choose.choice((None, frozenset(), frozenset(choose.sample(PLACES, 2))))
+            is_member, principal = choose.random() < 0.8, choose.choice(PRINCIPALS)
+            slot.begin(member, Tenure(places if is_member else places or frozenset(), is_member, now_ms, principal))
+        if choose.random() < 0.1:
+            slot.prune(now_ms - 800)
+            present &= set(slot._histories)
+        followed = results(slot, now_ms)
+        slot._index = None
+        assert followed == results(slot, now_ms)
