@@ -14,7 +14,7 @@ from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.leased import LeasedHeartbeats
+from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
@@ -144,6 +144,8 @@ class Connection(asyncio.Protocol):
         """
         while self._frames and self._has_room(frame := self._frames[0]):
             if self.leases and (response := self._leased(frame)) is not None:
+                if response is LATER:
+                    return
                 self._frames.popleft()
                 self._queue(Reply((response,)))
                 continue
@@ -166,7 +168,7 @@ class Connection(asyncio.Protocol):
         faults = self.gateway.faults
         if self._requests or (faults is not None and not faults.is_idle):
             return None
-        return self.leases.respond(frame, time.monotonic())
+        return self.leases.respond(frame, time.monotonic(), self._admit)
 
     def _has_room(self, frame: bytes) -> bool:
         """Whether one more request may be served. A single request always may, whatever its size."""

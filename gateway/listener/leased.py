@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from muster.actors.wire.leases import MemberLease
+from muster.actors.wire.leases import MemberLease, Use
 
 _MAX_MEMBERS = 4096
 """Of one connection; the members of most clients have one each."""
@@ -16,6 +16,8 @@ _MIN_MEMBERS = 8
 _MAX_REQUEST_BYTES = 2048
 """A client may send longer ones, up to socket.request.max.bytes with tagged fields; they are forwarded, not kept."""
 _CORRELATION_ID = slice(4, 8)
+LATER = b""
+"""No response yet."""
 
 
 class _Prepared(NamedTuple):
@@ -46,13 +48,19 @@ class LeasedHeartbeats:
     def __bool__(self) -> bool:
         return bool(self._prepared)
 
-    def respond(self, request: bytes, now_s: float) -> bytes | None:
-        """The response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``."""
+    def respond(self, request: bytes, now_s: float, again: Callable[[], None]) -> bytes | None:
+        """The response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``.
+
+        :data:`LATER` if neither is known yet: call this again for the same request when ``again`` is called.
+        """
         key = _key(request)
         found = self._prepared.get(key)
         if found is None:
             return None
-        if not found.lease.use(now_s):
+        use = found.lease.use(now_s, again)
+        if use is Use.LATER:
+            return LATER
+        if use is Use.NO:
             if found.lease.is_over:
                 del self._prepared[key]
             return None

@@ -19,7 +19,7 @@ from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.envelope import Kind
 from muster.actors.wire.leases import MemberLease
 from muster.actors.wire.server import Peer, Server
-from muster.gateway.listener.leased import LeasedHeartbeats
+from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.placement.view import Endpoint
 from tests.simulation.processes.acknowledged import Acknowledged, Handled
 from tests.simulation.processes.copies import SECRET, Copy
@@ -142,7 +142,15 @@ class GatewayProcess(Process):
 
     def _serve(self, number: int, sender: str, host: str, frame: bytes) -> None:
         link, leases = self.link, self._leases[sender]
-        if not self._outstanding[sender] and (response := leases.respond(frame, self.loop.time())) is not None:
+
+        def again() -> None:
+            self._outstanding[sender] -= 1
+            self._serve(number, sender, host, frame)
+
+        if not self._outstanding[sender] and (response := leases.respond(frame, self.loop.time(), again)) is not None:
+            if response is LATER:
+                self._outstanding[sender] += 1
+                return
             assert link is not None
             self.sessions.leased(self, link.copy, link.epoch, link.pipe, _entity(frame))
             self._respond(number, response)

@@ -21,7 +21,7 @@ from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
-from muster.actors.wire.leases import ChannelLeases, MemberLease
+from muster.actors.wire.leases import ChannelLeases, MemberLease, Use
 from muster.placement import epochs
 from muster.placement.lease import LEASE_MS
 from muster.placement.mapping.writes import _Transaction
@@ -203,13 +203,13 @@ def _a_gateway_ignores_the_end_of_a_lease() -> list[Change]:
 
 @_mutant(LEASED)
 def _a_gateway_uses_leases_of_a_silent_coordinator() -> list[Change]:
-    def use(member: MemberLease, now_s: float) -> bool:
+    def use(member: MemberLease, now_s: float, again: Callable[[], None]) -> Use:
         if member._group.is_revoked:
-            return False
+            return Use.NO
         is_unreported, member.seen_s = member.seen_s is not None, now_s
         if not is_unreported:
-            member._leases.report(member, at_once=True)
-        return True
+            member._leases._report([member])
+        return Use.YES
 
     return [(MemberLease, "use", use)]
 
@@ -238,8 +238,11 @@ def _reports_on_the_way_are_not_waited_for() -> list[Change]:
 
 @_mutant(EARLY)
 def _gateways_report_what_they_have_seen_later() -> list[Change]:
-    report = ChannelLeases.report
-    return [(ChannelLeases, "report", lambda leases, lease, at_once: report(leases, lease, at_once=False))]
+    def report(leases: ChannelLeases, member: MemberLease, now_s: float, again: Callable[[], None]) -> Use:
+        leases.report_repeated(member)
+        return Use.YES
+
+    return [(ChannelLeases, "report", report)]
 
 
 @_mutant(STAYS)
