@@ -53,21 +53,25 @@ def _starting(muster: Server, kafka: Server) -> Iterator[Measure]:
 
 @contextmanager
 def _idle(members: int, muster: Server, kafka: Server) -> Iterator[Measure]:
-    """Members of one group each, with a connection each, that send a heartbeat every three seconds."""
+    """Members of one group each, with a connection each, that send a heartbeat every three seconds.
+
+    Memory counts from before the first round: a server keeps what a round's connections have taken for the next ones.
+    """
     connections = {
         server.name: [(server.address, [heartbeat(stable)]) for stable in groups.alone(server, members)]
         for server in (muster, kafka)
     }
 
+    before = {server.name: sum(server.pss_bytes().values()) for server in (muster, kafka)}
+
     def measure(server: Server, seconds: float) -> Measured:
-        before = sum(server.pss_bytes().values())
         after: list[int] = []
         found = measured(
             server,
             Plan(connections[server.name], seconds, rate=members / _HEARTBEAT_S),
             ended=lambda: after.append(sum(server.pss_bytes().values())),
         )
-        return {**found, "kib_per_connection": (after[0] - before) / members / 1024}
+        return {**found, "kib_per_connection": (after[0] - before[server.name]) / members / 1024}
 
     yield measure
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.client import connect
+from benchmarks.client import Connection, connect
 from benchmarks.comparison import requests
 from benchmarks.comparison.servers import Server
 from muster.actors.log.format.records import build_batch
@@ -20,6 +20,7 @@ from muster.actors.wire.codec import ErrorCode
 
 _WAIT_S = 30
 _AT_ONCE = 8
+_AGAIN_S = 0.05
 _numbers = itertools.count(1)
 
 
@@ -50,9 +51,19 @@ async def _fill(server: Server, topic: str, partitions: Sequence[int], size: int
     for partition in partitions:
         frame = requests.produce(topic, partition, batch(size))
         for first in range(0, count, _AT_ONCE):
-            calls = [connection.call_raw(frame) for _ in range(first, min(first + _AT_ONCE, count))]
-            for response in await asyncio.gather(*calls):
-                found = codec.decode_response(*requests.PRODUCE, response)[1].responses[0].partition_responses[0]
-                if found.error_code is not ErrorCode.none:
-                    raise RuntimeError(f"{server.name} answers Produce with {found.error_code.name}")
+            calls = [_append(connection, frame, server) for _ in range(first, min(first + _AT_ONCE, count))]
+            await asyncio.gather(*calls)
     connection.close()
+
+
+async def _append(connection: Connection, frame: bytes, server: Server) -> None:
+    """Kafka responds to CreateTopics before its broker leads every partition of a new topic."""
+    async with asyncio.timeout(_WAIT_S):
+        while True:
+            response = codec.decode_response(*requests.PRODUCE, await connection.call_raw(frame))[1]
+            error = response.responses[0].partition_responses[0].error_code
+            if error is ErrorCode.none:
+                return
+            if error is not ErrorCode.not_leader_or_follower:
+                raise RuntimeError(f"{server.name} answers Produce with {error.name}")
+            await asyncio.sleep(_AGAIN_S)
