@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from typing import cast
 
 from muster.actors.wire import codec, envelope
@@ -60,8 +59,9 @@ class Connection(asyncio.Protocol):
         """The part of the awaited header that has arrived; None if none is awaited."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
-        self._frames: deque[bytes] = deque()
-        self._requests: deque[PendingRequest] = deque()
+        self._frames: list[bytes] = []
+        """Requests that have not been started, the last one first. Two empty deques would take 1.2 KiB."""
+        self._requests: list[PendingRequest] = []
         self._requests_bytes = 0
         self._tasks = 0
         """Number of requests that tasks serve."""
@@ -117,7 +117,9 @@ class Connection(asyncio.Protocol):
         self.last_active_s = time.monotonic()
         self.gateway.metrics.received(len(data))
         try:
-            self._frames.extend(self._framer.feed(self._behind_proxy_header(data)))
+            frames = self._framer.feed(self._behind_proxy_header(data))
+            frames.reverse()
+            self._frames[:0] = frames
         except proxy_protocol.BadHeader as error:
             self.refuse(Cause.PROXY_HEADER, str(error))
         except FrameTooLarge as error:
@@ -142,11 +144,11 @@ class Connection(asyncio.Protocol):
 
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
-        while self._frames and self._has_room(frame := self._frames[0]):
+        while self._frames and self._has_room(frame := self._frames[-1]):
             if self.leases and (response := self._leased(frame)) is not None:
                 if response is LATER:
                     return
-                self._frames.popleft()
+                self._frames.pop()
                 self._queue(Reply((response,)))
                 continue
             try:
@@ -157,7 +159,7 @@ class Connection(asyncio.Protocol):
             api = APIS[call.header.api_key]
             if self._has_to_wait(api):
                 break
-            self._frames.popleft()
+            self._frames.pop()
             self._start(api, call)
         self._read(not self._frames and self._refused is None)
         if self._refused is not None and not self.waiting:
@@ -219,7 +221,7 @@ class Connection(asyncio.Protocol):
     def _answered(self) -> None:
         """Queue the responses whose turn it is."""
         while self._requests and self._requests[0].is_done:
-            request = self._requests.popleft()
+            request = self._requests.pop(0)
             self._requests_bytes -= len(request.call.frame)
             self._tasks -= request.is_task
             if request.complaint is not None:
@@ -292,7 +294,7 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self) -> None:
         """Give up all requests of this client; none is answered from now on."""
-        requests, self._requests = self._requests, deque()
+        requests, self._requests = self._requests, []
         for request in requests:
             request.cancel()
         self._requests_bytes = self._tasks = 0
