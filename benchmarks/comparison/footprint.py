@@ -68,7 +68,7 @@ def _idle(members: int, muster: Server, kafka: Server) -> Iterator[Measure]:
         after: list[int] = []
         found = measured(
             server,
-            Plan(connections[server.name], seconds, rate=members / _HEARTBEAT_S),
+            Plan(connections[server.name], seconds, warm_up_s=_HEARTBEAT_S, rate=members / _HEARTBEAT_S),
             ended=lambda: after.append(sum(server.pss_bytes().values())),
         )
         return {**found, "kib_per_connection": (after[0] - before[server.name]) / members / 1024}
