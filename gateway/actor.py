@@ -7,6 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,12 +27,13 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
 from muster.actors.runtime.memory import keep_freed_blocks
-from muster.actors.runtime.process import now_ms, wall_ms
+from muster.actors.runtime.process import holder_path, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.tables.reading import TableDamaged
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.spool import SampleStore
+from muster.actors.wire.held_sockets import HeldSockets
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.attribution.account import End
 from muster.gateway.faults.controller import RayFaults
@@ -107,6 +109,18 @@ class GatewayActor(Actor):
 
     async def _start(self) -> Started:
         keep_freed_blocks()
+        node_id, _ = self._node_and_address()
+        self._sockets = HeldSockets(holder_path(self.settings.cluster_id, node_id), self.secret, self.name)
+        await self._sockets.fetch()
+        try:
+            started = await self._serve()
+        except BaseException:
+            self._sockets.abandon()
+            raise
+        self._sockets.hold()
+        return started
+
+    async def _serve(self) -> Started:
         settings, config = self.settings, self.settings.config
         node_id, address = self._node_and_address()
         self._lifecycle = EventWriter(
@@ -142,9 +156,13 @@ class GatewayActor(Actor):
             self._gateway.faults = self._faults
         self._follower.follow(self._gateway.follow)
         port, metrics_port = self._ports
-        bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
+        listen_at = settings.host or "0.0.0.0"
+        bound = await self._gateway.listen(listen_at, port, partial(self._sockets.listen, "kafka"))
         self._http, metrics_port = await start_http(
-            gateway_app(self._gateway, self._reconciler_status), settings.host or "0.0.0.0", metrics_port
+            gateway_app(self._gateway, self._reconciler_status),
+            listen_at,
+            metrics_port,
+            partial(self._sockets.listen, "http"),
         )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
@@ -240,6 +258,7 @@ class GatewayActor(Actor):
             loop.cancel()
         await self._gateway.stop()
         await self._http.cleanup()
+        await self._sockets.release()
         self._gateway.account.close()
         await asyncio.to_thread(self._store.close)
         await self._lifecycle.close()

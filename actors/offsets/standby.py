@@ -2,11 +2,12 @@
 
 Ray takes more than a second to start a process that has everything imported. This process waits with all imports and
 connections in place, so a partition lacks a coordinator only while its log is opened. It also sends signals to the
-processes of its node, which nothing else in the cluster can do.
+processes of its node, which nothing else in the cluster can do, and holds the listening sockets of its gateways.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +16,11 @@ from muster.actors.offsets.held import Version, news
 from muster.actors.offsets.serving import PartitionHost
 from muster.actors.runtime.actor import Actor
 from muster.actors.runtime.follow import ViewFollower
+from muster.actors.runtime.process import holder_path
 from muster.actors.runtime.processes import signal_process, until_process_ends
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
+from muster.actors.wire.held_sockets import SocketHolder
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import ClusterView
 
@@ -28,12 +31,17 @@ class StandbyActor(Actor):
     def __init__(self, settings: ClusterSettings, secret: bytes, number: int) -> None:
         super().__init__(settings, secret, f"standby-{number}")
         self._host = PartitionHost(settings, secret, self._listen)
+        self._sockets: SocketHolder | None = None
 
     async def _start(self) -> Started:
         self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
-        return Started(pid=os.getpid(), node_id=self._node_and_address()[0])
+        node_id, _ = self._node_and_address()
+        if self._sockets is None:
+            self._sockets = SocketHolder(holder_path(self.settings.cluster_id, node_id), self.secret)
+            self._sockets.start()
+        return Started(pid=os.getpid(), node_id=node_id)
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
@@ -81,3 +89,5 @@ class StandbyActor(Actor):
             return
         self._follower.stop()
         await self._host.stop()
+        if self._sockets is not None:
+            await asyncio.to_thread(self._sockets.stop)

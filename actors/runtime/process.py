@@ -37,8 +37,16 @@ def socket_path(cluster_id: str, actor: str) -> Path:
 
     Each process has its own path: a successor must not take that of a predecessor that is only paused.
     """
-    folder = Path(tempfile.gettempdir()) / f"muster-{os.getuid()}-{cluster_id[:12]}"
-    return folder / f"{actor}-{os.getpid()}.sock"
+    return _sockets(cluster_id) / f"{actor}-{os.getpid()}.sock"
+
+
+def holder_path(cluster_id: str, node_id: str) -> Path:
+    """The path of the Unix domain socket of the node's process that holds gateways' listening sockets."""
+    return _sockets(cluster_id) / f"holder-{node_id[:16]}.sock"
+
+
+def _sockets(cluster_id: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"muster-{os.getuid()}-{cluster_id[:12]}"
 
 
 def log_folder(storage: Path) -> Path:

@@ -178,7 +178,7 @@ class Server:
         ``ports``: listens on one of these; 0 is any free port. OSError if all are taken.
         """
         loop = asyncio.get_running_loop()
-        _make_room(path)
+        make_room(path)
         self._path = path
         self._servers = [await loop.create_unix_server(self._accept, str(path))]
         os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
@@ -216,7 +216,8 @@ class Server:
             self._path.unlink(missing_ok=True)
 
 
-def _make_room(path: Path) -> None:
+def make_room(path: Path) -> None:
+    """Prepare a path for a Unix domain socket. PermissionError if another user has its folder."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{path.parent} belongs to another user; remove it")

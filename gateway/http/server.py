@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import choose_encoder
 
+from muster.actors.wire.held_sockets import Listening, listening_sockets
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import faults as http_faults
@@ -79,8 +80,12 @@ def make_app(
     return app
 
 
-async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
-    """Serve the app. Returns the runner, whose ``cleanup()`` ends it, and the port. Port 0 takes a free one.
+async def start_http(
+    app: web.Application, host: str, port: int, listening: Listening = listening_sockets
+) -> tuple[web.AppRunner, int]:
+    """Serve the app, at the sockets of ``listening``. Port 0 takes a free one.
+
+    Returns the runner, whose ``cleanup()`` ends it, and the port.
 
     :raises PortTaken: the port is in use.
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
@@ -89,7 +94,8 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        for each in listening(host, port):
+            await web.SockSite(runner, each).start()
     except OSError as error:
         await runner.cleanup()
         if error.errno == errno.EADDRINUSE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import Gateway
 
@@ -15,21 +16,23 @@ class GatewayServer(Gateway):
     """A gateway that clients can connect to."""
 
     _accepted = 0
-    _server: asyncio.Server | None = None
+    _servers: tuple[asyncio.Server, ...] = ()
     _sweeper: asyncio.Task[None] | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accept clients. Returns the port that was bound. OSError if it is taken."""
+    async def listen(self, host: str, port: int, listening: Listening = listening_sockets) -> int:
+        """Accept clients, at the sockets of ``listening``. Returns the port that was bound. OSError if it is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port, backlog=1024)
+        sockets = listening(host, port)
+        bound = int(sockets[0].getsockname()[1])
+        self._servers = tuple([await loop.create_server(self._accept, sock=each, backlog=BACKLOG) for each in sockets])
         self._sweeper = loop.create_task(self._close_idle())
         self._producer_ids.prepare()
-        return int(self._server.sockets[0].getsockname()[1])
+        return bound
 
     @property
     def serving(self) -> bool:
         """Whether clients can connect."""
-        return self._server is not None and self._server.is_serving()
+        return bool(self._servers) and all(server.is_serving() for server in self._servers)
 
     def _accept(self) -> Connection:
         self._accepted += 1
@@ -49,8 +52,8 @@ class GatewayServer(Gateway):
 
     async def stop(self) -> None:
         """Accept no more connections, and close the open ones."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         await super().stop()

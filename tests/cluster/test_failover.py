@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from muster.actors.wire import codec
+from muster.actors.wire.codec import API_VERSIONS
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
@@ -200,6 +203,20 @@ def test_a_gateway_is_replaced_and_nobody_loses_anything(
     measured(record_property, "gateway killed, longest gap of the producer", producer.gap.longest_s)
     for member in members:
         measured(record_property, f"gateway killed, longest commit gap, {type(member).__name__}", member.gap.longest_s)
+
+
+def test_the_address_of_a_killed_gateway_stays_open(muster: Muster, record_property: Any) -> None:
+    """Who connects meanwhile waits for its next process, and is not refused."""
+    host, _, port = muster.actors()["gateway-1"]["address"].rpartition(":")
+    request = codec.encode_request(API_VERSIONS, 0, 1, "a client", {})
+    for _ in range(3):
+        pid = muster.kill_actor("gateway-1")
+        killed_s = time.monotonic()
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            assert len(connection.recv(4)) == 4
+        measured(record_property, "gateway killed, first response at its address", time.monotonic() - killed_s)
+        muster.until_back("gateway-1", pid)
 
 
 def assert_gapless_and_complete(muster: Muster, topic: str, producer: Producer) -> None:

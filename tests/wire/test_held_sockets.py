@@ -1,0 +1,176 @@
+"""Listening sockets that outlive the process of their gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import pytest
+
+from muster.actors.wire.held_sockets import HeldSockets, SocketHolder, listening_sockets
+from tests.zookeeper_fixture import eventually
+
+SECRET = b"secret"
+NAME = "gateway-1"
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holder.sock"
+
+
+@pytest.fixture
+def holder(path: Path) -> Iterator[SocketHolder]:
+    holder = SocketHolder(path, SECRET)
+    holder.start()
+    yield holder
+    holder.stop()
+
+
+async def _serve(path: Path, secret: bytes, ready: Pipe) -> None:
+    """A gateway's process: reports its port once the sockets are held, and greets who connects."""
+    held = HeldSockets(path, secret, NAME)
+    await held.fetch()
+    (listening,) = held.listen("kafka", HOST, 0)
+
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    await asyncio.start_server(greet, sock=listening)
+    held.hold()
+    ready.send(listening.getsockname()[1])
+    if await asyncio.to_thread(ready.recv) == "release":
+        await held.release()
+        ready.send("released")
+        await asyncio.Event().wait()
+
+
+def _main(path: Path, secret: bytes, ready: Pipe) -> None:
+    asyncio.run(_serve(path, secret, ready))
+
+
+class Gateway:
+    """The process of a gateway."""
+
+    def __init__(self, path: Path, secret: bytes = SECRET) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_main, args=(path, secret, theirs), daemon=True)
+        self._process.start()
+        self.port: int = self.pipe.recv()
+
+    def kill(self) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.join()
+
+
+def greeted(port: int) -> bytes:
+    with socket.create_connection((HOST, port), timeout=20) as connection:
+        return connection.recv(5)
+
+
+def is_refused(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def is_held(holder: SocketHolder) -> bool:
+    return NAME in holder._held
+
+
+def test_who_connects_while_a_gateway_is_dead_is_served_by_its_next_process(path: Path, holder: SocketHolder) -> None:
+    first = Gateway(path)
+    assert greeted(first.port) == b"hello"
+    eventually(lambda: is_held(holder), "the sockets are held")
+    first.kill()
+    with closing(socket.create_connection((HOST, first.port), timeout=20)) as waiting:
+        second = Gateway(path)
+        assert second.port == first.port, "although the port was 0"
+        assert waiting.recv(5) == b"hello"
+    second.kill()
+
+
+def test_a_gateway_that_stops_leaves_no_socket_behind(path: Path, holder: SocketHolder) -> None:
+    gateway = Gateway(path)
+    eventually(lambda: is_held(holder), "the sockets are held")
+    gateway.pipe.send("release")
+    assert gateway.pipe.recv() == "released"
+    gateway.kill()
+    assert is_refused(gateway.port)
+
+
+def test_a_gateway_that_does_not_return_refuses_clients_after_a_while(path: Path) -> None:
+    holder = SocketHolder(path, SECRET, keep_s=0.3)
+    holder.start()
+    gateway = Gateway(path)
+    eventually(lambda: is_held(holder), "the sockets are held")
+    gateway.kill()
+    eventually(lambda: is_refused(gateway.port), "the sockets are closed")
+    holder.stop()
+
+
+def test_the_next_holder_gets_them_too(path: Path) -> None:
+    first = SocketHolder(path, SECRET)
+    first.start()
+    gateway = Gateway(path)
+    eventually(lambda: is_held(first), "the sockets are held")
+    first.stop()
+    assert greeted(gateway.port) == b"hello"
+    second = SocketHolder(path, SECRET)
+    second.start()
+    try:
+        eventually(lambda: is_held(second), "the sockets are held again")
+    finally:
+        second.stop()
+        gateway.kill()
+
+
+def test_a_stranger_gets_no_socket(path: Path, holder: SocketHolder) -> None:
+    gateway = Gateway(path)
+    eventually(lambda: is_held(holder), "the sockets are held")
+    stranger = Gateway(path, secret=b"another")
+    assert stranger.port != gateway.port
+    stranger.kill()
+    assert is_held(holder)
+    gateway.kill()
+
+
+def test_no_descriptor_stays_open(path: Path) -> None:
+    folder = Path("/proc/self/fd")
+    before = len(list(folder.iterdir()))
+    holder = SocketHolder(path, SECRET)
+    holder.start()
+    for _ in range(3):
+        gateway = Gateway(path)
+        eventually(lambda: is_held(holder), "the sockets are held")
+        gateway.kill()
+        gateway.pipe.close()
+        gateway._process.close()
+    holder.stop()
+    assert len(list(folder.iterdir())) <= before + 1, "multiprocessing keeps one"
+
+
+def test_without_a_holder_a_gateway_listens_by_itself(path: Path) -> None:
+    gateway = Gateway(path)
+    assert greeted(gateway.port) == b"hello"
+    gateway.kill()
+    assert is_refused(gateway.port)
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    (taken,) = listening_sockets(HOST, 0)
+    with taken, pytest.raises(OSError, match="in use"):
+        listening_sockets(HOST, taken.getsockname()[1])
