@@ -42,6 +42,7 @@ _COMMANDS = {
     "user": _Command("user:user", "Add and remove users that may log in."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
+    "storage": _Command("storage.check:storage", "Check a storage directory."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
     "audit": _Command("audit:audit", "Compare what commits imply with what was attributed."),
     "capture": _Command(

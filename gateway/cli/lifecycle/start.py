@@ -21,6 +21,7 @@ from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.output import Progress, counted
 from muster.gateway.cli.storage import directory as storage
+from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.gateway.security.credentials import CredentialsError
 from muster.gateway.security.session import Sasl
 from muster.placement.zookeeper import client as zookeeper
@@ -166,8 +167,8 @@ class Start:
                 self._progress.step(
                     f"continuing with {counted(found, 'node')}; others get their gateway when they join"
                 )
-        self._progress.step(f"checking that every node sees {self._storage}")
-        check_every_node(self._storage, cluster_id)
+        self._progress.step(f"checking that every node sees {self._storage}, and that it is fit")
+        refuse_unfit(self._storage, check_every_node(self._storage, cluster_id))
 
     def _given_state(self, given: GivenRay, hosts: str) -> storage.RunState:
         return storage.RunState(

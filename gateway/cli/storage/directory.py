@@ -24,6 +24,7 @@ import javaproperties
 
 from muster.actors.runtime.files import write_atomically
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.storage.fit import check_here
 
 FORMAT_VERSION = 1
 
@@ -50,7 +51,7 @@ class RunState:
 
 
 def prepare(storage: Path) -> str:
-    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable or is too new."""
+    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable, not fit or too new."""
     try:
         str(storage).encode()
     except UnicodeEncodeError:
@@ -59,6 +60,7 @@ def prepare(storage: Path) -> str:
         (storage / "run").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage):
             pass
+        check_here(storage)
         return cluster_id(storage)
     except OSError as error:
         raise CliError(

@@ -1,4 +1,4 @@
-"""Checks that ``storage.path`` on this node is the one that the cluster was started with."""
+"""Checks of ``storage.path``: that every node sees the same directory, and that its file system is fit for Muster."""
 
 from __future__ import annotations
 

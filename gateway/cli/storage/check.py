@@ -1,0 +1,89 @@
+"""``muster storage check``: whether a directory is fit for Muster, on this node or on all of a Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from muster.actors.runtime import terminal
+from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, concerns, mount_of
+from muster.actors.runtime.storage.promises import Finding
+from muster.actors.runtime.storage.trials import check
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table
+
+_COLUMNS = ("PROMISE", "NODE", "RESULT", "MS", "NEEDED SO THAT")
+
+
+@click.group(epilog="Example: muster storage check /srv/muster --address auto")
+def storage() -> None:
+    """Check a storage directory."""
+
+
+@storage.command("check", epilog="Example: muster storage check /srv/muster")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), default=Path("muster-data"))
+@click.option(
+    "--address",
+    type=NAME,
+    metavar="RAY_ADDRESS",
+    help="Address of a running Ray, or auto: try it on all its nodes, and between them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check_(directory: Path, address: str | None, as_json: bool) -> None:
+    """Try what Muster needs of the file system that holds DIR, an existing directory. Default ./muster-data.
+
+    Everything is tried in temporary folders, which are removed. muster up tries most of it by itself; this also
+    measures, and kills a process that holds a lock. The exit code is 1 if a promise is not kept. Whether what fsync
+    reported as durable survives a power failure cannot be tried.
+    """
+    if not directory.is_dir():
+        raise CliError(f"there is no directory {directory}; create it, or mount it, first")
+    directory = directory.absolute()
+    try:
+        findings = check(directory, thorough=True)
+        if address is not None:
+            findings += _on_every_node(directory, address)
+    except OSError as error:
+        raise CliError(f"{directory} cannot be written: {error.strerror}") from error
+    mount = mount_of(directory)
+    notes = concerns(mount, shared=address is not None) if mount else []
+    if as_json:
+        print_json({"directory": str(directory), "mount": str(mount), "notes": notes, "findings": _rows(findings)})
+    else:
+        print_table(_COLUMNS, [tuple(row.values()) for row in _rows(findings)])
+        for note in notes:
+            terminal.line(f"note: {mount}: {note}")
+    if broken := sum(finding.problem is not None for finding in findings):
+        raise CliError(
+            f"{counted(broken, 'promise')} not kept by {mount or directory}; known to be fit: {KNOWN_TO_BE_FIT}"
+        )
+
+
+def _rows(findings: list[Finding]) -> list[dict[str, object]]:
+    return [
+        {
+            "promise": finding.promise.title,
+            "node": finding.host,
+            "result": f"BROKEN: {finding.problem}" if finding.problem else finding.detail or "kept",
+            "ms": round(finding.took_ms),
+            "needed_so_that": finding.promise.value,
+        }
+        for finding in findings
+    ]
+
+
+def _on_every_node(directory: Path, address: str) -> list[Finding]:
+    """CliError if no Ray responds there, or a node has no such directory."""
+    from muster.gateway.cli.lifecycle.given_ray import GivenRay
+
+    ray = GivenRay(address)
+    try:
+        from muster.actors.runtime.storage.across import check_nodes
+        from muster.gateway.cli.storage.shared import Nodes
+
+        nodes = Nodes()
+        return check_nodes(directory, nodes.hosts, nodes)
+    finally:
+        ray.close()
