@@ -18,11 +18,12 @@ import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.outbox import Batch
 from muster.actors.audit.report import Report
 from muster.actors.audit.sends import Run, SendKey, Sends
+from muster.actors.config import Node
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
 from muster.actors.faults.registry import Book
-from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.actor import Actor, node_labels
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
@@ -45,8 +46,8 @@ from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.host_port import host_port
-from muster.placement.layout import BrokerNode, broker_path
-from muster.placement.view import Broker, ClusterView
+from muster.placement.layout import BrokerEndpoint, BrokerNode, broker_path
+from muster.placement.view import Broker, BrokerAddress, ClusterView
 from muster.placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
@@ -99,10 +100,14 @@ class RayController:
 class GatewayActor(Actor):
     """Starts with OSError if a port is taken."""
 
-    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_id: int, port: int, metrics_port: int) -> None:
+    def __init__(
+        self, settings: ClusterSettings, secret: bytes, gateway_id: int, ports: tuple[int, ...], metrics_port: int
+    ) -> None:
+        """``ports``: of each listener, in their order."""
         super().__init__(settings, secret, f"gateway-{gateway_id}")
         self._id = gateway_id
-        self._ports = (port, metrics_port)
+        self._ports = ports
+        self._metrics_port = metrics_port
         self._loops: list[asyncio.Task[None]] = []
         self._faults: GatewayFaults | None = None
         self._sends = Sends(f"{self.name}/{uuid.uuid4().hex}")
@@ -155,29 +160,53 @@ class GatewayActor(Actor):
             self._faults.take(await faults.book())
             self._gateway.faults = self._faults
         self._follower.follow(self._gateway.follow)
-        port, metrics_port = self._ports
-        listen_at = settings.host or "0.0.0.0"
-        bound = await self._gateway.listen(listen_at, port, partial(self._sockets.listen, "kafka"))
+        endpoints = await self._listen_to_clients(address)
+        first = config.all_listeners[0]
         self._http, metrics_port = await start_http(
             gateway_app(self._gateway, self._reconciler_status),
-            listen_at,
-            metrics_port,
+            first.host or settings.host or "0.0.0.0",
+            self._metrics_port,
             partial(self._sockets.listen, "http"),
         )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
             self._every(_SETTLE_S, self._settle),
         ]
-        host, advertised_port = config.advertised(self._id - 1, settings.host or address, bound)
-        broker = Broker(id=self._id, host=host, port=advertised_port, node_id=node_id)
-        self._node = EphemeralNode(settings.zookeeper, broker_path(self._id), lambda: _broker_node(broker))
-        log.info("gateway %d serves %s:%d", self._id, host, advertised_port)
+        node = partial(BrokerNode, endpoints=endpoints, node_id=node_id)
+        self._node = EphemeralNode(
+            settings.zookeeper, broker_path(self._id), lambda: node(timestamp_ms=now_ms()).encode()
+        )
+        log.info("gateway %d serves %s", self._id, ", ".join(map(str, endpoints)))
         return Started(
             pid=os.getpid(),
             node_id=node_id,
-            broker=broker,
-            metrics_url=f"http://{host_port(settings.host or address, metrics_port)}/metrics",
+            broker=Broker(
+                id=self._id,
+                host=endpoints[0].host,
+                port=endpoints[0].port,
+                node_id=node_id,
+                further=tuple(BrokerAddress(each.listener, each.host, each.port) for each in endpoints[1:]),
+            ),
+            metrics_url=f"http://{host_port(first.own_address(settings.host or address), metrics_port)}/metrics",
         )
+
+    async def _listen_to_clients(self, node_address: str) -> tuple[BrokerEndpoint, ...]:
+        """Listen at every listener. Returns what is advertised. OSError; NoAddress before anything is bound."""
+        default, listeners = self.settings.host, self.settings.config.all_listeners
+        labels = await asyncio.to_thread(node_labels)
+        nodes = [
+            Node(gateway_id=self._id, address=each.own_address(default or node_address), labels=labels)
+            for each in listeners
+        ]
+        for listener, node in zip(listeners, nodes, strict=True):
+            listener.address(node, 1)
+        endpoints = []
+        for listener, node, port in zip(listeners, nodes, self._ports, strict=True):
+            listening = partial(self._sockets.listen, f"kafka {listener.name}")
+            at = listener.host or default or "0.0.0.0"
+            bound = await self._gateway.listen(at, port, listening, listener)
+            endpoints.append(BrokerEndpoint(listener.name, listener.protocol, *listener.address(node, bound)))
+        return tuple(endpoints)
 
     def _ends(self) -> list[End]:
         """Where this gateway's streams ended when it last served; empty if that cannot be read."""
@@ -263,8 +292,3 @@ class GatewayActor(Actor):
         await asyncio.to_thread(self._store.close)
         await self._lifecycle.close()
         await asyncio.to_thread(self._node.close)
-
-
-def _broker_node(broker: Broker) -> bytes:
-    node = BrokerNode(host=broker.host, port=broker.port, node_id=broker.node_id, timestamp_ms=now_ms())
-    return node.encode()

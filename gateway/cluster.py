@@ -20,6 +20,7 @@ from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
 from muster.placement.host_port import host_port
+from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 _STOP_S = 40.0
@@ -45,10 +46,19 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         raise ClusterError(last_line(error)) from error
     return ClusterReady(
         bootstrap=tuple(host_port(gateway["broker"].host, gateway["broker"].port) for gateway in gateways),
+        listeners=_by_listener(settings, [gateway["broker"] for gateway in gateways]),
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
         zookeeper=settings.zookeeper,
         logs=str(log_folder(Path(settings.storage))),
     )
+
+
+def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for listener in settings.config.all_listeners:
+        addresses = [broker.at(listener.name) for broker in brokers]
+        found[listener.name] = tuple(host_port(each.host, each.port) for each in addresses)
+    return found
 
 
 def _head() -> str | None:

@@ -10,9 +10,10 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from muster.placement.host_port import host_port
 from muster.placement.view import Topic
 
 BROKER_IDS = "/brokers/ids"
@@ -71,28 +72,35 @@ def drained_node_path(node_id: str) -> str:
     return f"{DRAINED_NODES}/{node_id}"
 
 
+class BrokerEndpoint(NamedTuple):
+    """The address that is advertised for one listener."""
+
+    listener: str
+    protocol: str
+    """Kafka's name of a security protocol."""
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNode:
     """``/brokers/ids/<id>``, ephemeral: a gateway as Kafka's tools see a broker. Kafka's JSON version 5."""
 
-    host: str
-    port: int
+    endpoints: tuple[BrokerEndpoint, ...]
     node_id: str
     """Ray's node id, hex."""
     timestamp_ms: int
-    security_protocol: str = "PLAINTEXT"
-    """The protocol of the only listener, which has the same name."""
 
     def encode(self) -> bytes:
-        protocol = self.security_protocol
-        address = f"[{self.host}]" if ":" in self.host else self.host
+        """As Kafka, it names the first endpoint without security as ``host`` and ``port``, or null and -1."""
+        plain = next((each for each in self.endpoints if each.protocol == "PLAINTEXT"), None)
         return _dump(
             {
                 "version": 5,
-                "host": self.host,
-                "port": self.port,
-                "endpoints": [f"{protocol}://{address}:{self.port}"],
-                "listener_security_protocol_map": {protocol: protocol},
+                "host": plain.host if plain else None,
+                "port": plain.port if plain else -1,
+                "endpoints": [f"{each.listener}://{host_port(each.host, each.port)}" for each in self.endpoints],
+                "listener_security_protocol_map": {each.listener: each.protocol for each in self.endpoints},
                 "jmx_port": -1,
                 "features": {},
                 "timestamp": str(self.timestamp_ms),
@@ -105,15 +113,20 @@ class BrokerNode:
         """Malformed if it is not a broker."""
         fields = _load(data, "broker")
         try:
+            protocols = fields["listener_security_protocol_map"]
             return cls(
-                host=str(fields["host"]),
-                port=int(fields["port"]),
+                endpoints=tuple(_broker_endpoint(text, protocols) for text in fields["endpoints"]),
                 node_id=str(fields.get("node_id", "")),
                 timestamp_ms=int(fields["timestamp"]),
-                security_protocol=next(iter(fields["listener_security_protocol_map"].values()), "PLAINTEXT"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Malformed(f"not a broker: {data!r}") from error
+
+
+def _broker_endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return BrokerEndpoint(listener, str(protocols[listener]), host.strip("[]"), int(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

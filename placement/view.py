@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from muster.placement.leaders import Leaders, Partitions, deal
@@ -26,15 +26,36 @@ class Endpoint:
     """The cluster's secret (sent through Ray only); proves that a peer belongs to this cluster."""
 
 
+class BrokerAddress(NamedTuple):
+    """Where clients reach a gateway that come in on one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """A gateway as Kafka clients see it."""
 
     id: int
     host: str
+    """``host`` and ``port`` are what clients of its first listener see."""
     port: int
     node_id: str
     """Ray's node id, hex."""
+    further: tuple[BrokerAddress, ...] = ()
+    """Addresses for clients of its further listeners."""
+
+    def at(self, listener: str) -> BrokerAddress:
+        """The address for clients of that listener."""
+        found = (address for address in self.further if address.listener == listener)
+        return next(found, BrokerAddress(listener, self.host, self.port))
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports of all listeners, in their order."""
+        return ((self.host, self.port), *((address.host, address.port) for address in self.further))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from muster.actors.config.derived import group_config, log_config, offsets_log_config, topic_values
 from muster.actors.config.dynamic import DYNAMIC, in_force
-from muster.actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
+from muster.actors.config.listeners import Listener, NoAddress, Node
+from muster.actors.config.properties import ConfigError, MusterConfig
 from muster.actors.config.rows import (
     ConfigRow,
     ConfigSource,
@@ -17,14 +18,16 @@ from muster.actors.config.topics import TOPIC_CONFIGS, topic_config_errors
 from muster.actors.config.types import ConfigType
 
 __all__ = [
-    "DEFAULT_PORT",
     "DYNAMIC",
     "TOPIC_CONFIGS",
     "ConfigError",
     "ConfigRow",
     "ConfigSource",
     "ConfigType",
+    "Listener",
     "MusterConfig",
+    "NoAddress",
+    "Node",
     "describe_broker",
     "describe_client_metrics",
     "describe_default_broker",

@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from muster.actors.config.derived import OFFSETS_TOPIC_FIXED, topic_values
 from muster.actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
 from muster.actors.config.groups import GroupConfigs, group_config_errors
-from muster.actors.config.properties import ConfigError, MusterConfig, unknown_property
+from muster.actors.config.properties import ConfigError, MusterConfig, property_names
+from muster.actors.config.refused import unknown_property
 from muster.actors.config.resources import ResourceType
 from muster.actors.config.topics import TopicConfigs, topic_config_errors
 from muster.actors.config.types import ConfigType, text_of, type_of
@@ -95,7 +96,7 @@ class _Broker:
 
     def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
         if unknown := sorted(set(changed) - set(self.types)):
-            _refuse("; ".join(unknown_property(name) for name in unknown))
+            _refuse("; ".join(unknown_property(name, property_names()) for name in unknown))
         if static := sorted(set(changed) - DYNAMIC):
             _refuse(f"Cannot update these configs dynamically: [{', '.join(static)}]")
         if self._is_one and (shared := sorted(set(changed) - OF_A_BROKER)):

@@ -64,8 +64,7 @@ DYNAMIC = OF_A_BROKER | OF_THE_CLUSTER
 
 def altered(config: MusterConfig, properties: Mapping[str, str]) -> MusterConfig:
     """The configuration of the start, overridden by these properties. ConfigError names those that are invalid."""
-    started_with = config.model_dump(by_alias=True, exclude_unset=True)
-    return MusterConfig.from_properties({**started_with, **properties})
+    return MusterConfig.from_properties({**config.properties, **properties})
 
 
 def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | None = None) -> MusterConfig:

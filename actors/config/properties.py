@@ -8,14 +8,26 @@ names, defaults and bounds.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from muster.actors.config.listeners import (
+    DEFAULT_PORT,
+    DEFAULT_PROTOCOLS,
+    SASL_PLAINTEXT,
+    Listener,
+    check_ports,
+    default_listeners,
+    parse_advertised,
+    parse_listeners,
+    parse_protocols,
+    read_listeners,
+)
+from muster.actors.config.refused import unknown_property
 from muster.actors.config.types import (
     Bool,
     CleanupPolicy,
@@ -30,38 +42,10 @@ from muster.actors.config.types import (
     problems_of,
 )
 
-DEFAULT_PORT = 9092
 DEFAULT_METRICS_PORT = 9404
-_SASL_PLAINTEXT = "SASL_PLAINTEXT"
+_OF_ONE_LISTENER = "listener.name."
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
-
-NO_EFFECT: tuple[tuple[str, str], ...] = (
-    (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
-    (r"log\.dirs?", "say storage.path"),
-    (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
-    (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
-    (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
-    (r"num\.(io|network|recovery|replica)\..*|background\.threads", "there are no thread pools to size"),
-    (r"group\.coordinator\.((background\.)?threads|new\.enable)", "each offsets partition is an actor of its own"),
-    (r"group\.coordinator\.cached\.buffer\.max\.bytes", "a batch has a buffer of its own"),
-    (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
-    (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
-    (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
-)
-"""Kafka properties that nothing here would obey, as patterns, and why."""
-
-LATER: tuple[str, ...] = (
-    r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
-    r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
-)
-"""Kafka properties of features that Muster does not have yet, as patterns."""
-
-
-REMOVED: Mapping[str, str] = {
-    "metrics.kop.shadow.enable": "gateways no longer run KoP's attribution rule",
-}
-"""Properties that Muster had, and what became of each."""
 
 
 class ConfigError(ValueError):
@@ -221,14 +205,19 @@ class MusterConfig(BaseModel):
     # connections
     listeners: Text = Field(
         f"PLAINTEXT://:{DEFAULT_PORT}",
-        description="PLAINTEXT://[HOST]:PORT; further gateways use the following ports, 0 picks free ones. "
-        "Without HOST: loopback if Muster started Ray, else all interfaces. SASL_PLAINTEXT:// is "
-        "the same, and requires sasl.enabled.mechanisms.",
+        description="NAME://[HOST]:PORT with commas; further gateways on a host use the following ports, 0 picks free "
+        "ones. Without HOST: loopback if Muster started Ray, else all interfaces. The first listener is the one that "
+        "`muster up` prints and that Muster's own commands use; the HTTP port is on its HOST. Default with "
+        "sasl.enabled.mechanisms: SASL_PLAINTEXT://:9092.",
+    )
+    listener_security_protocol_map: Text = Field(
+        DEFAULT_PROTOCOLS,
+        description="NAME:PROTOCOL with commas: the protocol of each listener, PLAINTEXT or SASL_PLAINTEXT.",
     )
     sasl_enabled_mechanisms: Mechanisms = Field(
         "",
-        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or a comma-separated list of them: clients have to log"
-        " in. Empty, unlike in Kafka: no login.",
+        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or a comma-separated list of them: how clients log in at "
+        "listeners with the protocol SASL_PLAINTEXT.",
     )
     sasl_credentials_file: Text | None = Field(
         None,
@@ -239,16 +228,23 @@ class MusterConfig(BaseModel):
         False,
         description="Whether every connection begins with a PROXY protocol header, version 2, in which a load "
         "balancer gives the client's address. Only balancers may reach such a listener: the header "
-        "is trusted.",
+        "is trusted. For one listener: listener.name.NAME.proxy.protocol.enable, NAME in lower case.",
     )
     advertised_listeners: Text | None = Field(
         None,
-        description="HOST[:PORT] that clients connect to. {host} is replaced by the node's address, {id} by the"
-        " gateway's id; without either, PORT is the first gateway's and the others count up.",
+        description="NAME://HOST[:PORT] with commas, where clients of each listener connect to. {id} is replaced by "
+        "the gateway's id, {host} by the address that it has without this property, {label:NAME} by a label of its Ray "
+        "node. PORT may be 9000+{id} or {label:NAME}; if it is a number and HOST has no placeholder, it is the first "
+        "gateway's and the others count up.",
     )
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
-    max_connections: Int = Field(_MAX_INT, ge=1, description="Maximum number of connections to a gateway.")
+    max_connections: Int = Field(
+        _MAX_INT,
+        ge=1,
+        description="Maximum number of connections to a gateway. For one listener: listener.name.NAME.max.connections, "
+        "NAME in lower case.",
+    )
     fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Maximum size of the response to a Fetch, in bytes.")
 
     # Muster
@@ -386,32 +382,50 @@ class MusterConfig(BaseModel):
         "reach a gateway's HTTP port can then break the cluster.",
     )
 
+    _of_one_listener: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    """The properties that begin with ``listener.name.``."""
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MusterConfig:
         """The configuration that the properties say. ConfigError naming every property that cannot be."""
         known = property_names()
-        problems = [unknown_property(name) for name in sorted(set(properties) - known)]
+        own = {name: value for name, value in properties.items() if name.startswith(_OF_ONE_LISTENER)}
+        problems = [unknown_property(name, known) for name in sorted(set(properties) - known - set(own))]
+        values = {"listeners": default_listeners(properties)} if properties.get("sasl.enabled.mechanisms") else {}
         try:
-            config = cls.model_validate({name: value for name, value in properties.items() if name in known})
+            config = cls.model_validate(values | {name: properties[name] for name in properties if name in known})
+            config._of_one_listener = own
+            config._check_listeners()
         except ValidationError as error:
             problems += problems_of(error)
+        except ValueError as error:
+            problems.append(str(error))
         if problems:
             raise ConfigError("; ".join(problems))
         return config
 
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The properties that were set; :meth:`from_properties` makes this configuration of them again."""
+        return {**self.model_dump(by_alias=True, exclude_unset=True), **self._of_one_listener}
+
     @field_validator("listeners")
     @classmethod
-    def _one_plaintext_listener(cls, text: str) -> str:
-        if "," in text:
-            raise ValueError("one listener for now")
-        _listener(text)
+    def _names_and_places(cls, text: str) -> str:
+        parse_listeners(text)
+        return text
+
+    @field_validator("listener_security_protocol_map")
+    @classmethod
+    def _protocols(cls, text: str) -> str:
+        parse_protocols(text)
         return text
 
     @field_validator("advertised_listeners")
     @classmethod
-    def _host_and_port(cls, text: str | None) -> str | None:
+    def _hosts_and_ports(cls, text: str | None) -> str | None:
         if text is not None:
-            _advertised(text)
+            parse_advertised(text)
         return text
 
     @field_validator("actor_port_range")
@@ -433,13 +447,19 @@ class MusterConfig(BaseModel):
     def _absolute(cls, path: str | None) -> str | None:
         return None if path is None else str(Path(path).expanduser().absolute())
 
-    @model_validator(mode="after")
-    def _sasl_is_whole(self) -> MusterConfig:
+    def _check_listeners(self) -> None:
         if self.sasl_mechanisms and self.sasl_credentials_file is None:
             raise ValueError("sasl.enabled.mechanisms needs sasl.credentials.file, which muster user add writes")
-        if self.listeners.startswith(f"{_SASL_PLAINTEXT}:") and not self.sasl_mechanisms:
+        found = self.all_listeners
+        needs_login = any(listener.needs_login for listener in found)
+        if needs_login and not self.sasl_mechanisms:
             raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
-        return self
+        if self.sasl_mechanisms and not needs_login:
+            raise ValueError(
+                f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT}, "
+                f"for example listeners={SASL_PLAINTEXT}://:{DEFAULT_PORT}; listeners={self.listeners} has none"
+            )
+        check_ports(found, self.gateway_count or 1)
 
     @model_validator(mode="after")
     def _default_replication_factor_is_allowed(self) -> MusterConfig:
@@ -479,9 +499,15 @@ class MusterConfig(BaseModel):
         return tuple(filter(None, self.sasl_enabled_mechanisms.split(",")))
 
     @property
-    def listener(self) -> tuple[str, int]:
-        """Host ("" if none is named) and port of ``listeners``."""
-        return _listener(self.listeners)
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """Those of ``listeners``, in their order."""
+        return read_listeners(
+            self.listeners,
+            self.listener_security_protocol_map,
+            self.advertised_listeners,
+            proxy_protocol=self.proxy_protocol_enable,
+            overrides=self._of_one_listener,
+        )
 
     def first_metrics_port(self, *, on_cluster: bool) -> int:
         """Of the first gateway, or of all where each is on a node of its own; 0: free ones.
@@ -490,34 +516,12 @@ class MusterConfig(BaseModel):
         """
         if self.metrics_port is not None:
             return self.metrics_port
-        return DEFAULT_METRICS_PORT if on_cluster and self.listener[1] else 0
+        return DEFAULT_METRICS_PORT if on_cluster and self.all_listeners[0].port else 0
 
     @property
     def actor_ports(self) -> range:
         """``actor.port.range``; 0 alone where any port will do."""
         return range(1) if self.actor_port_range is None else _port_range(self.actor_port_range)
-
-    def advertised(self, gateway: int, host: str, port: int) -> tuple[str, int]:
-        """What clients see of a gateway: the address given, as ``advertised.listeners`` changes it.
-
-        ``gateway`` counts from 0.
-        """
-        if self.advertised_listeners is None:
-            return host, port
-        name, first_port = _advertised(self.advertised_listeners)
-        named = name.replace("{host}", host).replace("{id}", str(gateway))
-        if first_port is None:
-            return named, port
-        return named, first_port if "{" in name else first_port + gateway
-
-
-def _listener(text: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{1,5})", text)
-    if not found or int(found[3]) > 65535:
-        raise ValueError("is not PLAINTEXT://[HOST]:PORT")
-    if found[1] not in (None, "PLAINTEXT", _SASL_PLAINTEXT):
-        raise ValueError(f"{found[1]} comes with a later version; PLAINTEXT and SASL_PLAINTEXT are what there is")
-    return found[2].strip("[]"), int(found[3])
 
 
 def _port_range(text: str) -> range:
@@ -527,28 +531,6 @@ def _port_range(text: str) -> range:
     return range(int(found[1]), int(found[2]) + 1)
 
 
-def _advertised(text: str) -> tuple[str, int | None]:
-    found = re.fullmatch(
-        r"(?:(?:SASL_)?PLAINTEXT://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{host\}|\{id\})+)(?::(\d{1,5}))?", text
-    )
-    if not found or not 0 < int(found[2] or 1) <= 65535:
-        raise ValueError("is not HOST[:PORT]")
-    return found[1].strip("[]"), int(found[2]) if found[2] else None
-
-
 def property_names() -> set[str]:
     """Every property that there is."""
     return {str(field.alias) for field in MusterConfig.model_fields.values()}
-
-
-def unknown_property(name: str) -> str:
-    """The message for an unknown property."""
-    for pattern, reason in NO_EFFECT:
-        if re.fullmatch(pattern, name):
-            return f"{name} has no effect in Muster ({reason}); leave it out"
-    if any(re.fullmatch(pattern, name) for pattern in LATER):
-        return f"{name} comes with a later version of Muster; leave it out"
-    if name in REMOVED:
-        return f"{name} was removed ({REMOVED[name]}); leave it out"
-    nearest = difflib.get_close_matches(name, sorted(property_names()), n=1, cutoff=0.7)
-    return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")

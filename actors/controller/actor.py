@@ -19,6 +19,7 @@ from ray.exceptions import RayError
 
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.distinct import distinct
 from muster.actors.controller.faults_over_ray import RayCluster
 from muster.actors.controller.history import ControllerHistory
 from muster.actors.controller.managed import Managed
@@ -252,7 +253,8 @@ class Controller:
             self._manage(f"gateway-{number}", self._gateway_class, number, *ports)
 
     def _manage_gateway_on(self, node_id: str | None, number: int) -> None:
-        arguments = (number, self._settings.port, self._settings.metrics_port)
+        ports = tuple(listener.port for listener in self._settings.config.all_listeners)
+        arguments = (number, ports, self._settings.metrics_port)
         self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
 
     def _manage_standby_on(self, node_id: str | None, number: int) -> None:
@@ -275,6 +277,7 @@ class Controller:
         waited = [managed for name, managed in self._supervisor.actors.items() if not name.startswith("standby-")]
         up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
         bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
+        bad += [managed for managed in waited if managed.state == "alive" and managed.error is not None]
         if bad:
             raise RuntimeError("; ".join(f"{managed.name}: {managed.error or 'does not start'}" for managed in bad))
         return self._gateways()
@@ -305,23 +308,34 @@ class Controller:
                 brokers.append(managed.started.broker)
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
+        served = self._distinct(brokers)
         self._version += 1
-        first, self._first_broker = self._first_broker, min((broker.id for broker in brokers), default=None)
+        first, self._first_broker = self._first_broker, min((broker.id for broker in served), default=None)
         if self._node is not None and first != self._first_broker:
             self._node.refresh()
         view = ClusterView(
             cluster_id=self._settings.cluster_id,
             controller_epoch=self._epoch,
             version=self._version,
-            brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
+            brokers=served,
             topics=dict(self._topics.topics) if self._topics else {},
             logs=endpoints["log"],
             offsets=endpoints["offsets"],
             configs=self._topics.configs if self._topics else DynamicConfigs(),
         ).with_leaders(self._leaders)
-        if brokers:
+        if served:
             self._leaders = view.leaders
         self._feed.publish(view)
+
+    def _distinct(self, brokers: list[Broker]) -> tuple[Broker, ...]:
+        """The brokers for the view; those that are left out have an error, which ``muster status`` shows."""
+        served, left_out = distinct(brokers)
+        for broker_id, problem in left_out.items():
+            managed = self._supervisor.actors[f"gateway-{broker_id}"]
+            if managed.error != problem:
+                log.error("gateway-%d is no broker for clients: %s", broker_id, problem)
+                managed.error = problem
+        return served
 
     async def watch(self, after: tuple[int, int] | None, follower: str | None = None) -> ClusterView | None:
         """See :meth:`ViewFeed.after`; ``follower`` is the name of the calling actor."""
@@ -453,11 +467,16 @@ def _describe(managed: Managed) -> dict[str, Any]:
         "pid": started.pid if started else None,
         "node_id": started.node_id if started else None,
         "address": host_port(started.broker.host, started.broker.port) if started and started.broker else None,
+        "further_addresses": _further(started.broker) if started and started.broker else {},
         "metrics_url": started.metrics_url if started else None,
         "restarts": max(0, managed.starts - 1),
         "error": managed.error,
         "stand_in": managed.active_standby.standby.name if managed.active_standby else None,
     }
+
+
+def _further(broker: Broker) -> dict[str, str]:
+    return {each.listener: host_port(each.host, each.port) for each in broker.further}
 
 
 def _describe_self() -> dict[str, Any]:
@@ -467,6 +486,7 @@ def _describe_self() -> dict[str, Any]:
         "pid": os.getpid(),
         "node_id": ray.get_runtime_context().get_node_id(),
         "address": None,
+        "further_addresses": {},
         "metrics_url": None,
         "restarts": None,
         "error": None,

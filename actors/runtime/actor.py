@@ -32,6 +32,13 @@ def _is_loopback(host: str | None) -> bool:
         return False
 
 
+def node_labels() -> dict[str, str]:
+    """Ray's labels of this process's node. Blocks. RayError."""
+    own = ray.get_runtime_context().get_node_id()
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return next((dict(node.get("Labels") or {}) for node in nodes if node["NodeID"] == own), {})
+
+
 class Actor:
     """Base class of the actors. ``start`` is called in every new process, possibly more than once."""
 
@@ -88,7 +95,7 @@ class Actor:
     async def _listen(self, server: Server, name: str, epoch: int = -1) -> Started:
         """Listen for gateways; only on loopback if the gateways do (a Ray of one node)."""
         node_id, host = self._node_and_address()
-        if _is_loopback(self.settings.host):
+        if all(_is_loopback(each.host or self.settings.host) for each in self.settings.config.all_listeners):
             host = "127.0.0.1"
         path = socket_path(self.settings.cluster_id, name)
         ports = self.settings.config.actor_ports

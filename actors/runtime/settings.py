@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +25,10 @@ class ClusterSettings:
     zookeeper: str
     """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves."""
     host: str | None
-    """Address that gateways bind and advertise. None: they bind all interfaces and advertise their node's address."""
-    port: int
-    """Port of a gateway if ``gateway_ports`` is None; 0: a free one."""
-    gateway_ports: tuple[int, ...] | None
-    """Port of each gateway; their number is the number of gateways. None: one gateway on every node, at ``port``."""
+    """Address that gateways bind where a listener names none, and advertise. None: they bind all interfaces and
+    advertise their node's address."""
+    gateway_ports: tuple[tuple[int, ...], ...] | None
+    """For each gateway, the port of each listener. None: one gateway on every node, at the ports in ``config``."""
     metrics_ports: tuple[int, ...] | None
     """Port of /metrics of each gateway, in the same order; 0: a free one. None: ``metrics_port`` on each."""
     metrics_port: int
@@ -41,7 +41,9 @@ class ClusterReady:
     """Where a serving cluster can be reached."""
 
     bootstrap: tuple[str, ...]
-    """HOST:PORT of each gateway, as clients use it."""
+    """HOST:PORT of each gateway, as clients of its first listener use it."""
+    listeners: Mapping[str, tuple[str, ...]]
+    """The same for each listener, by name."""
     metrics: tuple[str, ...]
     """URL of each gateway's /metrics."""
     zookeeper: str

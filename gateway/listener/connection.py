@@ -7,6 +7,7 @@ import logging
 import time
 from typing import cast
 
+from muster.actors.config import Listener
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.framing import Framer, FrameTooLarge, pieces_of
 from muster.gateway.attribution.connection import ConnectionState
@@ -41,21 +42,22 @@ class Connection(asyncio.Protocol):
     while the client does not take those it has, and large ones only one at a time.
     """
 
-    def __init__(self, gateway: Gateway, number: int) -> None:
+    def __init__(self, gateway: Gateway, number: int, listener: Listener) -> None:
         self.gateway = gateway
+        self.listener = listener
         self.id = f"{gateway.id}-{number}"
         self.host = ""
         """The client's host: behind a load balancer that sends it (PROXY protocol), not the connection's own."""
         self.port = 0
         self.principal = ANONYMOUS
         self.context = b""
-        self.sasl = SaslSession(gateway.sasl) if gateway.sasl is not None else None
+        self.sasl = SaslSession(gateway.sasl) if listener.needs_login and gateway.sasl is not None else None
         self.last_active_s = time.monotonic()
         self.attribution = ConnectionState(opened_ms=gateway.now_ms())
         self._framer = Framer(gateway.config.socket_request_max_bytes)
         if self.sasl is not None:
             self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)
-        self._proxy_header: bytes | None = b"" if gateway.config.proxy_protocol_enable else None
+        self._proxy_header: bytes | None = b"" if listener.proxy_protocol else None
         """The part of the awaited header that has arrived; None if none is awaited."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
@@ -121,9 +123,9 @@ class Connection(asyncio.Protocol):
             frames.reverse()
             self._frames[:0] = frames
         except proxy_protocol.BadHeader as error:
-            self.refuse(Cause.PROXY_HEADER, str(error))
+            self.refuse(Cause.PROXY_HEADER, f"listener {self.listener.name}: {error}")
         except FrameTooLarge as error:
-            self._refused = _no_frame(error, "PLAINTEXT" if self.sasl is None else "SASL_PLAINTEXT")
+            self._refused = _no_frame(error, self.listener)
         self._admit()
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
@@ -315,11 +317,9 @@ class Connection(asyncio.Protocol):
         )
 
 
-def _no_frame(error: FrameTooLarge, protocol: str) -> Complaint:
-    """The complaint, with advice if the first bytes of the "frame" show what the client speaks.
-
-    ``protocol`` is the listener's, as a value of ``security.protocol``.
-    """
+def _no_frame(error: FrameTooLarge, listener: Listener) -> Complaint:
+    """The complaint, with advice if the first bytes of the "frame" show what the client speaks."""
+    protocol = listener.protocol
     start = error.size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":
         hint = f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import Any, Protocol
 from uuid import UUID
 
 from muster.actors.audit.report import Report
-from muster.actors.config import MusterConfig, group_config, in_force
+from muster.actors.config import Listener, MusterConfig, group_config, in_force
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
@@ -39,6 +40,8 @@ class ClientConnection(Protocol):
     host: str
     """The client's host; ``port`` is the client's, too."""
     port: int
+    listener: Listener
+    """The one that the client came in on."""
     principal: str
     context: bytes
     """The client's identity, as sent to actors."""
@@ -105,6 +108,8 @@ class Gateway:
         self.sasl = Sasl.of(config)
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, ClientConnection] = {}
+        self._connections_of: Counter[str] = Counter()
+        """Their number, by name of the listener."""
         self.audit_report = Report()
         """The latest report of the audit."""
         self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
@@ -127,12 +132,18 @@ class Gateway:
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection
         self.metrics.connection_opened()
+        listener = connection.listener
+        self._connections_of[listener.name] += 1
         if len(self.connections) > self.config.max_connections:
             problem = f"max.connections={self.config.max_connections} is reached"
             connection.close(Complaint(Cause.MAX_CONNECTIONS, problem))
+        elif listener.max_connections is not None and self._connections_of[listener.name] > listener.max_connections:
+            name = f"listener.name.{listener.name.lower()}.max.connections"
+            connection.close(Complaint(Cause.MAX_CONNECTIONS, f"{name}={listener.max_connections} is reached"))
 
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.id, None):
+            self._connections_of[connection.listener.name] -= 1
             self.metrics.connection_closed()
             self.account.closed(connection.attribution)
 

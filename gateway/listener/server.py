@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
+from muster.actors.config import Listener
 from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import Gateway
@@ -19,14 +21,21 @@ class GatewayServer(Gateway):
     _servers: tuple[asyncio.Server, ...] = ()
     _sweeper: asyncio.Task[None] | None = None
 
-    async def listen(self, host: str, port: int, listening: Listening = listening_sockets) -> int:
-        """Accept clients, at the sockets of ``listening``. Returns the port that was bound. OSError if it is taken."""
+    async def listen(
+        self, host: str, port: int, listening: Listening = listening_sockets, listener: Listener | None = None
+    ) -> int:
+        """Accept clients of that listener (None: the first), at the sockets of ``listening``; also several times.
+
+        Returns the port that was bound. OSError if it is taken.
+        """
         loop = asyncio.get_running_loop()
         sockets = listening(host, port)
         bound = int(sockets[0].getsockname()[1])
-        self._servers = tuple([await loop.create_server(self._accept, sock=each, backlog=BACKLOG) for each in sockets])
-        self._sweeper = loop.create_task(self._close_idle())
-        self._producer_ids.prepare()
+        accept = partial(self._accept, listener or self.started_with.all_listeners[0])
+        self._servers += tuple([await loop.create_server(accept, sock=each, backlog=BACKLOG) for each in sockets])
+        if self._sweeper is None:
+            self._sweeper = loop.create_task(self._close_idle())
+            self._producer_ids.prepare()
         return bound
 
     @property
@@ -34,9 +43,9 @@ class GatewayServer(Gateway):
         """Whether clients can connect."""
         return bool(self._servers) and all(server.is_serving() for server in self._servers)
 
-    def _accept(self) -> Connection:
+    def _accept(self, listener: Listener) -> Connection:
         self._accepted += 1
-        return Connection(self, self._accepted)
+        return Connection(self, self._accepted, listener)
 
     async def _close_idle(self) -> None:
         while True:

@@ -19,6 +19,7 @@ from muster.actors.config import (
     offsets_log_config,
     topic_config_errors,
 )
+from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.options import read_config
 
 
@@ -161,28 +162,27 @@ def test_retention_has_kafkas_precedence(properties: dict[str, str], retention_m
     assert MusterConfig.from_properties(properties).retention_ms == retention_ms
 
 
-@pytest.mark.parametrize(
-    ("template", "address"),
-    [
-        (None, ("10.0.0.7", 9094)),
-        ("kafka.example", ("kafka.example", 9094)),
-        ("kafka.example:1000", ("kafka.example", 1002)),
-        ("gw-{id}.example:1000", ("gw-2.example", 1000)),
-        ("{host}:1000", ("10.0.0.7", 1000)),
-        ("[::1]:1000", ("::1", 1002)),
-    ],
-)
-def test_clients_get_the_advertised_address(template: str | None, address: tuple[str, int]) -> None:
-    config = MusterConfig.from_properties({"advertised.listeners": template} if template else {})
-    assert config.advertised(2, "10.0.0.7", 9094) == address
-
-
 def test_flags_go_before_set_and_set_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "muster.properties"
     file.write_text("num.partitions = 2\ngroup.max.size: 3\nlisteners=PLAINTEXT://10.0.0.7:9000\nlog.actors=4\n")
     config = read_config(file, ("num.partitions=5", "log.actors=6"), {"log.actors": "7", "port": "0", "x": None})
     assert (config.num_partitions, config.group_max_size, config.log_actors) == (5, 3, 7)
-    assert config.listener == ("10.0.0.7", 0)
+    (listener,) = config.all_listeners
+    assert (listener.host, listener.port) == ("10.0.0.7", 0)
+
+
+def test_the_port_of_several_listeners() -> None:
+    two = ("listeners=A://:1,B://x:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+    free = read_config(None, two, {"port": "0"}).all_listeners
+    assert [(listener.name, listener.host, listener.port) for listener in free] == [("A", "", 0), ("B", "x", 0)]
+    with pytest.raises(CliError, match=r"--port 9092 is for one listener, listeners=A://:1,B://x:2 are 2; write ports"):
+        read_config(None, two, {"port": "9092"})
+
+
+def test_the_port_of_a_listener_that_requires_a_login() -> None:
+    sasl = ("sasl.enabled.mechanisms=PLAIN", "sasl.credentials.file=users")
+    (listener,) = read_config(None, sasl, {"port": "0"}).all_listeners
+    assert (listener.name, listener.port) == ("SASL_PLAINTEXT", 0)
 
 
 def test_parts_get_what_they_know() -> None:

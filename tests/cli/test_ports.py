@@ -22,25 +22,25 @@ def refuses(port: int) -> bool:
 
 def test_clients_are_refused_and_others_do_not_get_it() -> None:
     """A client that is accepted there would wait for a response that never comes."""
-    held = Ports(HOST)
-    (port,) = held.take(0, 1, "say another")
+    held = Ports()
+    (port,) = held.take(HOST, 0, 1, "say another")
     assert refuses(port)
     with pytest.raises(CliError, match=rf"port {port} on {HOST} is taken"):
-        Ports(HOST).take(port, 1, "say another")
+        Ports().take(HOST, port, 1, "say another")
     held.release()
     socket.create_server((HOST, port)).close()
 
 
 def test_a_port_whose_last_connections_the_kernel_still_remembers() -> None:
     """A connection that this side closes first is in TIME_WAIT: the gateways were killed or stopped a moment ago."""
-    (port,) = (before := Ports(HOST)).take(0, 1, "say another")
+    (port,) = (before := Ports()).take(HOST, 0, 1, "say another")
     before.release()
     with socket.create_server((HOST, port)) as server, socket.create_connection((HOST, port)) as client:
         accepted, _ = server.accept()
         accepted.close()
         assert client.recv(1) == b""
-    held = Ports(HOST)
-    assert held.take(port, 1, "say another") == (port,)
+    held = Ports()
+    assert held.take(HOST, port, 1, "say another") == (port,)
     assert refuses(port)
     held.release()
     socket.create_server((HOST, port)).close()

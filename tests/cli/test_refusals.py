@@ -98,6 +98,27 @@ def test_a_taken_port(muster: Muster, which: str) -> None:
     assert ("--set metrics.port" if which == "metrics" else "--port") in error
 
 
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "listeners=PLAINTEXT://0.0.0.0:9092 PLAINTEXT is open on all interfaces; say in advertised.listeners to",
+        ),
+        (
+            {"advertised.listeners": "{host}:9000", "gateway.count": "2"},
+            "gateways 1 and 2 both advertise 127.0.0.1:9000; put {id}, {host} or {label:NAME} into advertised.",
+        ),
+    ],
+)
+def test_what_clients_could_not_connect_to(
+    muster: Muster, tmp_path: Path, properties: dict[str, str], message: str
+) -> None:
+    sets = [word for name, value in properties.items() for word in ("--set", f"{name}={value}")]
+    assert message in one_line(muster("up", *sets))
+    assert not (tmp_path / "muster-data").exists()
+
+
 @pytest.mark.parametrize("kind", ["no listener", "no response"])
 def test_a_zookeeper_that_cannot_be_reached(muster: Muster, kind: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -276,6 +276,12 @@ class Serving:
     def exchange(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         return self.client.exchange(api_key, version, body)
 
+    def listen(self, listener: str, host: str = "127.0.0.1") -> int:
+        """Accept clients of a further listener, too. Returns the port."""
+        (found,) = (each for each in self.gateway.started_with.all_listeners if each.name == listener)
+        port: int = self.run(self.gateway.listen(host, 0, listener=found))
+        return port
+
     def create(self, name: str, partitions: int = 1, *, internal: bool = False, **config: str) -> Topic:
         """Create a topic; the gateway knows it when this returns."""
         named = {key.replace("_", "."): value for key, value in config.items()}

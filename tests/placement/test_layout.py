@@ -12,20 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.placement import layout
-from muster.placement.layout import BrokerNode, ControllerNode, Malformed, PartitionState
+from muster.placement.layout import BrokerEndpoint, BrokerNode, ControllerNode, Malformed, PartitionState
 from muster.placement.view import Topic
 
 NAMES = st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3)
 
 
 def test_a_broker_is_kafkas_json_version_5() -> None:
-    node = BrokerNode(host="10.0.0.1", port=9092, node_id="ab12", timestamp_ms=1700000000000)
+    endpoints = (
+        BrokerEndpoint("EXTERNAL", "SASL_PLAINTEXT", "kafka-1.example.com", 443),
+        BrokerEndpoint("INTERNAL", "PLAINTEXT", "10.0.0.1", 9092),
+    )
+    node = BrokerNode(endpoints=endpoints, node_id="ab12", timestamp_ms=1700000000000)
     assert json.loads(node.encode()) == {
         "version": 5,
         "host": "10.0.0.1",
         "port": 9092,
-        "endpoints": ["PLAINTEXT://10.0.0.1:9092"],
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": ["EXTERNAL://kafka-1.example.com:443", "INTERNAL://10.0.0.1:9092"],
+        "listener_security_protocol_map": {"EXTERNAL": "SASL_PLAINTEXT", "INTERNAL": "PLAINTEXT"},
         "jmx_port": -1,
         "features": {},
         "timestamp": "1700000000000",
@@ -35,8 +39,15 @@ def test_a_broker_is_kafkas_json_version_5() -> None:
 
 
 def test_a_broker_on_ipv6_has_a_readable_endpoint() -> None:
-    node = BrokerNode(host="::1", port=9092, node_id="", timestamp_ms=0)
+    node = BrokerNode(endpoints=(BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092),), node_id="", timestamp_ms=0)
     assert json.loads(node.encode())["endpoints"] == ["PLAINTEXT://[::1]:9092"]
+    assert BrokerNode.decode(node.encode()) == node
+
+
+def test_a_broker_without_a_plain_listener_has_no_host_for_old_clients() -> None:
+    endpoint = BrokerEndpoint("SASL_PLAINTEXT", "SASL_PLAINTEXT", "10.0.0.1", 9092)
+    fields = json.loads(BrokerNode(endpoints=(endpoint,), node_id="", timestamp_ms=0).encode())
+    assert (fields["host"], fields["port"]) == (None, -1)
 
 
 def test_what_kafka_itself_wrote_is_read() -> None:

@@ -49,7 +49,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     if wanted is None:
         wanted = [_Wanted(topic.name, topic.topic_id) for topic in view.topics.values()]
     topics = [_missing(each, error, version) for each in wanted]
-    return {**_cluster(view), "topics": topics, "error_code": ErrorCode.none if topics else error}
+    return {**_cluster(call), "topics": topics, "error_code": ErrorCode.none if topics else error}
 
 
 @api(3, "Metadata", error_body=_error_body)
@@ -65,7 +65,7 @@ async def metadata(call: Call) -> Reply | None:
         topics = [_response(view, each, failed, call.header.api_version, operations) for each in wanted]
     return call.reply(
         {
-            **_cluster(view),
+            **_cluster(call),
             "throttle_time": 0,
             "topics": topics,
             "cluster_authorized_operations": authorized_operations(
@@ -76,9 +76,11 @@ async def metadata(call: Call) -> Reply | None:
     )
 
 
-def _cluster(view: ClusterView) -> dict[str, Any]:
+def _cluster(call: Call) -> dict[str, Any]:
+    view, listener = call.gateway.view, call.connection.listener.name
+    brokers = [(broker, broker.at(listener)) for broker in view.brokers]
     return {
-        "brokers": [{"node_id": broker.id, "host": broker.host, "port": broker.port} for broker in view.brokers],
+        "brokers": [{"node_id": broker.id, "host": at.host, "port": at.port} for broker, at in brokers],
         "cluster_id": view.cluster_id,
         "controller_id": min((broker.id for broker in view.brokers), default=-1),
     }

@@ -17,7 +17,8 @@ _BROKERS, _CONTROLLERS = 1, 2
 @api(60, "DescribeCluster", error_body=lambda call, error: _failed(error, INJECTED, call.gateway.view.cluster_id))
 async def describe_cluster(call: Call) -> Reply | None:
     request = call.entity()
-    view = call.gateway.view
+    view, listener = call.gateway.view, call.connection.listener.name
+    brokers = [(broker, broker.at(listener)) for broker in view.brokers]
     endpoint_type = field(request, "endpoint_type", _BROKERS)
     if endpoint_type != _BROKERS:
         return call.reply(_refused(endpoint_type))
@@ -29,8 +30,7 @@ async def describe_cluster(call: Call) -> Reply | None:
             "cluster_id": view.cluster_id,
             "controller_id": min((broker.id for broker in view.brokers), default=-1),
             "brokers": [
-                {"broker_id": broker.id, "host": broker.host, "port": broker.port, "is_fenced": False}
-                for broker in view.brokers
+                {"broker_id": broker.id, "host": at.host, "port": at.port, "is_fenced": False} for broker, at in brokers
             ],
             "cluster_authorized_operations": authorized_operations(
                 request.include_cluster_authorized_operations, CLUSTER_OPERATIONS

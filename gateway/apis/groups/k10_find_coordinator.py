@@ -74,11 +74,12 @@ async def _find_group(call: Call, key: str) -> dict[str, Any]:
     broker = gateway.view.coordinator_of(partition)
     if broker is None or not (started or partition in gateway.view.offsets):
         return _failed(key, ErrorCode.coordinator_not_available)
+    address = broker.at(call.connection.listener.name)
     return {
         "key": key,
         "node_id": broker.id,
-        "host": broker.host,
-        "port": broker.port,
+        "host": address.host,
+        "port": address.port,
         "error_code": ErrorCode.none,
         "error_message": "",
     }

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from muster.actors.config import MusterConfig, NoAddress
+from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle.advertising import check_labels
 
 _POLL_S = 0.5
 _RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
@@ -71,6 +74,15 @@ class GivenRay:
             if alive >= count or time.monotonic() > until or not self.responds:
                 return alive
             time.sleep(_POLL_S)
+
+    def check_labels(self, config: MusterConfig) -> None:
+        """CliError if a live node lacks a label that the configuration refers to."""
+        import ray
+
+        try:
+            check_labels(config, [node for node in ray.nodes() if node["Alive"]])  # type: ignore[no-untyped-call]
+        except NoAddress as error:
+            raise CliError(str(error)) from error
 
     def close(self) -> None:
         """Disconnect from it."""

@@ -23,20 +23,21 @@ class Ports:
     No server listens on them meanwhile: clients are refused, as by a broker that is down, and retry.
     """
 
-    def __init__(self, host: str) -> None:
-        """``host``: the address that gateways will bind; "" for all interfaces."""
-        self._host = host
+    def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
-    def take(self, first: int, count: int, hint: str) -> tuple[int, ...]:
-        """``first`` and the following, or free ones if it is 0. CliError naming a taken one and giving the hint."""
+    def take(self, host: str, first: int, count: int, hint: str) -> tuple[int, ...]:
+        """``first`` and the following, or free ones if it is 0. CliError naming a taken one and giving the hint.
+
+        ``host``: the address that gateways will bind; "" for all interfaces.
+        """
         if first == 0:
-            return tuple(self._free() for _ in range(count))
+            return tuple(self._free(host) for _ in range(count))
         wanted = range(first, first + count)
         if wanted[-1] > 65535:
             raise CliError(f"{count} gateways from port {first} on exceed port 65535; {hint}")
         for port in wanted:
-            self._bind(port, hint)
+            self._bind(host, port, hint)
         return tuple(wanted)
 
     def release(self) -> None:
@@ -44,20 +45,20 @@ class Ports:
         while self._held:
             self._held.pop().close()
 
-    def _free(self) -> int:
+    def _free(self, host: str) -> int:
         for port in random.sample(_FREE_PORTS, _TRIES):
-            bound = _bound(self._host, port)
+            bound = _bound(host, port)
             if isinstance(bound, socket.socket):
                 self._held.append(bound)
                 return port
         raise CliError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}; choose one with --port")
 
-    def _bind(self, port: int, hint: str) -> None:
-        bound = _bound(self._host, port)
+    def _bind(self, host: str, port: int, hint: str) -> None:
+        bound = _bound(host, port)
         if isinstance(bound, socket.socket):
             self._held.append(bound)
             return
-        where = f"port {port} on {self._host or 'this host'}"
+        where = f"port {port} on {host or 'this host'}"
         if bound.errno == errno.EADDRINUSE:
             raise CliError(f"{where} is taken{_by_whom(port)}; {hint}") from bound
         raise CliError(f"{where} cannot be bound: {bound.strerror or bound}; {hint}") from bound

@@ -17,6 +17,7 @@ from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSetti
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle.advertising import check_addresses
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.output import Progress, counted
@@ -56,6 +57,7 @@ class Start:
     def run(self) -> ClusterReady:
         """Check everything, then start everything; returns when it serves. CliError if it cannot start."""
         _check_users(self._config)
+        _check_addresses(self._config, on_cluster=self._address is not None)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         if self._address is not None:
@@ -63,7 +65,7 @@ class Start:
         self._forget_the_killed(self._given.address if self._given else None)
         if self._given is not None:
             self._await_nodes(self._given, cluster_id)
-        ports = Ports(self._host() or "")
+        ports = Ports()
         self._undo.callback(ports.release)
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
@@ -74,8 +76,7 @@ class Start:
             storage=str(self._storage),
             cluster_id=cluster_id,
             zookeeper=hosts,
-            host=self._host(),
-            port=self._config.listener[1],
+            host=self._host,
             gateway_ports=gateway_ports,
             metrics_ports=metrics_ports,
             metrics_port=self._config.first_metrics_port(on_cluster=self._address is not None),
@@ -99,22 +100,29 @@ class Start:
             if (missing := check()) is not None:
                 raise CliError(f"{missing}; see the logs in {self._storage}, then start again")
 
+    @property
     def _host(self) -> str | None:
-        """Where gateways listen: as in ``listeners``, else loopback, unless other nodes must be reached."""
-        return self._config.listener[0] or (None if self._address else _LOOPBACK)
+        """Where gateways listen if a listener has no host: on loopback, unless other nodes must be reached."""
+        return None if self._address else _LOOPBACK
 
-    def _choose(self, ports: Ports) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-        """Ports of Kafka and of /metrics. On a Ray of many nodes, only the nodes know which are free."""
-        count, first = self._config.gateway_count, self._config.listener[1]
+    def _choose(self, ports: Ports) -> tuple[tuple[tuple[int, ...], ...] | None, tuple[int, ...] | None]:
+        """Ports of each gateway's listeners, and of /metrics. Of other nodes, only these know which are free."""
+        count, listeners = self._config.gateway_count, self._config.all_listeners
         metrics = self._config.first_metrics_port(on_cluster=self._address is not None)
         if self._address is None:
+            hint = "choose another with --port, or --port 0 for free ones"
+            if len(listeners) > 1:
+                hint = "choose another in listeners, or 0 for free ones"
+            taken = [ports.take(each.host or _LOOPBACK, each.port, count or 1, hint) for each in listeners]
+            http = listeners[0].host or _LOOPBACK
             return (
-                ports.take(first, count or 1, "choose another with --port, or --port 0 for free ones"),
-                ports.take(metrics, count or 1, "choose another with --set metrics.port=PORT"),
+                tuple(zip(*taken, strict=True)),
+                ports.take(http, metrics, count or 1, "choose another with --set metrics.port=PORT"),
             )
         if count is None:
             return None, None
-        return _counting_up(first, count), _counting_up(metrics, count)
+        of_listeners = [_counting_up(each.port, count) for each in listeners]
+        return tuple(zip(*of_listeners, strict=True)), _counting_up(metrics, count)
 
     def _zookeeper(self) -> str:
         if hosts := self._config.zookeeper_connect:
@@ -167,6 +175,7 @@ class Start:
                 self._progress.step(
                     f"continuing with {counted(found, 'node')}; others get their gateway when they join"
                 )
+        given.check_labels(self._config)
         self._progress.step(f"checking that every node sees {self._storage}, and that it is fit")
         refuse_unfit(self._storage, check_every_node(self._storage, cluster_id))
 
@@ -248,6 +257,13 @@ def _check_users(config: MusterConfig) -> None:
             sasl.close()
     except CredentialsError as error:
         raise CliError(f"{error}; muster user add writes them") from error
+
+
+def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
+    try:
+        check_addresses(config, on_cluster=on_cluster)
+    except ValueError as error:
+        raise CliError(str(error)) from error
 
 
 def _check_zookeeper(hosts: str) -> None:

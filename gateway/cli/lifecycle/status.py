@@ -43,7 +43,13 @@ def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
         actor["stand_in"],
         hosts.get(actor["node_id"], actor["node_id"]),
         actor["pid"],
-        actor["address"],
+        _addresses(actor),
         actor["restarts"],
         actor["error"],
     )
+
+
+def _addresses(actor: dict[str, Any]) -> str | None:
+    """Where clients reach a gateway; the name of a listener is in front of its address, but for the first one."""
+    further = [f"{listener}://{address}" for listener, address in actor["further_addresses"].items()]
+    return ",".join([actor["address"], *further]) if further else actor["address"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -143,8 +144,10 @@ def test_ipv6(full: Serving, mapping: ZooKeeperClient, fresh: Fresh, bound: str,
     listener = socket.create_server((bound, 0), family=socket.AF_INET6, dualstack_ipv6=bound == "::")
     port = listener.getsockname()[1]
 
+    accept = partial(full.gateway._accept, full.gateway.started_with.all_listeners[0])
+
     async def listen() -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(full.gateway._accept, sock=listener)
+        return await asyncio.get_running_loop().create_server(accept, sock=listener)
 
     server = full.run(listen())
     try:

@@ -37,7 +37,6 @@ def settings_of(storage: Path, config: dict[str, Any]) -> ClusterSettings:
         cluster_id="simulated",
         zookeeper="simulated:2181",
         host=None,
-        port=0,
         gateway_ports=None,
         metrics_ports=None,
         metrics_port=0,

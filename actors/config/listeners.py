@@ -1,0 +1,321 @@
+"""The listeners of gateways, and the addresses that are advertised for them.
+
+``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` are Kafka's, but one configuration serves
+all gateways, where Kafka has one per broker. So what differs between gateways is counted up (ports), or a placeholder:
+
+``{id}``
+    the gateway's id, Kafka's ``node.id``
+``{host}``
+    the address that would be advertised otherwise: the listener's own, or else the node's
+``{label:NAME}``
+    a label of the node (``ray start --labels``)
+
+A port may be ``9000+{id}``, as in Strimzi's ``advertisedPortTemplate``, or ``{label:NAME}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+DEFAULT_PORT = 9092
+PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
+PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+"""Kafka's default of listener.security.protocol.map."""
+OVERRIDE = re.compile(r"listener\.name\.([^.]+)\.(max\.connections|proxy\.protocol\.enable)")
+"""Properties of one listener (KIP-103): the name is in lower case."""
+ALL_INTERFACES = ("", "0.0.0.0", "::")
+
+_LATER = ("SSL", "SASL_SSL")
+_MAX_PORT = 65535
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_LABEL = re.compile(r"label:(.+)")
+_NAME = r"[\w.-]+"
+_LISTENER = re.compile(rf"(?:({_NAME})://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{{1,5}})")
+_ADVERTISED = re.compile(
+    rf"(?:({_NAME})://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{{[^{{}}]*\}})+)"
+    r"(?::(\d{1,5}|\d{1,5} ?\+ ?\{id\}|\{label:[^{}]+\}))?"
+)
+
+
+class NoAddress(ValueError):
+    """A gateway has no address to advertise. The message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A gateway's node: what placeholders may refer to."""
+
+    gateway_id: int
+    address: str
+    labels: Mapping[str, str]
+    """Ray's."""
+
+    def label(self, name: str, needed_by: str) -> str:
+        """NoAddress if the node has none of that name."""
+        if not self.labels.get(name):
+            raise NoAddress(
+                f"node {self.address} has no label {name}, which {needed_by} needs; "
+                f"start Ray there with --labels {name}=VALUE"
+            )
+        return self.labels[name]
+
+    def filled_in(self, template: str, needed_by: str) -> str:
+        """The template with this node's values. NoAddress if it lacks a label."""
+
+        def value(found: re.Match[str]) -> str:
+            match found[1]:
+                case "id":
+                    return str(self.gateway_id)
+                case "host":
+                    return self.address
+                case _:
+                    return self.label(found[1].removeprefix("label:"), needed_by)
+
+        return _PLACEHOLDER.sub(value, template)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertised:
+    """One entry of ``advertised.listeners``, with placeholders."""
+
+    host: str
+    port: str | None
+    """None: the port that is listened on."""
+
+    def address(self, node: Node, bound: int) -> tuple[str, int]:
+        """Host and port for clients of that gateway, which listens at the port ``bound``. NoAddress."""
+        host = node.filled_in(self.host, "advertised.listeners")
+        if self.port is None:
+            return host, bound
+        first, _, counts = self.port.partition("+")
+        text = node.filled_in(first.strip(), "advertised.listeners")
+        if not re.fullmatch(r"\d{1,5}", text):
+            raise NoAddress(f"advertised.listeners has the port {self.port}, which is {text!r} on node {node.address}")
+        port = int(text)
+        if counts:
+            port += node.gateway_id
+        elif "{" not in self.host and "{" not in first:
+            port += node.gateway_id - 1
+        if not 0 < port <= _MAX_PORT:
+            raise NoAddress(f"advertised.listeners gives gateway {node.gateway_id} the port {port}")
+        return host, port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One of a gateway's listeners."""
+
+    name: str
+    protocol: str
+    """One of PROTOCOLS."""
+    host: str
+    """"" if none is named."""
+    port: int
+    """Of the first gateway; 0: a free one."""
+    advertised: Advertised | None = None
+    """None: the address that it listens at."""
+    proxy_protocol: bool = False
+    """Whether connections begin with a header of the PROXY protocol."""
+    max_connections: int | None = None
+    """None: no limit but the gateway's."""
+
+    @property
+    def needs_login(self) -> bool:
+        return self.protocol == SASL_PLAINTEXT
+
+    def own_address(self, otherwise: str) -> str:
+        """The address that it listens at; ``otherwise`` if those are all, or none is named."""
+        return otherwise if self.host in ALL_INTERFACES else self.host
+
+    def address(self, node: Node, bound: int) -> tuple[str, int]:
+        """Host and port for clients of a gateway that listens at the port ``bound``. NoAddress."""
+        return (node.address, bound) if self.advertised is None else self.advertised.address(node, bound)
+
+
+def default_listeners(properties: Mapping[str, Any]) -> str:
+    """``listeners`` where these properties have none: with SASL mechanisms, clients have to log in."""
+    name = SASL_PLAINTEXT if str(properties.get("sasl.enabled.mechanisms") or "").strip() else PLAINTEXT
+    return f"{name}://:{DEFAULT_PORT}"
+
+
+def read_listeners(
+    listeners: str,
+    protocols: str,
+    advertised: str | None,
+    *,
+    proxy_protocol: bool,
+    overrides: Mapping[str, str],
+) -> tuple[Listener, ...]:
+    """The listeners that the properties describe, in their order. ValueError naming the property.
+
+    ``overrides``: properties of one listener (OVERRIDE); ``proxy_protocol`` holds for the others.
+    """
+    places = parse_listeners(listeners)
+    protocol_of = parse_protocols(protocols)
+    entries = _by_name(advertised, [name for name, _, _ in places])
+    own = _by_listener(overrides, [name for name, _, _ in places])
+    return tuple(
+        Listener(
+            name=name,
+            protocol=_protocol(name, protocol_of, listeners),
+            host=host,
+            port=port,
+            advertised=entries.get(name),
+            proxy_protocol=own[name].get("proxy.protocol.enable", proxy_protocol),
+            max_connections=own[name].get("max.connections"),
+        )
+        for name, host, port in places
+    )
+
+
+def parse_listeners(text: str) -> list[tuple[str, str, int]]:
+    """Name, host and port of each listener in ``listeners``. ValueError; the message follows the text."""
+    found = [_place(part) for part in _parts(text)]
+    if not found:
+        raise ValueError("names no listener")
+    names = [name for name, _, _ in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"has two listeners {name}; their names must differ")
+    return found
+
+
+def _place(text: str) -> tuple[str, str, int]:
+    found = _LISTENER.fullmatch(text)
+    if not found or int(found[3]) > _MAX_PORT:
+        raise ValueError(f"is not PLAINTEXT://[HOST]:PORT, or NAME://[HOST]:PORT with commas: {text}")
+    return (found[1] or PLAINTEXT).upper(), found[2].strip("[]"), int(found[3])
+
+
+def parse_protocols(text: str) -> dict[str, str]:
+    """Protocol by name of listener, of ``listener.security.protocol.map``. ValueError; the message follows the text."""
+    found: dict[str, str] = {}
+    for part in _parts(text):
+        name, colon, protocol = (each.strip().upper() for each in part.partition(":"))
+        if not colon or not re.fullmatch(_NAME, name) or protocol not in (*PROTOCOLS, *_LATER):
+            raise ValueError(f"is not NAME:PROTOCOL with commas, protocols are {' and '.join(PROTOCOLS)}: {part}")
+        if name in found:
+            raise ValueError(f"has two protocols for {name}")
+        found[name] = protocol
+    return found
+
+
+def _protocol(name: str, protocol_of: Mapping[str, str], listeners: str) -> str:
+    protocol = protocol_of.get(name)
+    if protocol is None:
+        raise ValueError(
+            f"listeners={listeners} {name} has no protocol; add {name}:{PLAINTEXT} or {name}:{SASL_PLAINTEXT} "
+            "to listener.security.protocol.map"
+        )
+    if protocol not in PROTOCOLS:
+        raise ValueError(
+            f"listeners={listeners} {protocol} comes with a later version; {' and '.join(PROTOCOLS)} are what there is"
+        )
+    return protocol
+
+
+def parse_advertised(text: str) -> list[tuple[str | None, Advertised]]:
+    """Name, if any, and address of each entry of ``advertised.listeners``. ValueError; the message follows the text."""
+    return [_advertised(part) for part in _parts(text)]
+
+
+def _advertised(text: str) -> tuple[str | None, Advertised]:
+    for placeholder in _PLACEHOLDER.findall(text):
+        if placeholder not in ("id", "host") and not _LABEL.fullmatch(placeholder):
+            raise ValueError(
+                f"has the unknown placeholder {{{placeholder}}}; {{id}}, {{host}} and {{label:NAME}} exist"
+            )
+    found = _ADVERTISED.fullmatch(text)
+    if not found or (found[3] and found[3].isdigit() and not 0 < int(found[3]) <= _MAX_PORT):
+        raise ValueError(f"is not [NAME://]HOST[:PORT] with commas: {text}")
+    host = found[2].strip("[]")
+    if host in ALL_INTERFACES:
+        raise ValueError(f"has {host}, to which no client can connect")
+    return found[1].upper() if found[1] else None, Advertised(host=host, port=found[3])
+
+
+def _by_name(advertised: str | None, names: Sequence[str]) -> dict[str, Advertised]:
+    found: dict[str, Advertised] = {}
+    for name, entry in parse_advertised(advertised) if advertised else ():
+        if name is None and len(names) > 1:
+            raise ValueError(f"advertised.listeners={advertised} needs the name of a listener: {', '.join(names)}")
+        of = name or names[0]
+        if of not in names:
+            raise ValueError(f"advertised.listeners={advertised} names {of}, which is none of listeners={_list(names)}")
+        if of in found:
+            raise ValueError(f"advertised.listeners={advertised} has two addresses for {of}")
+        found[of] = entry
+    return found
+
+
+def _by_listener(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for key, value in overrides.items():
+        match = OVERRIDE.fullmatch(key)
+        if match is None:
+            raise ValueError(
+                f"{key} is no property of one listener in Muster; max.connections and proxy.protocol.enable are"
+            )
+        if match[1].upper() not in found or match[1] != match[1].lower():
+            known = ", ".join(name.lower() for name in names)
+            raise ValueError(f"{key} is for none of the listeners; their names in it are {known}")
+        found[match[1].upper()][match[2]] = _number(key, value) if match[2] == "max.connections" else _is(key, value)
+    return found
+
+
+def _number(key: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) < 2**31:
+        raise ValueError(f"{key}={value} must be a whole number of at least 1")
+    return int(value)
+
+
+def _is(key: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"{key}={value} is neither true nor false")
+    return value.lower() == "true"
+
+
+def check_ports(listeners: Sequence[Listener], gateways: int) -> None:
+    """ValueError if two listeners need the same port for that many gateways on a host, whose ports count up."""
+    for one, other in combinations(listeners, 2):
+        hosts_meet = one.host == other.host or one.host in ALL_INTERFACES or other.host in ALL_INTERFACES
+        if one.port and other.port and hosts_meet and abs(one.port - other.port) < gateways:
+            count = "" if gateways == 1 else f" for {gateways} gateways, whose ports count up"
+            raise ValueError(f"listeners {one.name} and {other.name} need the same port{count}; choose ports apart")
+
+
+def check_distinct(addresses: Mapping[int, Sequence[tuple[str, int]]]) -> None:
+    """ValueError if two gateways advertise one address. ``addresses``: of the listeners of each gateway, by id."""
+    owner: dict[tuple[str, int], int] = {}
+    for gateway_id, own in addresses.items():
+        for address in own:
+            if owner.setdefault(address, gateway_id) != gateway_id:
+                raise ValueError(same_address(gateway_id, owner[address], address))
+
+
+def same_address(gateway_id: int, other_id: int, address: tuple[str, int]) -> str:
+    """The message when two gateways advertise one address."""
+    return (
+        f"gateways {other_id} and {gateway_id} both advertise {address[0]}:{address[1]}; "
+        "put {id}, {host} or {label:NAME} into advertised.listeners"
+    )
+
+
+def labels_of(template: str) -> Iterator[str]:
+    """Names of the labels that the template refers to."""
+    for placeholder in _PLACEHOLDER.findall(template):
+        if match := _LABEL.fullmatch(placeholder):
+            yield match[1]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _list(names: Sequence[str]) -> str:
+    return ",".join(names)

@@ -1,0 +1,48 @@
+"""Properties that are refused, and why: Kafka's that would do nothing here, and names that do not exist."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+NO_EFFECT: tuple[tuple[str, str], ...] = (
+    (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
+    (r"log\.dirs?", "say storage.path"),
+    (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
+    (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
+    (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
+    (r"num\.(io|network|recovery|replica)\..*|background\.threads", "there are no thread pools to size"),
+    (r"group\.coordinator\.((background\.)?threads|new\.enable)", "each offsets partition is an actor of its own"),
+    (r"group\.coordinator\.cached\.buffer\.max\.bytes", "a batch has a buffer of its own"),
+    (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
+    (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
+    (r"inter\.broker\.listener\.name|security\.inter\.broker\.protocol", "gateways do not connect to each other"),
+    (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
+)
+"""Kafka properties that nothing here would obey, as patterns, and why."""
+
+LATER: tuple[str, ...] = (
+    r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
+    r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
+)
+"""Kafka properties of features that Muster does not have yet, as patterns."""
+
+
+REMOVED: Mapping[str, str] = {
+    "metrics.kop.shadow.enable": "gateways no longer run KoP's attribution rule",
+}
+"""Properties that Muster had, and what became of each."""
+
+
+def unknown_property(name: str, known: Iterable[str]) -> str:
+    """The message for a property that is none of the ``known`` ones."""
+    for pattern, reason in NO_EFFECT:
+        if re.fullmatch(pattern, name):
+            return f"{name} has no effect in Muster ({reason}); leave it out"
+    if any(re.fullmatch(pattern, name) for pattern in LATER):
+        return f"{name} comes with a later version of Muster; leave it out"
+    if name in REMOVED:
+        return f"{name} was removed ({REMOVED[name]}); leave it out"
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")
