@@ -269,6 +269,10 @@ class Controller:
         """Cluster id and storage path of this controller's cluster; available while the controller starts, too."""
         return self._settings.cluster_id, self._settings.storage
 
+    async def ping(self) -> tuple[int, str]:
+        """Pid and node; see :mod:`muster.actors.runtime.liveness.controller`."""
+        return os.getpid(), ray.get_runtime_context().get_node_id()
+
     async def ready(self) -> list[dict[str, Any]]:
         """Wait until every actor that was started serves. RuntimeError names those that do not, and why."""
         await self.start()

@@ -18,10 +18,10 @@ from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from muster.actors.controller.lifecycle import Lifecycle
-from muster.actors.controller.liveness import Unresponsive, while_alive
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.standbys import ActiveStandby, Standby, Standbys
 from muster.actors.runtime.errors import first_line
+from muster.actors.runtime.liveness.pings import Unresponsive, while_alive
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
 

@@ -24,6 +24,8 @@ from muster.placement.view import ClusterView
 class LogActor(Actor):
     """``log-<i>``: serves the topic partitions that :meth:`ClusterView.log_of` assigns to it."""
 
+    watches_controller = True
+
     def __init__(self, settings: ClusterSettings, secret: bytes, index: int) -> None:
         super().__init__(settings, secret, f"log-{index}")
         self._index = index

@@ -28,6 +28,8 @@ from muster.placement.view import ClusterView
 class StandbyActor(Actor):
     """See the module. ``start`` is called for every new process, possibly more than once."""
 
+    watches_controller = True
+
     def __init__(self, settings: ClusterSettings, secret: bytes, number: int) -> None:
         super().__init__(settings, secret, f"standby-{number}")
         self._host = PartitionHost(settings, secret, self._listen)

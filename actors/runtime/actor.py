@@ -10,6 +10,7 @@ from pathlib import Path
 import ray
 
 from muster.actors.runtime.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
+from muster.actors.runtime.liveness.controller import ControllerPings, watch_controller
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.settings import ClusterSettings
@@ -42,11 +43,15 @@ def node_labels() -> dict[str, str]:
 class Actor:
     """Base class of the actors. ``start`` is called in every new process, possibly more than once."""
 
+    watches_controller = False
+    """Whether it ends a controller that does not respond: some actors do, so that most nodes have one that does."""
+
     def __init__(self, settings: ClusterSettings, secret: bytes, name: str) -> None:
         self.settings = settings
         self.secret = secret
         self.name = name
         self._started: asyncio.Future[Started] | None = None
+        self._watching: asyncio.Task[None] | None = None
         without_numpy()
         log_to_file(Path(settings.storage), name)
 
@@ -57,6 +62,10 @@ class Actor:
         return await asyncio.shield(self._started)
 
     async def _start_checked(self) -> Started:
+        timeout_s = self.settings.config.actor_liveness_timeout_ms / 1000
+        if self.watches_controller and timeout_s and self._watching is None:
+            pings = ControllerPings(self.settings)
+            self._watching = asyncio.get_running_loop().create_task(watch_controller(pings, timeout_s))
         await self._check_storage()
         started = await self._start()
         self._rest()

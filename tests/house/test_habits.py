@@ -15,7 +15,7 @@ MAX_SUBJECT = 72
 _SINCE = "2026-11-22T00:20Z"
 """Earlier subjects were not checked."""
 _SLEEPS = {
-    "tests/controller/test_liveness.py": "nothing of the process runs, as after SIGSTOP",
+    "tests/runtime/liveness/test_pings.py": "nothing of the process runs, as after SIGSTOP",
     "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",
     "tests/reconciler/test_mapping_repair.py": "a round begins a second after the one before",
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from muster.actors.controller.liveness import Unresponsive, while_alive
+from muster.actors.runtime.liveness.pings import Unresponsive, while_alive
 from muster.actors.runtime.processes import NotAnActor, signal_process, until_process_ends
 
 TIMEOUT_S = 0.2
