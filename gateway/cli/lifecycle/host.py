@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import click
+import yaml
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.java import java_environment
@@ -20,6 +22,21 @@ def java() -> None:
     """Print shell commands that set up a Java for Spark's workers in the environment."""
     for name, value in java_environment().items():
         terminal.for_shell(f"export {name}={shlex.quote(value)}")
+
+
+@host.command(epilog="Run by cluster.yaml on the head, before it starts Ray.")
+@click.argument("cluster_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def enlist(cluster_file: Path) -> None:
+    """Enter the hosts of CLUSTER_FILE in the list of Ray's autoscaler.
+
+    The autoscaler reads the file again when it changes, but of the provider "local" it keeps the hosts with which it
+    started: it would try to launch a host that was added, find none, and try again for ever.
+    """
+    config = yaml.safe_load(cluster_file.read_text())
+    if config["provider"]["type"] == "local":
+        from ray.autoscaler._private.local.node_provider import LocalNodeProvider
+
+        LocalNodeProvider(config["provider"], config["cluster_name"])  # type: ignore[no-untyped-call]  # writes the list
 
 
 if __name__ == "__main__":
