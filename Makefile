@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | bench | bench-compare | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -8,7 +8,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance bench bench-compare lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance cluster-test bench bench-compare lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
+	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
 	@echo "make bench     Muster side by side with Apache Kafka; BENCH=NAME for one row, or for a benchmark of Muster alone"
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, and copies of its actor, against any history; a bad one is printed with its command"
@@ -60,7 +61,7 @@ demo: setup
 PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
 
 test: setup
-	$(PYTEST) -n 3 -m "not (recovery or spark or spark_apart or planted or conformance)"
+	$(PYTEST) -n 3 -m "not (recovery or spark or spark_apart or planted or conformance or hosts)"
 
 # Two JVMs of Spark here, instead of one in each worker of make test.
 test-spark: setup
@@ -83,6 +84,10 @@ test-versions: setup
 
 conformance: setup
 	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
+
+# Five hosts, which take both cores; the report is printed as it is made.
+cluster-test: setup
+	$(PYTEST) -s -m hosts tests/hosts
 
 BENCH ?=
 bench: setup

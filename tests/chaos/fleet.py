@@ -48,6 +48,7 @@ class Fleet:
             group=worker.group,
             mode=worker.mode,
             strategy=worker.strategy,
+            own_timeouts=worker.own_timeouts,
         )
         path = self._folder / f"{process_name}.spec.json"
         spec.save(path)

@@ -247,6 +247,8 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
     open_calls: dict[int, dict[str, Any]] = {}
     for event in events:
         at_s = event["t"]
+        if event["e"] == "heartbeat":  # of another thread: no sign of life of the worker
+            continue
         life.written_s.append(at_s)
         match event["e"]:
             case "start":

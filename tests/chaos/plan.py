@@ -68,6 +68,7 @@ class Worker:
     group: str = ""
     mode: str = "manual"
     strategy: str = "roundrobin"
+    own_timeouts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from confluent_kafka import KafkaException
 
 from tests.chaos import plan, processes
 from tests.chaos.cluster import Cluster
+from tests.chaos.draining import DRAIN_S, drain
 from tests.chaos.fleet import Fleet
 from tests.chaos.harm import Harm
 from tests.chaos.journal import Journal
@@ -30,8 +30,6 @@ PROPERTIES = {
 }
 TOPIC_CONFIG = {"segment.bytes": "65536"}
 """Segments are small, so that faults meet logs that are starting a new one."""
-DRAIN_S = 90.0
-"""Limit of the quiet time in which every group must commit everything."""
 _SAMPLE_EVERY_S = 2.0
 _TICK_S = 0.05
 
@@ -78,7 +76,7 @@ class Run:
         finally:
             harm.end_all()
         journal.write("phase", name="quiet")
-        self._drain(fleet, observer, journal)
+        drain(fleet, observer, self.plan.groups, journal, self.say)
         describer.stop()
         observer.stop()
         sampler.stop()
@@ -105,36 +103,6 @@ class Run:
             self.say(str(fault))
             harm.do(fault)
         until(self.plan.quiet_at_s)
-
-    def _drain(self, fleet: Fleet, observer: Observer, journal: Journal) -> None:
-        """Producers end, all groups commit the ends of all logs, members leave."""
-        for name in fleet.names("producer"):
-            fleet.leave(name)
-        self._wait(fleet.gone, "producers still wait for answers")
-        ends: dict[tuple[str, int], int] = {}
-
-        def drained() -> bool:
-            fleet.look()
-            if not ends:
-                try:
-                    ends.update(observer.ends())
-                except KafkaException:
-                    return False
-            return all(observer.has_everything(group, ends) for group in self.plan.groups)
-
-        self._wait(drained, "groups have not committed everything")
-        journal.write("drained", groups={group: observer.has_everything(group, ends) for group in self.plan.groups})
-        for name in fleet.names("consumer"):
-            fleet.leave(name)
-        self._wait(fleet.gone, "consumers do not end")
-
-    def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
-        deadline_s = time.monotonic() + DRAIN_S
-        while not done():
-            if time.monotonic() > deadline_s:
-                self.say(otherwise)
-                return
-            time.sleep(0.2)
 
 
 class _Sampler(threading.Thread):

@@ -32,7 +32,7 @@ def targets() -> dict[str, Expression]:
 
 def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
     known = {line.partition(":")[0] for line in pytestconfig.getini("markers") if "make " in line}
-    assert len(known) == 5
+    assert len(known) == 6
     for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}):
         chosen = [name for name, chooses in targets().items() if chooses.evaluate(_Marks(marks))]
         assert len(chosen) == 1, (marks, chosen)

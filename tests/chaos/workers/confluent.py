@@ -26,12 +26,8 @@ _METADATA_HEADER = b"CGMDv2:"
 
 
 def _common(spec: Spec) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": spec.bootstrap,
-        "client.id": spec.name,
-        "socket.timeout.ms": REQUEST_TIMEOUT_MS,
-        "reconnect.backoff.max.ms": 1_000,
-    }
+    timeouts = {} if spec.own_timeouts else {"socket.timeout.ms": REQUEST_TIMEOUT_MS, "reconnect.backoff.max.ms": 1_000}
+    return {"bootstrap.servers": spec.bootstrap, "client.id": spec.name, **timeouts}
 
 
 class Producer(Producing):
@@ -41,7 +37,7 @@ class Producer(Producing):
                 **_common(self.spec),
                 "enable.idempotence": self.spec.idempotent,
                 "linger.ms": 5,
-                "request.timeout.ms": REQUEST_TIMEOUT_MS,
+                **({} if self.spec.own_timeouts else {"request.timeout.ms": REQUEST_TIMEOUT_MS}),
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             }
         )
@@ -78,7 +74,7 @@ class Consumer(Consuming):
                 "enable.auto.commit": auto,
                 "enable.auto.offset.store": False,
                 "auto.commit.interval.ms": 1_000,
-                "session.timeout.ms": SESSION_MS,
+                **({} if self.spec.own_timeouts else {"session.timeout.ms": SESSION_MS}),
                 "heartbeat.interval.ms": HEARTBEAT_MS,
                 "partition.assignment.strategy": self.spec.strategy,
                 "fetch.wait.max.ms": 200,

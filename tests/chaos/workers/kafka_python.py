@@ -26,12 +26,9 @@ _ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartition
 
 
 def _common(spec: Spec) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": spec.bootstrap.split(","),
-        "client_id": spec.name,
-        "request_timeout_ms": REQUEST_TIMEOUT_MS,
-        "reconnect_backoff_max_ms": 1_000,
-    }
+    shorter = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "reconnect_backoff_max_ms": 1_000}
+    timeouts = {} if spec.own_timeouts else shorter
+    return {"bootstrap_servers": spec.bootstrap.split(","), "client_id": spec.name, **timeouts}
 
 
 class Producer(Producing):
@@ -81,11 +78,12 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):
                 auto_offset_reset="earliest",
                 enable_auto_commit=auto,
                 auto_commit_interval_ms=1_000,
-                session_timeout_ms=SESSION_MS,
+                **({} if self.spec.own_timeouts else {"session_timeout_ms": SESSION_MS}),
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=(_ASSIGNORS[self.spec.strategy],),
                 fetch_max_wait_ms=200,
             )
+        self._watch_heartbeats()
         self._consumer.subscribe(list(self.spec.topics), listener=self)
         while not self.stopping.is_set():
             try:
@@ -117,6 +115,18 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):
         except KafkaError:
             return  # recorded; the next round tries again
         self.pending = {}
+
+    def _watch_heartbeats(self) -> None:
+        """Write a line for each heartbeat that was acknowledged; the thread that sends them is the library's own."""
+        coordinator = self._consumer._coordinator
+        handle = coordinator._handle_heartbeat_response
+
+        def handled(response: Any, send_time: float) -> Any:
+            if response.error_code == 0:
+                self.journal.write("heartbeat")
+            return handle(response, send_time)
+
+        coordinator._handle_heartbeat_response = handled
 
     def _membership(self) -> tuple[int, str]:
         generation = self._consumer._coordinator._generation

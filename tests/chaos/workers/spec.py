@@ -27,6 +27,8 @@ class Spec:
     mode: str = "manual"
     """manual: commits what it has read; auto: the library does; assign: no membership, commits itself."""
     strategy: str = "roundrobin"
+    own_timeouts: bool = False
+    """With the library's own timeouts of requests and sessions, and not with those of ``base``."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

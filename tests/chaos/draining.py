@@ -1,0 +1,49 @@
+"""The end of a load: producers get their responses, all groups commit the ends of all logs, members leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import KafkaException
+
+from tests.chaos.fleet import Fleet
+from tests.chaos.journal import Journal
+from tests.chaos.observer import Observer
+
+DRAIN_S = 90.0
+"""Limit of each of the three."""
+
+
+def drain(
+    fleet: Fleet, observer: Observer, groups: Iterable[str], journal: Journal, say: Callable[[str], None]
+) -> None:
+    """What was not in time is said, and left to the checker."""
+
+    def wait(done: Callable[[], bool], otherwise: str) -> None:
+        deadline_s = time.monotonic() + DRAIN_S
+        while not done():
+            if time.monotonic() > deadline_s:
+                say(otherwise)
+                return
+            time.sleep(0.2)
+
+    for name in fleet.names("producer"):
+        fleet.leave(name)
+    wait(fleet.gone, "producers still wait for answers")
+    ends: dict[tuple[str, int], int] = {}
+
+    def drained() -> bool:
+        fleet.look()
+        if not ends:
+            try:
+                ends.update(observer.ends())
+            except KafkaException:
+                return False
+        return all(observer.has_everything(group, ends) for group in groups)
+
+    wait(drained, "groups have not committed everything")
+    journal.write("drained", groups={group: observer.has_everything(group, ends) for group in groups})
+    for name in fleet.names("consumer"):
+        fleet.leave(name)
+    wait(fleet.gone, "consumers do not end")

@@ -1,0 +1,139 @@
+"""The cluster of cluster.yaml on hosts: ``ray up`` and ``ray down`` from a host of their own, and how it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.hosts.host import Host
+from tests.hosts.installing import ROOT
+
+PORT = 9092
+SERVE_S = 180.0
+_UP_S = 600.0
+_POLL_S = 0.5
+
+
+@dataclass
+class Cluster:
+    """``folder``: what the host ``box`` runs `ray up` on, with cluster.yaml, auth_token and dist/muster."""
+
+    folder: Path
+    key: Path
+    box: Host
+    head: Host
+    workers: list[Host] = field(default_factory=list)
+
+    @property
+    def hosts(self) -> list[Host]:
+        return [self.head, *self.workers]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{host.address}:{PORT}" for host in self.hosts)
+
+    def write(self) -> None:
+        """cluster.yaml with the values of this cluster in the lines that are marked EDIT, and its token."""
+        text = edited(
+            (ROOT / "cluster.yaml").read_text(), self.head.address, [w.address for w in self.workers], self.key
+        )
+        (self.folder / "cluster.yaml").write_text(text)
+        token = self.folder / "auth_token"
+        if not token.exists():
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32))
+
+    def up(self, *options: str) -> str:
+        """``ray up`` with the options; its output."""
+        return self._ray("up", *options)
+
+    def down(self) -> str:
+        return self._ray("down")
+
+    def _ray(self, command: str, *options: str) -> str:
+        words = " ".join([f"{sys.prefix}/bin/ray {command} cluster.yaml -y", *options])
+        finished = self.box.run(f"cd {self.folder} && RAY_UP_enable_autoscaler_v2=0 {words} 2>&1", _UP_S)
+        (self.folder / f"ray-{command}.log").write_text(finished.stdout)
+        assert finished.returncode == 0, f"ray {command}: exit code {finished.returncode}\n{finished.stdout[-6000:]}"
+        return finished.stdout
+
+    def ready(self) -> dict[str, Any]:
+        """What the ready file on the head has."""
+        found: dict[str, Any] = json.loads((self.head.home / "muster-ready.json").read_text())
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Output of ``muster status --json`` on the head; without nodes and actors while it cannot be known."""
+        finished = self.head.run("muster status --json --storage /srv/muster")
+        if finished.returncode != 0:
+            return {"nodes": [], "actors": [], "error": finished.stderr}
+        found: dict[str, Any] = json.loads(finished.stdout)
+        return found
+
+    def muster(self, command: str, timeout_s: float = 120.0) -> str:
+        """Output of a command of muster on the head."""
+        return self.head.done(f"muster {command} --storage /srv/muster", timeout_s)
+
+    def until_serving(self, hosts: Sequence[Host]) -> dict[str, str]:
+        """Wait until every actor serves and each of these hosts, and no other, has a gateway; host names by actor."""
+        addresses = {host.address: host.name for host in hosts}
+
+        def serving(status: dict[str, Any]) -> bool:
+            places = placed(status)
+            gateways = [place for name, place in places.items() if name.startswith("gateway-")]
+            alive = all(actor["state"] == "alive" for actor in status["actors"])
+            return alive and sorted(gateways) == sorted(addresses)
+
+        deadline = time.monotonic() + SERVE_S
+        while not serving(status := self.status()):
+            assert time.monotonic() < deadline, f"not within {SERVE_S:.0f} s on {', '.join(addresses)}: {status}"
+            time.sleep(_POLL_S)
+        return {name: addresses[place] for name, place in placed(status).items() if place in addresses}
+
+    def versions(self) -> set[str]:
+        """Of the Muster that is installed on each host."""
+        command = "python -c 'from importlib.metadata import version; print(version(\"muster\"))'"
+        return {host.done(command).strip() for host in self.hosts}
+
+    def busiest(self, places: dict[str, str], used: Sequence[str]) -> Host:
+        """The worker with the most of the actors that are in use."""
+        counts = {host.name: sum(places.get(name) == host.name for name in used) for host in self.workers}
+        return max(self.workers, key=lambda host: counts[host.name])
+
+    def log_ends(self) -> str:
+        """The ends of what tells about a failed start."""
+        texts = []
+        with suppress(OSError):
+            texts.append((self.head.home / "muster.log").read_text(errors="replace")[-3000:])
+        return "\n".join(texts)
+
+
+def placed(status: dict[str, Any]) -> dict[str, str]:
+    """The address of its node by actor."""
+    nodes = {node["node_id"]: node["address"] for node in status["nodes"] if node["state"] != "dead"}
+    return {actor["name"]: nodes.get(actor["node_id"], "") for actor in status["actors"]}
+
+
+def edited(text: str, head: str, workers: Sequence[str], key: Path) -> str:
+    """cluster.yaml for these hosts. Only values that its comments mark with EDIT are replaced."""
+    values = {
+        r"(?m)^(  head_ip: )\S+": head,
+        r"(?m)^(  worker_ips: )\[.*?\]": f"[{', '.join(workers)}]",
+        r"(?m)^(  ssh_user: )\S+": "root",
+        r"(?m)^(  ssh_private_key: )\S+": str(key),
+        r"(?m)^(min_workers: )\d+": str(len(workers)),
+        r"(?m)^(max_workers: )\d+": str(len(workers)),
+        r"(--nodes )\d+": str(len(workers) + 1),
+    }
+    for pattern, value in values.items():
+        text, count = re.subn(pattern, rf"\g<1>{value}", text)
+        assert count == 1, f"cluster.yaml: {count} times {pattern}"
+    return text
