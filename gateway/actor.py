@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -160,7 +160,9 @@ class GatewayActor(Actor):
             self._faults.take(await faults.book())
             self._gateway.faults = self._faults
         self._follower.follow(self._gateway.follow)
-        endpoints = await self._listen_to_clients(address)
+        labels = await asyncio.to_thread(node_labels)
+        rack = Node(gateway_id=self._id, address=address, labels=labels).rack(config.broker_rack)
+        endpoints = await self._listen_to_clients(address, labels)
         first = config.all_listeners[0]
         self._http, metrics_port = await start_http(
             gateway_app(self._gateway, self._reconciler_status),
@@ -172,7 +174,7 @@ class GatewayActor(Actor):
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
             self._every(_SETTLE_S, self._settle),
         ]
-        node = partial(BrokerNode, endpoints=endpoints, node_id=node_id)
+        node = partial(BrokerNode, endpoints=endpoints, node_id=node_id, rack=rack)
         self._node = EphemeralNode(
             settings.zookeeper, broker_path(self._id), lambda: node(timestamp_ms=now_ms()).encode()
         )
@@ -186,14 +188,14 @@ class GatewayActor(Actor):
                 port=endpoints[0].port,
                 node_id=node_id,
                 further=tuple(BrokerAddress(each.listener, each.host, each.port) for each in endpoints[1:]),
+                rack=rack,
             ),
             metrics_url=f"http://{host_port(first.own_address(settings.host or address), metrics_port)}/metrics",
         )
 
-    async def _listen_to_clients(self, node_address: str) -> tuple[BrokerEndpoint, ...]:
-        """Listen at every listener. Returns what is advertised. OSError; NoAddress before anything is bound."""
+    async def _listen_to_clients(self, node_address: str, labels: Mapping[str, str]) -> tuple[BrokerEndpoint, ...]:
+        """Listen at every listener. Returns what is advertised. OSError; BadPlaceholder before anything is bound."""
         default, listeners = self.settings.host, self.settings.config.all_listeners
-        labels = await asyncio.to_thread(node_labels)
         nodes = [
             Node(gateway_id=self._id, address=each.own_address(default or node_address), labels=labels)
             for each in listeners

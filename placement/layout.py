@@ -90,9 +90,11 @@ class BrokerNode:
     node_id: str
     """Ray's node id, hex."""
     timestamp_ms: int
+    rack: str | None = None
 
     def encode(self) -> bytes:
         """As Kafka, it names the first endpoint without security as ``host`` and ``port``, or null and -1."""
+        rack = {} if self.rack is None else {"rack": self.rack}
         plain = next((each for each in self.endpoints if each.protocol == "PLAINTEXT"), None)
         return _dump(
             {
@@ -105,6 +107,7 @@ class BrokerNode:
                 "features": {},
                 "timestamp": str(self.timestamp_ms),
                 "node_id": self.node_id,
+                **rack,
             }
         )
 
@@ -118,6 +121,7 @@ class BrokerNode:
                 endpoints=tuple(_broker_endpoint(text, protocols) for text in fields["endpoints"]),
                 node_id=str(fields.get("node_id", "")),
                 timestamp_ms=int(fields["timestamp"]),
+                rack=fields.get("rack"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Malformed(f"not a broker: {data!r}") from error

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from muster.placement.leaders import Leaders, Partitions, deal
+from muster.placement.racks import replicas
 from muster.placement.rendezvous import choose
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -46,6 +47,7 @@ class Broker:
     """Ray's node id, hex."""
     further: tuple[BrokerAddress, ...] = ()
     """Addresses for clients of its further listeners."""
+    rack: str | None = None
 
     def at(self, listener: str) -> BrokerAddress:
         """The address for clients of that listener."""
@@ -168,7 +170,7 @@ class ClusterView:
         return self._broker(leaders[partition]) if partition < len(leaders) else None
 
     def replicas_of(self, topic: Topic, partition: int) -> list[int]:
-        """Ids of the gateways that Metadata names as replicas: the leader first, then the next ones by id.
+        """Ids of the gateways that Metadata names as replicas: the leader, one of each other rack, then others.
 
         As many as the topic's replication factor or, if there are fewer, all that serve. Any of them serves the
         partition.
@@ -176,9 +178,22 @@ class ClusterView:
         leader = self.leader_of(topic, partition)
         if leader is None:
             return []
-        ids = [broker.id for broker in self.brokers]
-        first = ids.index(leader.id)
-        return [*ids[first:], *ids[:first]][: topic.replication_factor]
+        key = ("replicas", leader.id)
+        if key not in self._found:
+            self._found[key] = replicas(leader, self.brokers)
+        found: list[int] = self._found[key]
+        return found[: topic.replication_factor]
+
+    def replica_in(self, rack: str, topic: Topic, partition: int) -> int | None:
+        """Id of the first of those replicas that is in the rack, the leader if possible; None if there is none."""
+        ids = self.replicas_of(topic, partition)
+        brokers = (broker for broker_id in ids if (broker := self._broker(broker_id)) is not None)
+        return next((broker.id for broker in brokers if broker.rack == rack), None)
+
+    def rack_of(self, broker_id: int) -> str | None:
+        """The rack of a gateway that serves; None if it has none."""
+        broker = self._broker(broker_id)
+        return broker.rack if broker is not None else None
 
     def coordinator_of(self, offsets_partition: int) -> Broker | None:
         """The gateway that FindCoordinator names for groups of that partition: on its actor's node if there is one."""

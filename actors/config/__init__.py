@@ -2,7 +2,7 @@
 
 from muster.actors.config.derived import group_config, log_config, offsets_log_config, topic_values
 from muster.actors.config.dynamic import DYNAMIC, in_force
-from muster.actors.config.listeners import Listener, NoAddress, Node
+from muster.actors.config.listeners import BadPlaceholder, Listener, Node
 from muster.actors.config.properties import ConfigError, MusterConfig
 from muster.actors.config.rows import (
     ConfigRow,
@@ -20,13 +20,13 @@ from muster.actors.config.types import ConfigType
 __all__ = [
     "DYNAMIC",
     "TOPIC_CONFIGS",
+    "BadPlaceholder",
     "ConfigError",
     "ConfigRow",
     "ConfigSource",
     "ConfigType",
     "Listener",
     "MusterConfig",
-    "NoAddress",
     "Node",
     "describe_broker",
     "describe_client_metrics",

@@ -16,7 +16,7 @@ A port may be ``9000+{id}``, as in Strimzi's ``advertisedPortTemplate``, or ``{l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -26,6 +26,8 @@ PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
 DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 """Kafka's default of listener.security.protocol.map."""
+RACK_LABEL = "ray.io/availability-zone"
+"""The label that is a gateway's rack by default; KubeRay and Ray set it where they know the zone."""
 OVERRIDE = re.compile(r"listener\.name\.([^.]+)\.(max\.connections|proxy\.protocol\.enable)")
 """Properties of one listener (KIP-103): the name is in lower case."""
 ALL_INTERFACES = ("", "0.0.0.0", "::")
@@ -42,8 +44,8 @@ _ADVERTISED = re.compile(
 )
 
 
-class NoAddress(ValueError):
-    """A gateway has no address to advertise. The message is for the operator."""
+class BadPlaceholder(ValueError):
+    """A placeholder has no value on a node, or one that does not fit. The message is for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +58,16 @@ class Node:
     """Ray's."""
 
     def label(self, name: str, needed_by: str) -> str:
-        """NoAddress if the node has none of that name."""
+        """BadPlaceholder if the node has none of that name."""
         if not self.labels.get(name):
-            raise NoAddress(
+            raise BadPlaceholder(
                 f"node {self.address} has no label {name}, which {needed_by} needs; "
                 f"start Ray there with --labels {name}=VALUE"
             )
         return self.labels[name]
 
     def filled_in(self, template: str, needed_by: str) -> str:
-        """The template with this node's values. NoAddress if it lacks a label."""
+        """The template with this node's values. BadPlaceholder if it lacks a label."""
 
         def value(found: re.Match[str]) -> str:
             match found[1]:
@@ -78,6 +80,12 @@ class Node:
 
         return _PLACEHOLDER.sub(value, template)
 
+    def rack(self, template: str | None) -> str | None:
+        """The value of ``broker.rack`` on this node. BadPlaceholder if it lacks a label that is named."""
+        if template is None:
+            return self.labels.get(RACK_LABEL) or None
+        return self.filled_in(template, "broker.rack")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
@@ -88,21 +96,23 @@ class Advertised:
     """None: the port that is listened on."""
 
     def address(self, node: Node, bound: int) -> tuple[str, int]:
-        """Host and port for clients of that gateway, which listens at the port ``bound``. NoAddress."""
+        """Host and port for clients of that gateway, which listens at the port ``bound``. BadPlaceholder."""
         host = node.filled_in(self.host, "advertised.listeners")
         if self.port is None:
             return host, bound
         first, _, counts = self.port.partition("+")
         text = node.filled_in(first.strip(), "advertised.listeners")
         if not re.fullmatch(r"\d{1,5}", text):
-            raise NoAddress(f"advertised.listeners has the port {self.port}, which is {text!r} on node {node.address}")
+            raise BadPlaceholder(
+                f"advertised.listeners has the port {self.port}, which is {text!r} on node {node.address}"
+            )
         port = int(text)
         if counts:
             port += node.gateway_id
         elif "{" not in self.host and "{" not in first:
             port += node.gateway_id - 1
         if not 0 < port <= _MAX_PORT:
-            raise NoAddress(f"advertised.listeners gives gateway {node.gateway_id} the port {port}")
+            raise BadPlaceholder(f"advertised.listeners gives gateway {node.gateway_id} the port {port}")
         return host, port
 
 
@@ -133,7 +143,7 @@ class Listener:
         return otherwise if self.host in ALL_INTERFACES else self.host
 
     def address(self, node: Node, bound: int) -> tuple[str, int]:
-        """Host and port for clients of a gateway that listens at the port ``bound``. NoAddress."""
+        """Host and port for clients of a gateway that listens at the port ``bound``. BadPlaceholder."""
         return (node.address, bound) if self.advertised is None else self.advertised.address(node, bound)
 
 
@@ -224,12 +234,17 @@ def parse_advertised(text: str) -> list[tuple[str | None, Advertised]]:
     return [_advertised(part) for part in _parts(text)]
 
 
-def _advertised(text: str) -> tuple[str | None, Advertised]:
+def check_placeholders(text: str) -> None:
+    """ValueError if one is unknown; the message follows the text."""
     for placeholder in _PLACEHOLDER.findall(text):
         if placeholder not in ("id", "host") and not _LABEL.fullmatch(placeholder):
             raise ValueError(
                 f"has the unknown placeholder {{{placeholder}}}; {{id}}, {{host}} and {{label:NAME}} exist"
             )
+
+
+def _advertised(text: str) -> tuple[str | None, Advertised]:
+    check_placeholders(text)
     found = _ADVERTISED.fullmatch(text)
     if not found or (found[3] and found[3].isdigit() and not 0 < int(found[3]) <= _MAX_PORT):
         raise ValueError(f"is not [NAME://]HOST[:PORT] with commas: {text}")
@@ -304,13 +319,6 @@ def same_address(gateway_id: int, other_id: int, address: tuple[str, int]) -> st
         f"gateways {other_id} and {gateway_id} both advertise {address[0]}:{address[1]}; "
         "put {id}, {host} or {label:NAME} into advertised.listeners"
     )
-
-
-def labels_of(template: str) -> Iterator[str]:
-    """Names of the labels that the template refers to."""
-    for placeholder in _PLACEHOLDER.findall(template):
-        if match := _LABEL.fullmatch(placeholder):
-            yield match[1]
 
 
 def _parts(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from muster.actors.config.listeners import (
     DEFAULT_PROTOCOLS,
     SASL_PLAINTEXT,
     Listener,
+    check_placeholders,
     check_ports,
     default_listeners,
     parse_advertised,
@@ -237,6 +238,12 @@ class MusterConfig(BaseModel):
         "node. PORT may be 9000+{id} or {label:NAME}; if it is a number and HOST has no placeholder, it is the first "
         "gateway's and the others count up.",
     )
+    broker_rack: Text | None = Field(
+        None,
+        description="The rack of a gateway, in which it is preferred by consumers with that client.rack; may have the "
+        "placeholders of advertised.listeners: {label:rack} is what ray start --labels rack=... says of the node. "
+        "none: the node's label ray.io/availability-zone, if it has one.",
+    )
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
     max_connections: Int = Field(
@@ -426,6 +433,13 @@ class MusterConfig(BaseModel):
     def _hosts_and_ports(cls, text: str | None) -> str | None:
         if text is not None:
             parse_advertised(text)
+        return text
+
+    @field_validator("broker_rack")
+    @classmethod
+    def _placeholders(cls, text: str | None) -> str | None:
+        if text is not None:
+            check_placeholders(text)
         return text
 
     @field_validator("actor_port_range")

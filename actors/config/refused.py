@@ -10,6 +10,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
     (r"log\.dirs?", "say storage.path"),
     (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
+    (r"replica\.selector\.class", "a consumer's client.rack always counts"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
     (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
     (r"num\.(io|network|recovery|replica)\..*|background\.threads", "there are no thread pools to size"),

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from muster.actors.config import ConfigError, MusterConfig, NoAddress, Node
+from muster.actors.config import BadPlaceholder, ConfigError, MusterConfig, Node
 from muster.actors.config.dynamic import altered
 from muster.actors.config.listeners import check_distinct
 
@@ -127,6 +127,8 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
             {"listener.name.plaintext.ssl.keystore.location": "x"},
             "listener.name.plaintext.ssl.keystore.location is no property of one listener in Muster; max.connections",
         ),
+        ({"broker.rack": "{zone}"}, "broker.rack={zone} has the unknown placeholder {zone}"),
+        ({"replica.selector.class": "x"}, "replica.selector.class has no effect in Muster (a consumer's client.rack"),
         ({"inter.broker.listener.name": "A"}, "inter.broker.listener.name has no effect in Muster (gateways do not"),
         (
             {"listeners": "PLAINTEXT://:1", "sasl.enabled.mechanisms": "PLAIN", "sasl.credentials.file": "x"},
@@ -163,9 +165,28 @@ def test_kafkas_own_map_of_protocols_may_be_given() -> None:
 )
 def test_a_gateway_without_an_address(advertised: str, message: str) -> None:
     (listener,) = MusterConfig.from_properties({"advertised.listeners": advertised}).all_listeners
-    with pytest.raises(NoAddress) as refused:
+    with pytest.raises(BadPlaceholder) as refused:
         listener.address(node(3), 9092)
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("template", "labels", "rack"),
+    [
+        (None, {}, None),
+        (None, {"ray.io/availability-zone": "eu-1a"}, "eu-1a"),
+        ("here", {"ray.io/availability-zone": "eu-1a"}, "here"),
+        ("{label:site}/{label:rack}", {"site": "s", "rack": "r"}, "s/r"),
+    ],
+)
+def test_racks(template: str | None, labels: dict[str, str], rack: str | None) -> None:
+    config = MusterConfig.from_properties({"broker.rack": template} if template else {})
+    assert Node(gateway_id=1, address="10.0.0.7", labels=labels).rack(config.broker_rack) == rack
+
+
+def test_a_node_without_the_label_of_racks() -> None:
+    with pytest.raises(BadPlaceholder, match=r"node 10\.0\.0\.7 has no label zone, which broker\.rack needs"):
+        node(1).rack("{label:zone}")
 
 
 def test_two_gateways_with_one_address() -> None:

@@ -48,6 +48,7 @@ class RayNodes:
     """``with RayNodes(folder) as nodes``: Ray nodes that are added and removed; the first one, the head, stays."""
 
     folder: Path
+    head_labels: dict[str, str] = field(default_factory=dict)
     head: RayNode = field(init=False)
     address: str = field(init=False)
     nodes: dict[str, RayNode] = field(init=False, default_factory=dict)
@@ -78,7 +79,7 @@ class RayNodes:
                 env=self.environment,
             )
         try:
-            self.head = self.add()
+            self.head = self.add(self.head_labels)
             self.address = self._exchange("address")
         except BaseException:
             self.__exit__()
@@ -91,9 +92,9 @@ class RayNodes:
         self._process.wait(_STOP_S)
         shutil.rmtree(self.temp_dir, ignore_errors=True)
 
-    def add(self) -> RayNode:
+    def add(self, labels: dict[str, str] | None = None) -> RayNode:
         """Start another node."""
-        node = RayNode(**self._exchange("add"))
+        node = RayNode(**self._exchange("add", labels or {}))
         self.nodes[node.node_id] = node
         return node
 
@@ -117,7 +118,7 @@ class RayNodes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.raylet, signal.SIGCONT)
 
-    def _exchange(self, *command: str) -> Any:
+    def _exchange(self, *command: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")

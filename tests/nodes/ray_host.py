@@ -31,13 +31,14 @@ class Host:
         """HOST:PORT of the GCS."""
         return str(self._cluster.address)
 
-    def add(self) -> dict[str, Any]:
+    def add(self, labels: dict[str, str]) -> dict[str, Any]:
         """Start a node (the first one is the head); return its id and the pid of its raylet, once Ray knows it."""
         node = self._cluster.add_node(
             num_cpus=2,
             include_dashboard=False,
             include_log_monitor=False,
             object_store_memory=_OBJECT_STORE_BYTES,
+            labels=labels,
             temp_dir=f"{os.environ['RAY_TMPDIR']}/ray",
         )
         (node_id,) = (

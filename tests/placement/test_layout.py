@@ -23,7 +23,7 @@ def test_a_broker_is_kafkas_json_version_5() -> None:
         BrokerEndpoint("EXTERNAL", "SASL_PLAINTEXT", "kafka-1.example.com", 443),
         BrokerEndpoint("INTERNAL", "PLAINTEXT", "10.0.0.1", 9092),
     )
-    node = BrokerNode(endpoints=endpoints, node_id="ab12", timestamp_ms=1700000000000)
+    node = BrokerNode(endpoints=endpoints, node_id="ab12", timestamp_ms=1700000000000, rack="eu-1a")
     assert json.loads(node.encode()) == {
         "version": 5,
         "host": "10.0.0.1",
@@ -34,6 +34,7 @@ def test_a_broker_is_kafkas_json_version_5() -> None:
         "features": {},
         "timestamp": "1700000000000",
         "node_id": "ab12",
+        "rack": "eu-1a",
     }
     assert BrokerNode.decode(node.encode()) == node
 
@@ -48,6 +49,7 @@ def test_a_broker_without_a_plain_listener_has_no_host_for_old_clients() -> None
     endpoint = BrokerEndpoint("SASL_PLAINTEXT", "SASL_PLAINTEXT", "10.0.0.1", 9092)
     fields = json.loads(BrokerNode(endpoints=(endpoint,), node_id="", timestamp_ms=0).encode())
     assert (fields["host"], fields["port"]) == (None, -1)
+    assert "rack" not in fields
 
 
 def test_what_kafka_itself_wrote_is_read() -> None:

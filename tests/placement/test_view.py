@@ -1,13 +1,17 @@
-"""The cluster's snapshot: its order, and its leaders."""
+"""The cluster's snapshot: its order, its leaders, and its replicas over racks."""
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from uuid import UUID
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.placement.racks import replicas
 from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 
 FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=6)
@@ -106,3 +110,72 @@ def test_a_partition_keeps_its_log_actor_while_the_actor_is_down() -> None:
 def test_it_travels_and_shows_no_secret() -> None:
     assert pickle.loads(pickle.dumps(VIEW)) == VIEW
     assert "secret" not in repr(VIEW)
+
+
+RACKS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=9)
+
+
+def brokers_in(*racks: str | None) -> list[Broker]:
+    return [
+        Broker(id=number, host="h", port=number, node_id="n", rack=rack) for number, rack in enumerate(racks, start=1)
+    ]
+
+
+def test_without_racks_they_follow_by_id() -> None:
+    brokers = brokers_in(None, None, None)
+    assert [replicas(leader, brokers) for leader in brokers] == [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+
+
+def test_each_rack_has_one_before_any_has_two() -> None:
+    brokers = brokers_in("a", "a", "b", "b", "c")
+    assert [replicas(leader, brokers) for leader in brokers] == [
+        [1, 3, 5, 2, 4],
+        [2, 4, 5, 3, 1],
+        [3, 5, 1, 4, 2],
+        [4, 5, 2, 1, 3],
+        [5, 1, 3, 2, 4],
+    ]
+
+
+def test_gateways_without_a_rack_come_last() -> None:
+    brokers = brokers_in("a", None, "b")
+    assert [replicas(leader, brokers) for leader in brokers] == [[1, 3, 2], [2, 1, 3], [3, 1, 2]]
+
+
+@given(RACKS)
+def test_all_racks_are_covered_and_consumers_of_a_rack_are_spread(racks: list[str | None]) -> None:
+    brokers = brokers_in(*racks)
+    rack_of = {broker.id: broker.rack for broker in brokers}
+    known = {rack for rack in racks if rack is not None}
+    led_to: dict[tuple[str | None, str], Counter[int]] = defaultdict(Counter)
+    for leader in brokers:
+        found = replicas(leader, brokers)
+        assert found[0] == leader.id
+        assert sorted(found) == sorted(rack_of)
+        needed = len(known) + (leader.rack is None)
+        assert {rack_of[each] for each in found[:needed]} - {None} == known
+        for rack in known - {leader.rack}:
+            led_to[leader.rack, rack][next(each for each in found if rack_of[each] == rack)] += 1
+    for (leading, rack), counts in led_to.items():
+        if leading is not None:
+            members = [broker_id for broker_id in rack_of if rack_of[broker_id] == rack]
+            found_counts = [counts[member] for member in members]
+            assert max(found_counts) - min(found_counts) <= 1
+
+
+def test_which_replica_is_in_a_rack() -> None:
+    topic = Topic(name="t", topic_id=UUID(int=1), partitions=1, replication_factor=2)
+    view = ClusterView(
+        cluster_id="c",
+        controller_epoch=1,
+        version=1,
+        brokers=tuple(brokers_in("a", "b", "b", "c")),
+        topics={"t": topic},
+        logs={},
+        offsets={},
+        leaders={topic.topic_id: (3,)},
+    )
+    assert view.replicas_of(topic, 0) == [3, 4]
+    found = {rack: view.replica_in(rack, topic, 0) for rack in ("a", "b", "c", "d")}
+    assert found == {"a": None, "b": 3, "c": 4, "d": None}
+    assert [view.rack_of(broker_id) for broker_id in (1, 4, 9)] == ["a", "c", None]

@@ -80,7 +80,9 @@ def _cluster(call: Call) -> dict[str, Any]:
     view, listener = call.gateway.view, call.connection.listener.name
     brokers = [(broker, broker.at(listener)) for broker in view.brokers]
     return {
-        "brokers": [{"node_id": broker.id, "host": at.host, "port": at.port} for broker, at in brokers],
+        "brokers": [
+            {"node_id": broker.id, "host": at.host, "port": at.port, "rack": broker.rack} for broker, at in brokers
+        ],
         "cluster_id": view.cluster_id,
         "controller_id": min((broker.id for broker in view.brokers), default=-1),
     }

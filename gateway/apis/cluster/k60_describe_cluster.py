@@ -30,7 +30,8 @@ async def describe_cluster(call: Call) -> Reply | None:
             "cluster_id": view.cluster_id,
             "controller_id": min((broker.id for broker in view.brokers), default=-1),
             "brokers": [
-                {"broker_id": broker.id, "host": at.host, "port": at.port, "is_fenced": False} for broker, at in brokers
+                {"broker_id": broker.id, "host": at.host, "port": at.port, "rack": broker.rack, "is_fenced": False}
+                for broker, at in brokers
             ],
             "cluster_authorized_operations": authorized_operations(
                 request.include_cluster_authorized_operations, CLUSTER_OPERATIONS

@@ -5,7 +5,8 @@ overall and per partition, but a first batch is always returned whole (KIP-74). 
 opened (KIP-227: session id 0 in the response), so every request names all its partitions; one that continues
 a session gets FETCH_SESSION_ID_NOT_FOUND. If a partition occurs twice, the last occurrence counts, as in
 Kafka. Records in logs of this node are read from their files (muster.gateway.apis.data.places). What is sent is
-counted for the group that fetches when it is written to the socket, not before.
+counted for the group that fetches when it is written to the socket, not before. A consumer that names another rack
+(v11+) is led to the partition's replica there, as by Kafka's RackAwareReplicaSelector (KIP-392).
 
 What cannot be read in time gets an error that brokers send, too: Java's consumer throws an IllegalStateException at any
 other, REQUEST_TIMED_OUT among them (FetchCollector.handleInitializeErrors).
@@ -32,6 +33,8 @@ _GRACE_S = 10.0
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 """Epochs of a request that names all its partitions: it opens a session, or uses none (KIP-227)."""
 _NO_LEADER_EPOCH = -1
+_HERE = -1
+"""No other replica is preferred."""
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -44,13 +47,15 @@ _SESSION_ERRORS = frozenset(
 class _Wanted:
     """One partition of the request, and what there is of it."""
 
-    __slots__ = ("fetch_offset", "found", "max_bytes", "named", "records")
+    __slots__ = ("fetch_offset", "found", "max_bytes", "named", "preferred", "records")
 
     def __init__(self, partition: Named, item: Any) -> None:
         self.named = partition
         self.fetch_offset = item.fetch_offset
         self.max_bytes = item.partition_max_bytes
         self.found: FetchedPartition | None = None
+        self.preferred = _HERE
+        """The replica that the consumer should fetch from instead, by broker id."""
         self.records: Sequence[Buffer] = ()
 
     def fail(self, error: ErrorCode) -> None:
@@ -59,11 +64,18 @@ class _Wanted:
     def take(self, found: FetchedPartition) -> None:
         self.found = found
         self.records = (found.records,) if found.records else ()
+        if self.leads_away:
+            self.drop()
 
     def drop(self) -> None:
         """Leave its records out."""
         assert self.found is not None
         self.found, self.records = self.found._replace(places=(), records=b""), ()
+
+    @property
+    def leads_away(self) -> bool:
+        """Whether the consumer is sent to another replica instead of getting records."""
+        return self.preferred != _HERE
 
     @property
     def places(self) -> Sequence[Place]:
@@ -81,7 +93,8 @@ class _Wanted:
     def response(self) -> dict[str, Any]:
         assert self.found is not None
         error, high_watermark, log_start_offset, _, _ = self.found
-        return _partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records))
+        preferred = _HERE if self.failed else self.preferred
+        return _partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records), preferred)
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -100,7 +113,12 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 
 
 def _partition(
-    partition: int, error: ErrorCode, high_watermark: int, log_start_offset: int, records: Buffer | list[Buffer]
+    partition: int,
+    error: ErrorCode,
+    high_watermark: int,
+    log_start_offset: int,
+    records: Buffer | list[Buffer],
+    preferred_read_replica: int = -1,
 ) -> dict[str, Any]:
     return {
         "partition_index": partition,
@@ -109,6 +127,7 @@ def _partition(
         "last_stable_offset": high_watermark,
         "log_start_offset": log_start_offset,
         "aborted_transactions": None,
+        "preferred_read_replica": preferred_read_replica,
         "records": records,
     }
 
@@ -144,7 +163,7 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
         except Exception as error:
             responder.fail(error)
 
-    cancel_fetch = _send(call, channel, wanted, on_fetched, ms(request.max_wait), request.min_bytes)
+    cancel_fetch = _send(call, channel, wanted, on_fetched, *_limits(call, request, wanted))
 
     def cancel() -> None:
         cancel_fetch()
@@ -209,7 +228,28 @@ def _wanted(call: Call, request: Any) -> list[_Wanted]:
             name, topic_id = field(topic, "topic", None), field(topic, "topic_id", None)
             partition = named(call.gateway, name, topic_id, item.partition)
             found[partition.key] = _Wanted(partition, item)
-    return list(found.values())
+    wanted = list(found.values())
+    if rack := field(request, "rack_id", ""):
+        _prefer_rack(call, rack, wanted)
+    return wanted
+
+
+def _prefer_rack(call: Call, rack: str, wanted: list[_Wanted]) -> None:
+    """Lead a consumer of another rack to the replica there (KIP-392), if the partition has one."""
+    gateway = call.gateway
+    if gateway.view.rack_of(gateway.id) == rack:
+        return
+    for item in wanted:
+        topic = item.named.topic
+        if topic is not None and (replica := gateway.view.replica_in(rack, topic, item.named.partition)) is not None:
+            item.preferred = replica
+
+
+def _limits(call: Call, request: Any, wanted: list[_Wanted]) -> tuple[int, int]:
+    """For how long, in ms, to wait for how many bytes. As in Kafka, no time if the consumer should fetch elsewhere."""
+    if any(item.leads_away for item in wanted):
+        return 0, 0
+    return ms(request.max_wait), min(request.min_bytes, _max_bytes(call, request))
 
 
 def _envelope(error: ErrorCode, responses: list[dict[str, Any]]) -> dict[str, Any]:
@@ -224,7 +264,7 @@ async def _find(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     """Find what there is of every partition: at once if it is enough or an error, else then, or at the deadline."""
     owners = _by_owner(call, wanted)
     loop = asyncio.get_running_loop()
-    max_wait_ms, min_bytes = ms(request.max_wait), min(request.min_bytes, _max_bytes(call, request))
+    max_wait_ms, min_bytes = _limits(call, request, wanted)
     deadline = loop.time() + max_wait_ms / 1000
     if _is_for_one(owners, wanted):
         (owner,) = owners
@@ -375,13 +415,15 @@ def _fetching(call: Call, wanted: list[_Wanted]) -> None:
     if known is not None and len(known.current) == len(wanted):
         for item in wanted:
             topic = item.named.topic
-            if topic is None or (topic.name, item.named.partition) not in known.current:
+            if topic is None or item.leads_away or (topic.name, item.named.partition) not in known.current:
                 break
         else:
             gateway.account.fetching_again(known, gateway.now_ms())
             return
-    topics = ((item.named.topic, item) for item in wanted)
+    topics = ((item.named.topic, item) for item in wanted if not item.leads_away)
     offsets = {(topic.name, item.named.partition): item.fetch_offset for topic, item in topics if topic is not None}
+    if wanted and all(item.leads_away for item in wanted):
+        return
     gateway.account.fetching(connection.attribution, connection.host, client_id, offsets, gateway.now_ms())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.actors.config import Listener, MusterConfig, Node
-from muster.actors.config.listeners import check_distinct, labels_of
+from muster.actors.config.listeners import check_distinct
 
 _LOOPBACK = "127.0.0.1"
 
@@ -38,14 +38,13 @@ def _address(listener: Listener, gateway: int) -> tuple[str, int]:
 
 
 def check_labels(config: MusterConfig, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """NoAddress if one of Ray's live ``nodes``, as ``ray.nodes()`` has them, lacks a label that is needed there."""
-    names = sorted(
-        {name for each in config.all_listeners for template in _templates(each) for name in labels_of(template)}
-    )
+    """BadPlaceholder if one of Ray's live ``nodes``, as ``ray.nodes()`` has them, lacks a label that is needed."""
+    templates = [("advertised.listeners", text) for each in config.all_listeners for text in _templates(each)]
+    templates.append(("broker.rack", config.broker_rack or ""))
     for node in nodes:
         here = Node(gateway_id=0, address=node["NodeManagerAddress"], labels=node.get("Labels") or {})
-        for name in names:
-            here.label(name, "advertised.listeners")
+        for needed_by, template in templates:
+            here.filled_in(template, needed_by)
 
 
 def _templates(listener: Listener) -> Iterator[str]:

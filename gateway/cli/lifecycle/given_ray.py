@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from muster.actors.config import MusterConfig, NoAddress
+from muster.actors.config import BadPlaceholder, MusterConfig
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
 from muster.gateway.cli.lifecycle.advertising import check_labels
@@ -81,7 +81,7 @@ class GivenRay:
 
         try:
             check_labels(config, [node for node in ray.nodes() if node["Alive"]])  # type: ignore[no-untyped-call]
-        except NoAddress as error:
+        except BadPlaceholder as error:
             raise CliError(str(error)) from error
 
     def close(self) -> None:
