@@ -53,6 +53,9 @@ OnProduced = Callable[["Sequence[ProducedPartition] | ChannelLost"], None]
 """The same for batches."""
 
 _TICK_S = 1.0
+_MAX_SILENT_TICKS = 3
+"""An actor that requests wait for is pinged at the first tick after a message of it, and lost at the third in a row
+without one: after 2 to 3 s."""
 _RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED))
 
 
@@ -78,6 +81,11 @@ class Channel(asyncio.Protocol):
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._silent_ticks = 0
+        """Ticks since the last message. A pause of this process counts as one, whatever its length."""
+        self._unsent_bytes = 0
+        """At the last tick."""
+        self._lost = "closed by the actor"
         self._tokens = itertools.count(1)
         self.is_local = False
         """Whether the actor is on this node."""
@@ -93,7 +101,7 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._out.lost()
-        error = ChannelLost(str(exc) if exc else "closed by the actor")
+        error = ChannelLost(str(exc) if exc else self._lost)
         if not self.ready.done():
             self.ready.set_exception(error)
         self._leases.end()
@@ -105,6 +113,7 @@ class Channel(asyncio.Protocol):
             self._fail(each, error)
 
     def data_received(self, data: bytes) -> None:
+        self._silent_ticks = 0
         try:
             for message in self._framer.feed(data):
                 self._receive(message)
@@ -200,10 +209,14 @@ class Channel(asyncio.Protocol):
             raise NotSent("not connected")
         loop = asyncio.get_running_loop()
         token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(answered, lost, loop.time() + timeout_s, on_lease)
-        if self._timer is None:
-            self._timer = loop.call_later(_TICK_S, self._tick)
+        self._wait(token, _Waiting(answered, lost, loop.time() + timeout_s, on_lease))
         return token
+
+    def _wait(self, token: int, waiting: _Waiting) -> None:
+        self._waiting[token] = waiting
+        if self._timer is None:
+            self._silent_ticks = 0
+            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
         """Give up the requests whose time is over. One timer for all costs less than one for each."""
@@ -212,6 +225,20 @@ class Channel(asyncio.Protocol):
         now_s = loop.time()
         for token in [token for token, each in self._waiting.items() if each.deadline_s <= now_s]:
             self._expired(token)
+        if self._waiting:
+            self._check_silence()
+
+    def _check_silence(self) -> None:
+        """An actor that is paused or cut off closes no connection, and TCP needs longer to find out."""
+        before, self._unsent_bytes = self._unsent_bytes, self._out.unsent_bytes
+        if self._unsent_bytes < before:  # it reads a long request
+            self._silent_ticks = 0
+        self._silent_ticks += 1
+        if self._silent_ticks >= _MAX_SILENT_TICKS:
+            log.warning("connection to %s closed: the actor is silent", self.endpoint.path)
+            self.abort("the actor is silent")
+        elif self._silent_ticks == 1:
+            self._leases.ping()
 
     def cancel(self, token: int) -> None:
         """The response is no longer needed: the actor is informed, and ``on_response`` is not called."""
@@ -264,17 +291,23 @@ class Channel(asyncio.Protocol):
             future.set_exception(NotSent("not connected"))
             return None
         token = next(self._tokens) % _TOKENS
-        self._waiting[token] = _Waiting(
+        waiting = _Waiting(
             lambda data: None if future.done() else future.set_result(read(data)),
             lambda error: None if future.done() else future.set_exception(error),
             on_lease=on_lease,
         )
+        self._wait(token, waiting)
         future.add_done_callback(lambda done: self.cancel(token) if done.cancelled() else None)
         return token
 
     def close(self) -> None:
         """Close the connection after sending what is queued."""
         self._out.close()
+
+    def abort(self, why: str) -> None:
+        """Close the connection now, whether or not the actor reads: what waits fails at once."""
+        self._lost = why
+        self._out.abort()
 
 
 async def connect(

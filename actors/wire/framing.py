@@ -141,6 +141,11 @@ class Outbox:
     def is_open(self) -> bool:
         return self._transport is not None
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What the system has not taken yet: it does so as the peer reads."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def open(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open; frames are sent to it."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop has its own class
@@ -169,3 +174,8 @@ class Outbox:
         if self._transport is not None:
             self._flush()
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection now: a peer that reads nothing would never let the rest be sent."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -117,8 +117,12 @@ class ChannelLeases:
         """Ping the coordinator from the first lease to the last. It sends the time of the ping back."""
         self._pinging = None
         if self._groups:
-            self._send(envelope.write_ping(int(time.monotonic() * 1000)))
+            self.ping()
             self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
+
+    def ping(self) -> None:
+        """Ping the actor at the other end, whichever it is."""
+        self._send(envelope.write_ping(int(time.monotonic() * 1000)))
 
     def alive(self, pinged_ms: int) -> None:
         """The coordinator has sent the ping of that time back, and every end of a lease before it has arrived."""

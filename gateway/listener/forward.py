@@ -69,7 +69,7 @@ class Forwarder:
     def _drop(self, key: ActorKey) -> None:
         self._keepers.pop(key).cancel()
         if channel := self._channels.pop(key, None):
-            channel.close()
+            channel.abort("another process serves now, or none")
 
     async def _keep(self, key: ActorKey) -> None:
         endpoint, pause_s = self._wanted[key], _FIRST_RETRY_S

@@ -15,14 +15,31 @@ import psutil
 import pytest
 from confluent_kafka import ConsumerGroupState
 
+from muster.actors.wire.codec import ErrorCode
 from muster.placement.hashing import partition_for
-from tests.cluster.consumer_groups.groups import WAIT_S, create, describe, until_read, working
+from muster.placement.view import Topic
+from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, describe, until_read, working
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer
+from tests.gateway.apis.test_data_apis import PRODUCE, produce_body
+from tests.gateway.group_client import UNKNOWN_ID
+from tests.gateway.group_client import Member as GroupClient
+from tests.gateway.serving import Client
+from tests.log.support import client_batch
 from tests.muster_process import Muster, eventually
 
 pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(240)]
 
 COUNT = 100
+SILENT_S = 6.0
+"""A gateway gives up an actor that is silent after 2 to 3 s; less than actor.liveness.timeout.ms, 10 s."""
+BY_NAME, PRODUCE_BY_NAME = 8, 9
+"""OffsetCommit and Produce of these versions name topics."""
+RETRIABLE = {
+    ErrorCode.none,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+}
 
 
 @contextlib.contextmanager
@@ -102,3 +119,65 @@ def test_a_paused_reconciler_is_replaced(muster: Muster, record_property: Any) -
         until_ended(reconciler)
         muster.until_back("reconciler", reconciler.pid)
         measured(record_property, "reconciler paused: another process serves", paused_s)
+
+
+def test_a_paused_log_actor_holds_up_only_its_own_partitions(
+    muster: Muster, fresh: Callable[[str], str], record_property: Any
+) -> None:
+    """A connection's responses come in order, so a request that waits for one actor delays those to all others."""
+    topic = fresh("halves")
+    create(muster, topic)
+    partitions = range(PARTITIONS)
+    named = Topic(name=topic, topic_id=UNKNOWN_ID, partitions=PARTITIONS)
+
+    def produce(client: Client) -> list[ErrorCode]:
+        for partition in partitions:
+            client.request(PRODUCE, PRODUCE_BY_NAME, produce_body((named, partition, client_batch())))
+        responses = [client.response(PRODUCE, PRODUCE_BY_NAME) for _ in partitions]
+        return [response.responses[0].partition_responses[0].error_code for response in responses]
+
+    with Client(int(muster.ready["bootstrap"][0].rpartition(":")[2])) as client:
+        eventually(lambda: produce(client), lambda errors: set(errors) == {ErrorCode.none}, "all are open", WAIT_S)
+        with paused(muster.actors()["log-0"]["pid"]) as log_actor:
+            began_s = time.monotonic()
+            errors = produce(client)
+            seconds = time.monotonic() - began_s
+            again = produce(client)
+            until_ended(log_actor)
+        muster.until_back("log-0", log_actor.pid)
+        eventually(lambda: produce(client), lambda errors: set(errors) == {ErrorCode.none}, "all are open", WAIT_S)
+    measured(record_property, "log actor paused: all partitions are written again", began_s)
+    print(f"log actor paused: all responses after {seconds:.2f} s, {errors}, then {again}")
+    record_property("log actor paused: all responses", round(seconds, 2))
+    assert set(errors) == {ErrorCode.none, ErrorCode.request_timed_out}
+    assert set(again) == {ErrorCode.none, ErrorCode.not_leader_or_follower}, "not sent: it may be repeated safely"
+    assert seconds < SILENT_S
+
+
+def test_a_paused_coordinator_holds_no_request(
+    muster: Muster, fresh: Callable[[str], str], record_property: Any
+) -> None:
+    topic = fresh("silent")
+    create(muster, topic)
+    client = Client(int(muster.ready["bootstrap"][0].rpartition(":")[2]))
+    group = GroupClient(client, fresh("without-members"), BY_NAME)
+    times: list[float] = []
+    errors: list[ErrorCode] = []
+
+    def commit() -> ErrorCode:
+        began_s = time.monotonic()
+        ((_, _, error),) = group.commit((Topic(name=topic, topic_id=UNKNOWN_ID, partitions=1), 0, 7))
+        times.append(time.monotonic() - began_s)
+        errors.append(error)
+        return error
+
+    eventually(commit, lambda error: error is ErrorCode.none, "a commit", WAIT_S)
+    times.clear()
+    actor = f"offsets-{partition_for(group.group, 50)}"
+    with paused(muster.actors()[actor]["pid"]) as coordinator:
+        eventually(commit, lambda error: error is ErrorCode.none, "a commit", WAIT_S)
+        until_ended(coordinator)
+    print(f"a coordinator is paused: {len(times)} commits, the slowest took {max(times):.2f} s")
+    record_property("slowest commit", round(max(times), 2))
+    assert set(errors) <= RETRIABLE
+    assert max(times) < SILENT_S

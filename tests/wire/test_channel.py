@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.actors.wire import channel as channel_module
 from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, connect
 from muster.actors.wire.envelope import SeenLease
@@ -19,6 +21,8 @@ from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
 from muster.placement.view import Endpoint
 
+_LONG_BYTES = 8 << 20
+"""More than the system holds for a peer that reads nothing."""
 CONTEXT = envelope.write_context("10.0.0.7", "1-5", "User:ANONYMOUS")
 REGISTRATION = Registration(
     group="g",
@@ -91,6 +95,12 @@ def run(tmp_path: Path, scenario: Callable[[Echo, Server, Endpoint], object]) ->
             await server.stop()
 
     asyncio.run(main())
+
+
+def pause_reading(peer: Peer) -> None:
+    transport = peer._out._transport
+    assert transport is not None
+    transport.pause_reading()
 
 
 async def open_channel(endpoint: Endpoint, node_id: str = "here") -> Channel:
@@ -171,6 +181,74 @@ def test_a_request_without_a_response_fails_and_harms_no_other(tmp_path: Path) -
         assert await channel.call(CONTEXT, b"y") == b"y"
         assert not echo.held, "the actor knows that they are given up"
         assert not channel._waiting, "nothing stays of what is answered or has failed"
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("node_id", ["here", "elsewhere"])
+def test_a_silent_actor_is_lost(tmp_path: Path, node_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is paused or cut off reads nothing, and closes nothing: what waits fails, and so does what is long."""
+    monkeypatch.setattr(channel_module, "_TICK_S", 0.05)
+
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        lost = asyncio.Event()
+        channel = await connect(endpoint, node_id, on_updates=None, on_lost=lost.set)
+        await channel.call(CONTEXT, b"x")
+        pause_reading(echo.peers[0])
+        answered: asyncio.Future[bytes | ChannelLost] = asyncio.get_running_loop().create_future()
+        channel.send(CONTEXT, bytes(_LONG_BYTES), answered.set_result, timeout_s=1e9)
+        with pytest.raises(ChannelLost, match="the actor is silent"):
+            await channel.call(CONTEXT, b"y")
+        assert isinstance(await answered, ChannelLost)
+        await lost.wait()
+        assert not channel.usable
+
+    run(tmp_path, scenario)
+
+
+def test_an_actor_that_holds_a_request_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "_TICK_S", 0.02)
+
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        held = channel.call(CONTEXT, b"hold")
+        assert not (await asyncio.wait([held], timeout=0.5))[0]
+        ((token, (peer, frame)),) = echo.held.items()
+        peer.reply(token, frame)
+        assert await held == b"hold"
+
+    run(tmp_path, scenario)
+
+
+def test_a_pause_of_the_gateway_is_not_held_against_the_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "_TICK_S", 0.1)
+
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        held = channel.call(CONTEXT, b"hold")
+        await channel.call(CONTEXT, b"x")
+        for _ in range(3):
+            until_s = time.monotonic() + 0.5
+            while time.monotonic() < until_s:
+                pass  # nothing of this process runs, as after SIGSTOP
+            await channel.call(CONTEXT, b"y")
+        ((token, (peer, frame)),) = echo.held.items()
+        peer.reply(token, frame)
+        assert await held == b"hold"
+
+    run(tmp_path, scenario)
+
+
+def test_what_waits_for_a_silent_actor_fails_at_once_when_it_is_dropped(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        await channel.call(CONTEXT, b"x")
+        pause_reading(echo.peers[0])
+        held = channel.call(CONTEXT, bytes(_LONG_BYTES))
+        await asyncio.sleep(0)
+        channel.abort("it has a successor")
+        with pytest.raises(ChannelLost, match="it has a successor"):
+            await held
 
     run(tmp_path, scenario)
 
