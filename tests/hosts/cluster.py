@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.hosts.host import Host
 from tests.hosts.installing import ROOT
 
-PORT = 9092
-SERVE_S = 180.0
+PORT, REDIS_PORT, ZOOKEEPER_PORT = 9092, 6379, 2181
+SERVE_S = 300.0
 _UP_S = 600.0
 _POLL_S = 0.5
 
@@ -31,6 +33,10 @@ class Cluster:
     box: Host
     head: Host
     workers: list[Host] = field(default_factory=list)
+    build: int = 1
+    """Counts what is installed on the hosts."""
+    store: Host | None = None
+    """With the Redis of Ray's fault tolerance and the ZooKeeper. None: no fault tolerance, ZooKeeper on the head."""
 
     @property
     def hosts(self) -> list[Host]:
@@ -42,9 +48,10 @@ class Cluster:
 
     def write(self) -> None:
         """cluster.yaml with the values of this cluster in the lines that are marked EDIT, and its token."""
-        text = edited(
-            (ROOT / "cluster.yaml").read_text(), self.head.address, [w.address for w in self.workers], self.key
-        )
+        addresses = [worker.address for worker in self.workers]
+        text = edited((ROOT / "cluster.yaml").read_text(), self.head.address, addresses, self.key, self.build)
+        if self.store is not None:
+            text = fault_tolerant(text, f"{self.store.address}:{REDIS_PORT}", f"{self.store.address}:{ZOOKEEPER_PORT}")
         (self.folder / "cluster.yaml").write_text(text)
         token = self.folder / "auth_token"
         if not token.exists():
@@ -64,6 +71,12 @@ class Cluster:
         (self.folder / f"ray-{command}.log").write_text(finished.stdout)
         assert finished.returncode == 0, f"ray {command}: exit code {finished.returncode}\n{finished.stdout[-6000:]}"
         return finished.stdout
+
+    def start_ray_on_head(self) -> None:
+        """What a service of the head would do when it boots: the command of cluster.yaml, without ``muster up``."""
+        commands = yaml.safe_load((self.folder / "cluster.yaml").read_text())["head_start_ray_commands"]
+        (start,) = (command for command in commands if "ray start --head" in command)
+        self.head.done(start)
 
     def ready(self) -> dict[str, Any]:
         """What the ready file on the head has."""
@@ -122,7 +135,19 @@ def placed(status: dict[str, Any]) -> dict[str, str]:
     return {actor["name"]: nodes.get(actor["node_id"], "") for actor in status["actors"]}
 
 
-def edited(text: str, head: str, workers: Sequence[str], key: Path) -> str:
+def fault_tolerant(text: str, redis: str, zookeeper: str) -> str:
+    """The same cluster.yaml with Ray's fault tolerance and a ZooKeeper elsewhere, as its comments describe it."""
+    patience = "RAY_gcs_rpc_server_reconnect_timeout_s"
+    assert text.count(f"{patience}=5") == 2
+    text = text.replace(f"{patience}=5", f"{patience}=60")
+    assert text.count("ray start --head ") == 1
+    text = text.replace("ray start --head ", f"RAY_REDIS_ADDRESS={redis} ray start --head ")
+    found, count = re.subn(r"(muster up --address auto )", rf"\g<1>--zookeeper {zookeeper} ", text)
+    assert count == 1
+    return found
+
+
+def edited(text: str, head: str, workers: Sequence[str], key: Path, build: int = 1) -> str:
     """cluster.yaml for these hosts. Only values that its comments mark with EDIT are replaced."""
     values = {
         r"(?m)^(  head_ip: )\S+": head,
@@ -132,6 +157,7 @@ def edited(text: str, head: str, workers: Sequence[str], key: Path) -> str:
         r"(?m)^(min_workers: )\d+": str(len(workers)),
         r"(?m)^(max_workers: )\d+": str(len(workers)),
         r"(--nodes )\d+": str(len(workers) + 1),
+        r"(- true build )\d+": str(build),
     }
     for pattern, value in values.items():
         text, count = re.subn(pattern, rf"\g<1>{value}", text)

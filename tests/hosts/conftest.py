@@ -19,7 +19,7 @@ from tests.hosts.network import Network, NotPossible, refuse_unfit
 from tests.hosts.report import Report
 from tests.marks import mark_folder
 
-BOX, CLIENTS = "box", "clients"
+BOX, CLIENTS, STORE = "box", "clients", "store"
 ADDRESSES = {
     "head": "10.77.0.10",
     "w1": "10.77.0.11",
@@ -28,8 +28,12 @@ ADDRESSES = {
     "w4": "10.77.0.14",
     BOX: "10.77.0.100",
     CLIENTS: "10.77.0.101",
+    STORE: "10.77.0.102",
 }
-"""``box`` runs `ray up`; ``w4`` joins later; the tests and their clients are in the network of ``clients``."""
+"""``box`` runs `ray up`; ``w4`` joins later; ``store`` is for a Redis and a ZooKeeper that do not end with the head.
+The tests and their clients are in the network of ``clients``.
+"""
+_TOOLS = (BOX, STORE)
 _FIRST = ("w1", "w2", "w3")
 _DISKS = installing.ROOT / ".cache" / "hosts"
 
@@ -80,14 +84,14 @@ def hosts(network: Network, packages: Path, tmp_path_factory: pytest.TempPathFac
                 disk=_DISKS / name,
                 storage=folder / "storage",
                 authorized_key=key.with_suffix(".pub").read_text(),
-                visible=[base, installing.ROOT, folder] if name == BOX else [base, packages / "wheels"],
-                environment={} if name == BOX else installing.environment(packages),
+                visible=[base, installing.ROOT, folder] if name in _TOOLS else [base, packages / "wheels"],
+                environment={} if name in _TOOLS else installing.environment(packages),
             )
             made[name].install(ADDRESSES)
             undo.callback(made[name].power_off)
-            if name != BOX:
+            if name not in _TOOLS:
                 installing.give(packages, made[name].home)
-            if name in ("head", BOX, *_FIRST):
+            if name in ("head", *_TOOLS, *_FIRST):
                 made[name].power_on()
         yield made
 

@@ -143,6 +143,10 @@ class Host:
         set_up = f"cd; export PATH={HOME}/muster-venv/bin:$PATH RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0; "
         return self._entered(["bash", "-c", set_up + command], timeout_s)
 
+    def start(self, command: str) -> None:
+        """Run a shell command there in the background, until the host is switched off."""
+        self.done(f"setsid nohup {command} >> /tmp/started.log 2>&1 < /dev/null &")
+
     def done(self, command: str, timeout_s: float = 120.0) -> str:
         """Standard output of a shell command that has to succeed."""
         finished = self.run(command, timeout_s)

@@ -25,7 +25,7 @@ _SERIES = 2 * 4 + 2 * 8 + 2 * 8 + _MEMBERS
 """Produce by topic; fetch and commit by group and partition; heartbeats of kafka-python's members."""
 _OFFSETS_PARTITIONS = 50
 _RECORDS_PER_S = 40
-_ALL_S = 120.0
+_ALL_S = 240.0
 
 
 class Load:

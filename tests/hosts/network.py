@@ -26,6 +26,7 @@ PROGRAMS = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
     "rsync": "rsync",
+    "redis-server": "redis-server",
 }
 """What hosts need, and the Debian package of each."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 
 from tests.chaos.journal import now_s
 from tests.hosts import installing
-from tests.hosts.cluster import Cluster
+from tests.hosts.cluster import ZOOKEEPER_PORT, Cluster
 from tests.hosts.everywhere import java_reaches, library_reaches
 from tests.hosts.host import Host
 from tests.hosts.load import GROUPS, Load
@@ -21,11 +22,11 @@ from tests.hosts.network import Network
 from tests.hosts.report import Report
 from tests.muster_process import eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 _NO_ACTORS = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
-_EXECUTOR = "-Dmuster.spark"
-_SPARK_S = 240.0
+_EXECUTOR = "io.ray.runtime.runner.worker.DefaultWorker"
+_SPARK_S = 400.0
 _SECOND_VERSION = "0.1.1"
 READY_GOAL_S, LOST_GOAL_S, CUT_GOAL_S, MOVE_GOAL_S, HEAD_GOAL_S = 90.0, 3.0, 6.0, 0.5, 15.0
 
@@ -134,7 +135,7 @@ def test_spark_with_executors_on_two_hosts(cluster: Cluster, load: Load, watch: 
             }
             time.sleep(0.5)
         found = running.result()
-        more.append(f"with JVMs on {', '.join(sorted(used))}")
+        more.append(f"with executors on {', '.join(sorted(used))}")
     assert all(group in found for group in GROUPS.values()), found
     assert len(used) > 1
 
@@ -143,6 +144,8 @@ def test_a_rolling_upgrade(cluster: Cluster, folder: Path, load: Load, watch: Wa
     """Installed everywhere beside what runs, then host by host; the head, which has Ray's GCS, last."""
     since_s = now_s()
     installing.build(folder, _SECOND_VERSION)
+    cluster.build += 1
+    cluster.write()
     with watch.step("11. another version is installed, ray up --no-restart"):
         cluster.up("--no-restart")
         eventually(cluster.versions, lambda found: found == {_SECOND_VERSION}, "every host has it", 120)
@@ -179,6 +182,32 @@ def test_ray_down_and_up_on_the_same_storage(cluster: Cluster, load: Load, watch
         more.append(f"down after {now_s() - since_s:.1f} s")
         cluster.up()
         load.down(since_s)
+        more.append(until_serving(cluster))
+
+
+def test_the_head_is_killed_with_fault_tolerance(
+    cluster: Cluster, hosts: dict[str, Host], load: Load, watch: Watch
+) -> None:
+    """Ray's GCS keeps its state in Redis; the ZooKeeper is elsewhere, too. What is not on the head continues."""
+    store = hosts["store"]
+    with watch.step("15. ray down, ray up with Redis and with ZooKeeper on another host"):
+        since_s = now_s()
+        cluster.down()
+        store.start(f"redis-server --bind {store.address} --protected-mode no --appendonly yes --dir /tmp")
+        zookeeper = f"{sys.executable} -m tests.hosts.zookeeper {store.address} {ZOOKEEPER_PORT}"
+        store.start(f"env PYTHONPATH={installing.ROOT} {zookeeper}")
+        cluster.store = store
+        cluster.write()
+        cluster.up()
+        load.down(since_s)
+        until_serving(cluster)
+    places = cluster.until_serving(cluster.hosts)
+    with watch.step(f"16. {of(places, cluster.head)} is killed, its Ray started again", HEAD_GOAL_S) as more:
+        since_s = now_s()
+        cluster.head.power_off()
+        cluster.head.power_on()
+        cluster.start_ray_on_head()
+        more.append(f"Ray runs again after {now_s() - since_s:.1f} s")
         more.append(until_serving(cluster))
 
 

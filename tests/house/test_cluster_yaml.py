@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.hosts.cluster import edited, fault_tolerant
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -152,3 +155,39 @@ def test_ray_up_starts_the_head_with_token_and_autoscaling(sent: Sent) -> None:
     assert "RAY_AUTH_MODE=token" in up
     assert all(option in up for option in ("--storage /srv/muster", "--ready-file", "--detach ~/muster.log"))
     assert not any(host in call for call in sent.ssh for host in ("10.0.0.11", "10.0.0.12")), "workers: the head's job"
+
+
+def test_hosts_that_are_added_are_entered_in_the_list_of_the_autoscaler(tmp_path: Path) -> None:
+    """The others keep what the autoscaler knows of them."""
+    file = tmp_path / "ray_bootstrap_config.yaml"
+    command = [sys.executable, "-m", "muster.gateway.cli.lifecycle.host", "enlist", str(file)]
+    provider: dict[str, Any] = {"type": "local", "head_ip": "10.0.0.10", "worker_ips": ["10.0.0.11"]}
+    environment = {**os.environ, "RAY_TMPDIR": str(tmp_path)}
+    file.write_text(json.dumps({"cluster_name": "muster", "provider": provider}))
+    subprocess.run(command, check=True, env=environment)
+    state = tmp_path / "ray" / "cluster-muster.state"
+    hosts = json.loads(state.read_text())
+    hosts["10.0.0.11"]["state"] = "running"
+    state.write_text(json.dumps(hosts))
+
+    provider["worker_ips"].append("10.0.0.12")
+    file.write_text(json.dumps({"cluster_name": "muster", "provider": provider}))
+    subprocess.run(command, check=True, env=environment)
+    hosts = json.loads(state.read_text())
+    assert {address: host["state"] for address, host in hosts.items() if address != "10.0.0.10"} == {
+        "10.0.0.11": "running",
+        "10.0.0.12": "terminated",
+    }
+
+
+def test_the_cluster_yaml_of_the_hosts_differs_where_edit_says_so() -> None:
+    """What ``make cluster-test`` replaces, and what it adds for Ray's fault tolerance."""
+    before = (ROOT / "cluster.yaml").read_text()
+    after = edited(before, "10.9.0.1", ["10.9.0.2"], Path("/key"))
+    changed = [line for line, new in zip(before.splitlines(), after.splitlines(), strict=True) if line != new]
+    assert len(changed) == 7
+    test_the_numbers_of_hosts_agree(yaml.safe_load(after))
+    tolerant = yaml.safe_load(fault_tolerant(after, "10.9.0.9:6379", "10.9.0.9:2181"))
+    test_the_numbers_of_hosts_agree(tolerant)
+    assert "RAY_REDIS_ADDRESS=10.9.0.9:6379 ray start" in _with("ray start", tolerant["head_start_ray_commands"])
+    assert "--zookeeper 10.9.0.9:2181 " in _with("muster up", tolerant["head_start_ray_commands"])
