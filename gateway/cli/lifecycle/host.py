@@ -1,9 +1,10 @@
-"""Helpers for a host's start-up commands (see cluster.yaml). Run as ``python -m muster.gateway.cli.lifecycle.host``."""
+"""Helpers for ``ray up`` (see cluster.yaml, deploy/). Run as ``python -m muster.gateway.cli.lifecycle.host``."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -14,7 +15,7 @@ from muster.actors.runtime.java import java_environment
 
 @click.group()
 def host() -> None:
-    """Helpers for the start-up commands of a host."""
+    """Helpers for Ray's cluster launcher."""
 
 
 @host.command(epilog='Example: eval "$(python -m muster.gateway.cli.lifecycle.host java)"')
@@ -37,6 +38,22 @@ def enlist(cluster_file: Path) -> None:
         from ray.autoscaler._private.local.node_provider import LocalNodeProvider
 
         LocalNodeProvider(config["provider"], config["cluster_name"])  # type: ignore[no-untyped-call]  # writes the list
+
+
+@host.command(
+    epilog="Example: python -m muster.gateway.cli.lifecycle.host merge cluster.yaml deploy/aws.yaml > aws.yaml"
+)
+@click.argument("base", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("changes", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def merge(base: Path, changes: Path) -> None:
+    """Print the cluster configuration BASE with the keys of CHANGES, of which null removes one."""
+    merged = merged_config(yaml.safe_load(base.read_text()), yaml.safe_load(changes.read_text()))
+    terminal.for_shell(yaml.safe_dump(merged, sort_keys=False, width=120).rstrip())
+
+
+def merged_config(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with the top-level keys of ``changes``; None removes one."""
+    return {key: value for key, value in {**base, **changes}.items() if value is not None}
 
 
 if __name__ == "__main__":
