@@ -27,7 +27,7 @@ PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
 DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 """Kafka's default of listener.security.protocol.map."""
 RACK_LABEL = "ray.io/availability-zone"
-"""The label that is a gateway's rack by default; KubeRay and Ray set it where they know the zone."""
+"""The label that is a gateway's rack by default; Ray sets it from RAY_NODE_ZONE in its environment."""
 OVERRIDE = re.compile(r"listener\.name\.([^.]+)\.(max\.connections|proxy\.protocol\.enable)")
 """Properties of one listener (KIP-103): the name is in lower case."""
 ALL_INTERFACES = ("", "0.0.0.0", "::")

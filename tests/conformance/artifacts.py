@@ -1,8 +1,9 @@
-"""Apache Kafka's broker, tools and Java clients from Maven, and kafkajs from npm, in a cache that git ignores.
+"""What is compared with Muster, or checks its files, in a cache that git ignores.
 
-``pom.xml`` and ``kafkajs/package-lock.json`` set the versions; ``mvn`` and ``npm`` fetch them from their configured
-sources. A second run finds the stamp, which is written last, and does nothing; an interrupted run, or one for other
-versions, is repeated from the start.
+Apache Kafka's broker, tools and Java clients from Maven, kafkajs from npm, KubeRay's definitions from a Go module.
+``pom.xml``, ``kafkajs/package-lock.json`` and KUBERAY set the versions; ``mvn``, ``npm`` and ``go`` fetch them from
+their configured sources. A second run finds the stamp, which is written last, and does nothing; an interrupted run, or
+one for other versions, is repeated from the start.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from muster.actors.runtime.java import find_java
 HERE = Path(__file__).parent
 CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
 """Environment variable: another folder than ``.cache`` of the checkout."""
+
+KUBERAY = "github.com/ray-project/kuberay/ray-operator@v1.6.2"
+KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
+"""As in a go.sum."""
 
 _POM, _CONNECT_POM = HERE / "pom.xml", HERE / "connect" / "pom.xml"
 _PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / "package-lock.json"
@@ -127,6 +132,21 @@ def kafkajs() -> KafkaJs:
     return KafkaJs(version, folder / "node_modules", Path(node).absolute())
 
 
+def kuberay() -> Path:
+    """The folder with KubeRay's custom resource definitions; fetches what is missing. ToolMissing."""
+    folder = cache_folder() / "kuberay"
+    with in_stock(folder, f"{KUBERAY} {KUBERAY_SUM}") as missing:
+        if missing:
+            modules = folder / "modules"
+            environment = {**os.environ, "GOMODCACHE": str(modules), "GOFLAGS": "-modcacherw"}
+            fetched = json.loads(run_fetcher(["go", "mod", "download", "-json", KUBERAY], folder, environment))
+            if fetched["Sum"] != KUBERAY_SUM:
+                raise ToolMissing(f"{KUBERAY} has the sum {fetched['Sum']}, not {KUBERAY_SUM}")
+            shutil.copytree(Path(fetched["Dir"]) / "config/crd/bases", folder / "definitions")
+            shutil.rmtree(modules)
+    return folder / "definitions"
+
+
 @contextmanager
 def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
     """Whether ``folder`` must be filled anew, which the body then does; one process at a time.
@@ -146,14 +166,15 @@ def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
             mark.write_text(stamp)
 
 
-def run_fetcher(command: list[str], cwd: Path) -> None:
-    """Run ``mvn`` or ``npm``. ToolMissing if it is not installed, or with its own message if it fails."""
+def run_fetcher(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
+    """Output of ``mvn``, ``npm`` or ``go``. ToolMissing if it is not installed, or with its own message if it fails."""
     if shutil.which(command[0]) is None:
         raise ToolMissing(f"{command[0]} is not installed; the conformance checks fetch their clients with it")
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=_FETCH_S)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_FETCH_S)
     if done.returncode != 0:
         words = (done.stdout + done.stderr).strip()
         raise ToolMissing(f"{' '.join(command)} failed:\n{words[-2000:]}")
+    return done.stdout
 
 
 def _copy_dependencies(pom: Path, folder: Path) -> None:

@@ -1,0 +1,105 @@
+"""The containers of deploy/kuberay.yaml: their commands, with what KubeRay puts into their environment, on one host."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.muster_process import START_S, eventually
+from tests.nodes.lone_host import ADDRESS, ROOT, LoneHost
+
+pytestmark = pytest.mark.cluster
+
+USERS, CONFIG = "/srv/users", "/srv/config"
+"""In place of /etc/muster-users and /etc/muster, which would be those of the machine."""
+BROKERS = """
+import json, sys
+from confluent_kafka.admin import AdminClient
+found = AdminClient(json.loads(sys.argv[1])).list_topics(timeout=30).brokers.values()
+print(json.dumps([f"{broker.host}:{broker.port}" for broker in found]))
+"""
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "ann",
+    "sasl.password": "of ann",
+}
+
+
+def _documents() -> list[dict[str, Any]]:
+    text = (ROOT / "deploy/kuberay.yaml").read_text()
+    return list(yaml.safe_load_all(text.replace("/etc/muster-users", USERS).replace("/etc/muster", CONFIG)))
+
+
+class Pods(LoneHost):
+    """Containers on one host: they share its network, processes and directories."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (cluster,) = (each for each in _documents() if each["kind"] == "RayCluster")
+        self.head = cluster["spec"]["headGroupSpec"]
+        self.worker = cluster["spec"]["workerGroupSpecs"][0]
+
+    def mount(self) -> None:
+        """What is mounted into the containers."""
+        (config,) = (each for each in _documents() if each["kind"] == "ConfigMap")
+        (self.srv / "config").mkdir()
+        for name, text in config["data"].items():
+            (self.srv / "config" / name).write_text(text)
+        self.done(f"mkdir {USERS}; muster user add ann --file {USERS}/users.properties --password 'of ann'")
+
+    def start(self, group: dict[str, Any], name: str, ray_start: str, log: str) -> None:
+        """Run a group's container in the background, as KubeRay would."""
+        (container,) = group["template"]["spec"]["containers"]
+        parameters = {**group["rayStartParams"], "metrics-export-port": "8080", "num-cpus": "2"}
+        flags = " ".join(f"--{option}={value}" for option, value in sorted(parameters.items()))
+        environment = {
+            **{each["name"]: each.get("value", "") for each in container["env"]},
+            "KUBERAY_GEN_RAY_START_CMD": f"{ray_start} --block {flags}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
+            "RAY_NODE_TYPE_NAME": name,
+        }
+        (script,) = container["args"]
+        settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
+        command = shlex.join([*container["command"], script.replace("--nodes 3", "--nodes 1")])
+        self.done(f"{settings} nohup {command} > ~/{log} 2>&1 < /dev/null & echo $! > ~/{log}.pid")
+
+    def brokers(self, port: int, **settings: str) -> list[str]:
+        """What Metadata says to a client of that port."""
+        client = json.dumps({"bootstrap.servers": f"{ADDRESS}:{port}", **settings})
+        found: list[str] = json.loads(self.done(shlex.join(["python", "-c", BROKERS, client])))
+        return found
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[Pods]:
+    with Pods(tmp_path) as host:
+        yield host
+
+
+@pytest.mark.timeout(400)
+def test_containers_run(pods: Pods) -> None:
+    pods.mount()
+    pods.start(pods.head, "headgroup", "ray start --head", "head.log")
+    log = pods.home / "head.log"
+    eventually(log.read_text, lambda said: "muster ready " in said, "Muster serves in the head's pod", START_S)
+    assert pods.brokers(9094, **LOGIN) == ["headgroup.kafka.example.com:9094"]
+    assert pods.brokers(9092) == [f"{ADDRESS}:9092"]
+
+    pods.start(pods.worker, "gateway-a", f"ray start --address={ADDRESS}:6379", "worker.log")
+    nodes = "RAY_AUTH_MODE=token muster status --storage /srv/muster --json"
+    eventually(
+        lambda: json.loads(pods.done(nodes))["nodes"], lambda found: len(found) == 2, "the worker's pod joins", START_S
+    )
+
+    pid = int((pods.home / "head.log.pid").read_text())
+    pods.done(f"kill -TERM {pid}")
+    eventually(pods.processes, lambda left: pid not in left, "SIGTERM ends the head's container")
+    assert "muster: " not in log.read_text(), "stopped in order"
