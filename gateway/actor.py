@@ -41,6 +41,7 @@ from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.lost_hosts import LostHosts
 from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
@@ -159,7 +160,8 @@ class GatewayActor(Actor):
             self._faults = GatewayFaults(self._gateway, faults)
             self._faults.take(await faults.book())
             self._gateway.faults = self._faults
-        self._follower.follow(self._gateway.follow)
+        self._lost_hosts = LostHosts(_alive_nodes, self._gateway.end_connections)
+        self._follower.follow(self._on_view)
         labels = await asyncio.to_thread(node_labels)
         rack = Node(gateway_id=self._id, address=address, labels=labels).rack(config.broker_rack)
         endpoints = await self._listen_to_clients(address, labels)
@@ -209,6 +211,11 @@ class GatewayActor(Actor):
             bound = await self._gateway.listen(at, port, listening, listener)
             endpoints.append(BrokerEndpoint(listener.name, listener.protocol, *listener.address(node, bound)))
         return tuple(endpoints)
+
+    def _on_view(self, view: ClusterView) -> None:
+        before = self._gateway.view
+        self._gateway.follow(view)
+        self._lost_hosts.follow(before, self._gateway.view)
 
     def _ends(self) -> list[End]:
         """Where this gateway's streams ended when it last served; empty if that cannot be read."""
@@ -285,6 +292,7 @@ class GatewayActor(Actor):
         if self._started is None:
             return
         self._follower.stop()
+        self._lost_hosts.stop()
         for loop in self._loops:
             loop.cancel()
         await self._gateway.stop()
@@ -294,3 +302,8 @@ class GatewayActor(Actor):
         await asyncio.to_thread(self._store.close)
         await self._lifecycle.close()
         await asyncio.to_thread(self._node.close)
+
+
+async def _alive_nodes() -> set[str]:
+    nodes: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+    return {node["NodeID"] for node in nodes if node["Alive"]}

@@ -23,6 +23,7 @@ class Cause(StrEnum):
     FAULT = "fault"
     INTERNAL_ERROR = "internal_error"
     GIVEN_UP = "given_up"
+    HOST_LOST = "host_lost"
 
 
 class Complaint(NamedTuple):

@@ -29,6 +29,8 @@ PIPELINE_LIMIT = 256
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
+_LONG = frozenset((11, 14))
+"""JoinGroup and SyncGroup wait for other members."""
 _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
 """The header of a frame that has none: a SASL token after SaslHandshake v0."""
 _HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._is_writable = True
         self._is_reading = True
         self._refused: Complaint | None = None
+        self._ends_when_idle = False
         self.late_produces = 0
         """Produce requests that wait for a view with their topics; later ones wait behind them."""
         self.late_turn = asyncio.Lock()
@@ -243,6 +246,8 @@ class Connection(asyncio.Protocol):
         """Send what is ready; then, if the client takes it, start the requests that wait."""
         self._flush()
         self._admit()
+        if self._ends_when_idle and not self.waiting:
+            self.close()
 
     def _flush(self) -> None:
         ready, self._ready = self._ready, []
@@ -293,6 +298,18 @@ class Connection(asyncio.Protocol):
         self._give_up()
         self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)
         self._transport.close()
+
+    def end_when_idle(self) -> None:
+        """Close once no request waits for its response: at once, or after one of the next responses."""
+        self._ends_when_idle = True
+        if not self.waiting and not self._ready:
+            self.close()
+
+    def end_soon(self, complaint: Complaint) -> None:
+        """Close once all requests so far are answered, and start none from now on, unless one may take long."""
+        if not any(request.api.key in _LONG for request in self._requests):
+            self._refuse(complaint)
+            self._admit()
 
     def _give_up(self) -> None:
         """Give up all requests of this client; none is answered from now on."""

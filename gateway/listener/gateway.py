@@ -70,6 +70,12 @@ class ClientConnection(Protocol):
     def close(self, complaint: Complaint | None = None) -> None:
         """Close it once what is queued for it is sent."""
 
+    def end_when_idle(self) -> None:
+        """Close it once no request waits for its response."""
+
+    def end_soon(self, complaint: Complaint) -> None:
+        """Close it once all requests so far are answered, unless one may take long."""
+
 
 class RequestFaults(Protocol):
     """The faults that are injected into requests (:class:`muster.gateway.faults.injection.GatewayFaults`)."""

@@ -8,9 +8,11 @@ from functools import partial
 
 from muster.actors.config import Listener
 from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
+from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import Gateway
 
+_ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
 _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 
 
@@ -58,6 +60,23 @@ class GatewayServer(Gateway):
             for connection in list(self.connections.values()):
                 if connection.last_active_s < limit_s and not connection.waiting:
                     connection.close()
+
+    async def end_connections(self, why: str) -> None:
+        """Close all connections of now, over a second or so, each when no request waits; the clients connect again.
+
+        Whatever a client is about to request is not begun, or is answered first. A client that always has requests
+        on their way is closed between two of them after ``_BUSY_S``.
+        """
+        complaint = Complaint(Cause.HOST_LOST, why)
+        connections = list(self.connections.values())
+        for at in range(0, len(connections), max(1, len(connections) // _ENDING_STEPS)):
+            for connection in connections[at : at + max(1, len(connections) // _ENDING_STEPS)]:
+                connection.end_when_idle()
+            await asyncio.sleep(_ENDING_S / _ENDING_STEPS)
+        await asyncio.sleep(_BUSY_S)
+        for connection in connections:
+            if connection.id in self.connections:
+                connection.end_soon(complaint)
 
     async def stop(self) -> None:
         """Accept no more connections, and close the open ones."""
