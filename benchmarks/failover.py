@@ -2,7 +2,7 @@
 
 The clock runs from the kill to the first response that only a living actor can give: a heartbeat of a wrong generation
 that is refused (a gateway answers heartbeats itself while the actor is down), an OffsetCommit or a Produce that is
-acknowledged, a topic that is created.
+acknowledged, a Fetch of every partition, a topic that is created.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from muster.gateway.cli.storage import directory as storage
 KINDS = ("offsets", "log", "gateway", "controller")
 LIMIT_S = 1.0
 """Limit for the coordinator of a group: from the kill to its first heartbeat and to its first commit."""
-PRODUCE, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS = (0, 9), (8, 8), (9, 7), (19, 7)
+PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS = (0, 9), (1, 12), (8, 8), (9, 7), (19, 7)
+_PARTITIONS = 4
+_NO_SESSION, _NO_EPOCH = -1, -1
 _TOPIC, _GROUP = "orders", "bench"
 _PROBE_S = 0.005
 _GIVE_UP_S = 60.0
@@ -65,11 +67,13 @@ class Client:
         self.errors = Errors()
         self.member: Member
         self.connection: Connection
+        self.reading: Connection
+        """Fetches have a connection of their own, as in clients: a connection's responses are sent in order."""
         self._committed = 0
         self._created = 0
 
     async def begin(self) -> None:
-        (self.connection,) = await connect(self.bootstrap[-1:], 1)
+        self.connection, self.reading = await connect(self.bootstrap[-1:], 2)
         await _until(partial(self.create_topic, _TOPIC))
         await warm_up([self.connection], 1)
         self.member = Member(self.connection, _GROUP, _TOPIC, self.errors)
@@ -98,7 +102,7 @@ class Client:
 
     async def produce(self) -> bool:
         """Produce to every partition, and so to every log actor."""
-        return await self._produce(range(4))
+        return await self._produce(range(_PARTITIONS))
 
     async def _produce(self, partitions: Sequence[int]) -> bool:
         records = build_batch([(None, b"x")], round(time.time() * 1000), 0, -1)
@@ -109,11 +113,22 @@ class Client:
         )
         return all(each.error_code is ErrorCode.none for each in response.responses[0].partition_responses)
 
+    async def fetch(self) -> bool:
+        """Fetch the first record of every partition."""
+        fetched = {"fetch_offset": 0, "current_leader_epoch": _NO_EPOCH, "last_fetched_epoch": _NO_EPOCH}
+        limits = {"log_start_offset": -1, "partition_max_bytes": 1}
+        partitions = [{"partition": partition, **fetched, **limits} for partition in range(_PARTITIONS)]
+        body = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "isolation_level": 0}
+        session = {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": [], "rack_id": ""}
+        topics = [{"topic": _TOPIC, "partitions": partitions}]
+        response = await self.reading.call(FETCH, {**body, **session, "topics": topics})
+        return all(each.error_code is ErrorCode.none for each in response.responses[0].partitions)
+
     async def create_another(self) -> bool:
         self._created += 1
         return await self.create_topic(f"{_TOPIC}-{self._created}", partitions=1)
 
-    async def create_topic(self, name: str, partitions: int = 4) -> bool:
+    async def create_topic(self, name: str, partitions: int = _PARTITIONS) -> bool:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
         body = {"topics": [topic], "timeout": 1000, "validate_only": False}
         response = await self.connection.call(CREATE_TOPICS, body)
@@ -157,7 +172,7 @@ async def measure(kinds: Sequence[str], kills: int, client: Client) -> dict[str,
     beating = asyncio.create_task(client.heartbeat_for_ever())
     probes: dict[str, dict[str, Probe]] = {
         "offsets": {"heartbeat": client.heartbeat_refused, "commit": client.commit},
-        "log": {"produce": client.produce},
+        "log": {"produce": client.produce, "fetch": client.fetch},
         "gateway": {"heartbeat through it": client.at_first_gateway},
         "controller": {"topic created": client.create_another},
     }
