@@ -95,19 +95,31 @@ def take_controller_epoch(zk: ZooKeeperClient) -> ActorEpoch:
     return _take(zk, CONTROLLER_EPOCH)
 
 
-def take_actor_epoch(zk: ZooKeeperClient, name: str) -> ActorEpoch:
-    """Become the actor of that name; the first epoch is 1. ZooKeeperUnreachable."""
-    return _take(zk, actor_epoch_path(name))
+def take_actor_epoch(zk: ZooKeeperClient, name: str, *, holder: ActorEpoch | None = None) -> ActorEpoch:
+    """Take the next epoch of the actor of that name; the first is 1. ZooKeeperUnreachable.
+
+    With ``holder``, the caller must still hold that epoch of its own. Superseded.
+    """
+    return _take(zk, actor_epoch_path(name), holder)
 
 
-def _take(zk: ZooKeeperClient, path: str) -> ActorEpoch:
+def actor_epoch(zk: ZooKeeperClient, name: str, epoch: int) -> ActorEpoch:
+    """That epoch of the actor, which another process took for the caller. Superseded; ZooKeeperUnreachable."""
+    path = actor_epoch_path(name)
+    data, stat = zk.call(zk.get_async, path)
+    if data != str(epoch).encode():
+        raise Superseded(f"epoch {epoch} of {path} was followed by {data.decode()}")
+    return ActorEpoch(path, epoch, stat.version)
+
+
+def _take(zk: ZooKeeperClient, path: str, holder: ActorEpoch | None = None) -> ActorEpoch:
     def successor(data: bytes | None) -> bytes:
         try:
             return str(int(data or b"0") + 1).encode()
         except ValueError as error:
             raise Malformed(f"not an epoch: {data!r}") from error
 
-    data, zk_version = _advance(zk, path, successor)
+    data, zk_version = _advance(zk, path, successor, holder)
     return ActorEpoch(path, int(data), zk_version)
 
 

@@ -23,7 +23,7 @@ _REQUEST_TIMEOUT_S = 10.0
 
 
 class RaySources:
-    """An :class:`muster.actors.audit.auditor.Sources`. Standbys are not queried: their commits are ``unknown``."""
+    """An :class:`muster.actors.audit.auditor.Sources`. Standbys are not queried for commits: these are ``unknown``."""
 
     def __init__(self, namespace: str, view: Callable[[], ClusterView]) -> None:
         self._namespace = namespace
@@ -57,9 +57,7 @@ class RaySources:
             if (topic := view.topics.get(name)) is not None:
                 by_log[view.log_of(topic, partition)].append(((name, partition), offsets))
         found: dict[TopicPartition, CumulativeSizes] = {}
-        responses = await _responses(
-            {index: self._call(f"log-{index}", "audit_cumulative_sizes", wanted) for index, wanted in by_log.items()}
-        )
+        responses = await _responses({index: self._of_log(f"log-{index}", wanted) for index, wanted in by_log.items()})
         for response in responses.values():
             found.update(response)
         return found
@@ -67,6 +65,19 @@ class RaySources:
     async def publish(self, report: Report) -> None:
         shared = await asyncio.to_thread(ray.put, report)
         await _responses({each: self._call(f"gateway-{each}", "take_audit", shared) for each in self.gateways()})
+
+    async def _of_log(self, name: str, wanted: list[tuple[TopicPartition, tuple[int, ...]]]) -> Any:
+        """The cumulative sizes from the log actor, or from the standby that serves in its place."""
+        try:
+            return await self._call(name, "audit_cumulative_sizes", wanted)
+        except (RayError, TimeoutError, ValueError):
+            actors = await asyncio.to_thread(ray.util.list_named_actors, True)
+            names = [actor["name"] for actor in actors if actor["namespace"] == self._namespace]
+            standbys = [each for each in names if each.startswith("standby-")]
+            calls = {each: self._call(each, "audit_cumulative_sizes", name, wanted) for each in standbys}
+            for response in (await _responses(calls)).values():
+                return response
+            raise
 
     async def _call(self, name: str, method: str, *arguments: Any) -> Any:
         handle = await asyncio.to_thread(ray.get_actor, name, self._namespace)

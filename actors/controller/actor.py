@@ -34,15 +34,16 @@ from muster.actors.faults.control import FaultControl, Process
 from muster.actors.faults.registry import FaultRegistry
 from muster.actors.log.actor import LogActor
 from muster.actors.offsets.actor import OffsetsActor
-from muster.actors.offsets.standby import StandbyActor
 from muster.actors.reconciler.actor import ReconcilerActor
 from muster.actors.runtime.light_worker import end_signal_polls_soon
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.serving.actor import RoleActor
+from muster.actors.serving.standby import StandbyActor
 from muster.actors.tables.arrow import without_numpy
 from muster.placement.configs import ConfigRegistry
-from muster.placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
+from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, take_controller_epoch, when_superseded
 from muster.placement.host_port import host_port
 from muster.placement.layout import CONTROLLER, ControllerNode
 from muster.placement.leaders import Leaders
@@ -83,7 +84,7 @@ class Controller:
         self._history = ControllerHistory(settings)
         self._supervisor = Supervisor(
             self._publish,
-            self._next_offsets_epoch,
+            self._next_epoch_of,
             lifecycle=self._history.lifecycle,
             liveness_timeout_s=settings.config.actor_liveness_timeout_ms / 1000,
             cover=settings.config.offsets_standby_enable,
@@ -107,12 +108,12 @@ class Controller:
         await asyncio.to_thread(self._read_zookeeper)
         if self._faults is not None:
             await self._faults.begin(fresh=left <= {"controller"})
-        for index in range(self._settings.config.log_actors):
-            self._manage(f"log-{index}", LogActor, index)
         active_standbys = await self._adopt_standbys(left)
+        for index in range(self._settings.config.log_actors):
+            self._manage_role(LogActor, index, active_standbys)
         with_data = await asyncio.to_thread(self._offsets_with_data)
-        for partition in sorted(_numbers("offsets", left) | with_data | active_standbys.keys()):
-            self._manage_offsets(partition, active_standbys.get(partition))
+        for partition in sorted(_numbers("offsets", left | active_standbys.keys()) | with_data):
+            self._manage_role(OffsetsActor, partition, active_standbys, many=True)
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
@@ -178,22 +179,30 @@ class Controller:
 
         when_superseded(self._zk, self._own_epoch, end)
 
-    async def _adopt_standbys(self, left: set[str]) -> Mapping[int, ActiveStandby]:
+    async def _adopt_standbys(self, left: set[str]) -> Mapping[str, ActiveStandby]:
         """What a predecessor's standbys serve. Standbys are queried before the actors that they replace."""
         for number in sorted(_numbers("standby", left)):
             self._manage_standby_on(None, number)
         await self._adopt({name for name in left if name.startswith("standby-")})
         return await self._supervisor.standbys.found()
 
-    async def _next_offsets_epoch(self, partition: int, owner: str) -> int:
-        """Waits while ZooKeeper is unavailable, which is logged elsewhere: the caller has everything else ready."""
-        assert self._zk is not None
-        holder = self._own_epoch
+    async def _next_epoch_of(self, role: str, owner: str) -> int:
+        """The next leader epoch of an ``offsets-<p>``, or actor epoch of a ``log-<i>``.
+
+        Waits while ZooKeeper is unavailable, which is logged elsewhere: the caller has everything else ready.
+        """
         while True:
             try:
-                return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner, holder=holder)
+                return await asyncio.to_thread(self._take_epoch, role, owner)
             except ZooKeeperUnreachable:
                 await asyncio.sleep(_ZOOKEEPER_RETRY_S)
+
+    def _take_epoch(self, role: str, owner: str) -> int:
+        assert self._zk is not None
+        kind, _, number = role.rpartition("-")
+        if kind == LogActor.kind:
+            return take_actor_epoch(self._zk, role, holder=self._own_epoch).epoch
+        return next_epoch(self._zk, OFFSETS_TOPIC, int(number), owner, holder=self._own_epoch)
 
     async def _adopt(self, left: set[str]) -> None:
         """Wait for a predecessor's actors to report what they serve. No view is visible before ``start`` has ended.
@@ -227,11 +236,18 @@ class Controller:
     def _manage(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Managed:
         return self._supervisor.manage(name, self._maker(name, cls, *args, node_id=node_id))
 
-    def _manage_offsets(self, partition: int, active_standby: ActiveStandby | None = None) -> Managed:
-        make = self._maker(f"offsets-{partition}", OffsetsActor, partition)
-        return self._supervisor.manage(
-            f"offsets-{partition}", make, many=True, partition=partition, active_standby=active_standby
-        )
+    def _manage_role(
+        self,
+        cls: type[RoleActor],
+        number: int,
+        active_standbys: Mapping[str, ActiveStandby] | None = None,
+        *,
+        many: bool = False,
+    ) -> Managed:
+        name = f"{cls.kind}-{number}"
+        active_standby = (active_standbys or {}).get(name)
+        make = self._maker(name, cls, number)
+        return self._supervisor.manage(name, make, many=many, is_role=True, active_standby=active_standby)
 
     def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
         """``node_id``: the only node where it may run; None: where it was moved to, or where NodeMoves places it."""
@@ -356,7 +372,7 @@ class Controller:
     async def activate(self, partition: int) -> None:
         """Make sure that ``offsets-<partition>`` runs. RuntimeError if it does not start."""
         await self.start()
-        managed = self._manage_offsets(partition)
+        managed = self._manage_role(OffsetsActor, partition, many=True)
         if not await self._supervisor.alive(managed, _ACTIVATE_S):
             raise RuntimeError(f"offsets-{partition}: {managed.error or 'does not start'}")
 

@@ -21,8 +21,8 @@ class Managed:
     """Returns a handle of the named actor, which is created if needed, on the given node if any and if it can be."""
     many: bool = False
     """Whether it is one of many of its kind, which take turns to start."""
-    partition: int | None = None
-    """Its partition of ``__consumer_offsets``, if it is an offsets actor."""
+    is_role: bool = False
+    """Whether it is a :class:`muster.actors.serving.actor.RoleActor`, in whose place a standby can serve."""
     node_id: str | None = None
     """The node that it was moved to."""
     handle: Any = None

@@ -1,4 +1,4 @@
-"""The controller's side of the standbys: which standby serves a partition, and which one can signal a process."""
+"""The controller's side of the standbys: which one serves in an actor's place, and which one can signal a process."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 _ADOPT_S = 3.0
 _RETRY_S = 1.0
 
+NextEpoch = Callable[[str, str], Awaitable[int]]
+"""Takes the next epoch of a role (the name of an actor) for an owner (the name of the actor that will serve it)."""
+
 
 class NoStandby(RuntimeError):
     """No standby runs on that node."""
@@ -38,53 +41,53 @@ class Standby:
 
 @dataclass(frozen=True, slots=True)
 class ActiveStandby:
-    """A standby that serves a partition, and what it reported when it began to."""
+    """A standby that serves the role of an actor, and what it reported when it began to."""
 
     standby: Standby
-    partition: int
+    role: str
     started: Started
 
     async def until_over(self) -> None:
-        """Returns when it no longer serves the partition. RayError when the standby is lost."""
-        await self.standby.handle.until_over.remote(self.partition, self.started.epoch)
+        """Returns when it no longer serves the role. RayError when the standby is lost."""
+        await self.standby.handle.until_over.remote(self.role, self.started.epoch)
 
     def release(self) -> None:
-        """Have it release the partition, if it still serves under that epoch; does not wait for that."""
-        self.standby.handle.hand_over.remote(self.partition, self.started.epoch)
+        """Have it release the role, if it still serves under that epoch; does not wait for that."""
+        self.standby.handle.hand_over.remote(self.role, self.started.epoch)
 
 
 class Standbys:
     """Requests to the standbys that are alive; there may be none."""
 
-    def __init__(self, alive: Callable[[], list[Standby]], next_epoch: Callable[[int, str], Awaitable[int]]) -> None:
-        """``next_epoch(partition, owner)`` never returns an epoch of a partition of ``__consumer_offsets`` twice."""
+    def __init__(self, alive: Callable[[], list[Standby]], next_epoch: NextEpoch) -> None:
+        """``next_epoch(role, owner)`` never returns an epoch of a role twice."""
         self._alive = alive
         self._next_epoch = next_epoch
         self._busy: dict[str, int] = {}
 
-    async def take_over(self, partition: int, near: str | None, predecessor: Any = None) -> ActiveStandby | None:
-        """Have a standby serve the partition: the one on the node ``near``, else a less busy one. None if none can.
+    async def take_over(self, role: str, near: str | None, predecessor: Any = None) -> ActiveStandby | None:
+        """Have a standby serve the role: the one on the node ``near``, else a less busy one. None if none can.
 
         If this is cancelled, or the standby is too slow, the next epoch fences whatever the standby still does.
         """
         for standby in self._best_first(near):
             self._busy[standby.name] = self._busy.get(standby.name, 0) + 1
             try:
-                return await self.take_over_on(standby, partition, predecessor)
+                return await self.take_over_on(standby, role, predecessor)
             except RayError as error:
-                log.warning("%s cannot take over offsets-%d: %s", standby.name, partition, first_line(error))
+                log.warning("%s cannot take over %s: %s", standby.name, role, first_line(error))
             finally:
                 self._busy[standby.name] -= 1
         return None
 
-    async def take_over_on(self, standby: Standby, partition: int, predecessor: Any = None) -> ActiveStandby:
-        """Have that standby serve the partition. RayError."""
-        epoch = await self._next_epoch(partition, standby.name)
-        call = standby.handle.take_over.remote(partition, epoch, predecessor)
+    async def take_over_on(self, standby: Standby, role: str, predecessor: Any = None) -> ActiveStandby:
+        """Have that standby serve the role. RayError."""
+        epoch = await self._next_epoch(role, standby.name)
+        call = standby.handle.take_over.remote(role, epoch, predecessor)
         try:
-            return ActiveStandby(standby, partition, await call)
+            return ActiveStandby(standby, role, await call)
         except asyncio.CancelledError:
-            standby.handle.hand_over.remote(partition, epoch)
+            standby.handle.hand_over.remote(role, epoch)
             raise
 
     def _best_first(self, near: str | None) -> list[Standby]:
@@ -100,16 +103,16 @@ class Standbys:
                 return standby
         raise NoStandby(f"no standby runs on node {node_id}")
 
-    async def found(self) -> Mapping[int, ActiveStandby]:
-        """What the standbys serve, by partition, for a new controller; the highest epoch of each partition."""
+    async def found(self) -> Mapping[str, ActiveStandby]:
+        """What the standbys serve, by role, for a new controller; the highest epoch of each role."""
         standbys = self._alive()
         responses = await asyncio.gather(*(_served_by(standby) for standby in standbys))
-        active_standbys: dict[int, ActiveStandby] = {}
+        active_standbys: dict[str, ActiveStandby] = {}
         for standby, response in zip(standbys, responses, strict=True):
-            for partition, started in response.items():
-                known = active_standbys.get(partition)
+            for role, started in response.items():
+                known = active_standbys.get(role)
                 if known is None or known.started.epoch < started.epoch:
-                    active_standbys[partition] = ActiveStandby(standby, partition, started)
+                    active_standbys[role] = ActiveStandby(standby, role, started)
         return active_standbys
 
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
@@ -139,10 +142,10 @@ class Standbys:
                 return None
 
 
-async def _served_by(standby: Standby) -> dict[int, Started]:
+async def _served_by(standby: Standby) -> dict[str, Started]:
     try:
         async with asyncio.timeout(_ADOPT_S):
-            response: dict[int, Started] = await standby.handle.served_partitions.remote()
+            response: dict[str, Started] = await standby.handle.served_roles.remote()
             return response
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say what it serves: %r", standby.name, error)

@@ -1,7 +1,8 @@
 """Keeps the cluster's actors running: Ray restarts a process, the supervisor makes it serve again and reports that.
 
-While the process of an offsets actor is down, a standby serves its partition and hands it over once the new process is
-ready. A process that is not dead but unresponsive is considered dead and ended.
+While the process of an offsets actor or a log actor is down, a standby serves its role and hands it over once the new
+process is ready (:mod:`muster.actors.serving`). A process that is not dead but unresponsive is considered dead and
+ended.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from muster.actors.controller.lifecycle import Lifecycle
 from muster.actors.controller.managed import Managed
-from muster.actors.controller.standbys import ActiveStandby, Standby, Standbys
+from muster.actors.controller.standbys import ActiveStandby, NextEpoch, Standby, Standbys
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.liveness.pings import Unresponsive, while_alive
 from muster.actors.runtime.processes import NotAnActor
@@ -76,7 +77,7 @@ class Supervisor:
     def __init__(
         self,
         changed: Callable[[], None],
-        next_epoch: Callable[[int, str], Awaitable[int]],
+        next_epoch: NextEpoch,
         *,
         lifecycle: Lifecycle,
         liveness_timeout_s: float = 0,
@@ -84,8 +85,8 @@ class Supervisor:
     ) -> None:
         """``changed`` is called when an actor's state, or what serves for it, has changed; ``lifecycle`` records it.
 
-        ``next_epoch(partition, owner)`` takes a leader epoch of ``__consumer_offsets``. ``liveness_timeout_s`` is how
-        long a ping may take, 0: no pings. ``cover``: whether standbys, managed like other actors, take over.
+        ``liveness_timeout_s`` is how long a ping may take, 0: no pings. ``cover``: whether standbys, managed like
+        other actors, take over.
         """
         self.actors: dict[str, Managed] = {}
         self.standbys = Standbys(self._standbys_alive, next_epoch)
@@ -105,15 +106,16 @@ class Supervisor:
         make: Callable[[str | None], Any],
         *,
         many: bool = False,
-        partition: int | None = None,
+        is_role: bool = False,
         active_standby: ActiveStandby | None = None,
     ) -> Managed:
         """Begin to keep an actor running. If the name is known, returns the existing one.
 
-        ``partition`` is that of an offsets actor; ``active_standby`` serves it already, from an earlier controller.
+        ``is_role``: whether it has a role that standbys can serve. ``active_standby`` serves it already, from an
+        earlier controller.
         """
         if name not in self.actors:
-            managed = self.actors[name] = Managed(name, make, many, partition, active_standby=active_standby)
+            managed = self.actors[name] = Managed(name, make, many, is_role, active_standby=active_standby)
             if active_standby is not None:
                 self._lifecycle.see(managed)
                 self._begin_to_cover(managed)
@@ -168,21 +170,21 @@ class Supervisor:
         self._lifecycle.starting(managed)
         if managed.handle is None:
             managed.handle = await asyncio.to_thread(managed.make, managed.node_id)
-        if managed.partition is None:
-            managed.started = await self._while_alive(managed, _once_up(managed.handle.start))
+        if managed.is_role:
+            managed.started = await self._take_over(managed)
         else:
-            managed.started = await self._take_over(managed, managed.partition)
+            managed.started = await self._while_alive(managed, _once_up(managed.handle.start))
         managed.starts += 1
 
-    async def _take_over(self, managed: Managed, partition: int) -> Started:
-        """Have an offsets actor serve its partition; take it over from the standby in its place, if any."""
+    async def _take_over(self, managed: Managed) -> Started:
+        """Have the actor serve its role; take it over from the standby in its place, if any."""
         found: Started | None = await self._while_alive(managed, _once_up(managed.handle.prepare))
         active_standby = managed.active_standby
         if found is not None and active_standby is not None and found.epoch < active_standby.started.epoch:
             managed.process = found.pid, found.node_id
             raise Unresponsive(f"epoch {active_standby.started.epoch} has replaced its epoch {found.epoch}")
         if found is None:
-            epoch = await self._next_epoch(partition, managed.name)
+            epoch = await self._next_epoch(managed.name, managed.name)
             predecessor = await self._cease_to_cover(managed)
             call = managed.handle.take_over.remote(epoch, predecessor.standby.handle if predecessor else None)
             found = await self._while_alive(managed, call)
@@ -269,8 +271,8 @@ class Supervisor:
         ]
 
     async def _down(self, managed: Managed, reason: str) -> None:
-        """The actor does not serve. A standby takes over from an offsets actor; only then does the view change."""
-        if managed.partition is None or not self._cover:
+        """The actor does not serve. A standby takes over its role, if it has one; only then does the view change."""
+        if not managed.is_role or not self._cover:
             await self._set(managed, "restarting", reason)
             return
         managed.state = "restarting"
@@ -314,10 +316,9 @@ class Supervisor:
 
     async def _activate_standby(self, managed: Managed, predecessor: Any = None) -> ActiveStandby | None:
         """Have a standby take over, on the actor's node if possible."""
-        assert managed.partition is not None
         near = managed.node_id or (managed.started.node_id if managed.started else None)
         try:
-            active_standby = await self.standbys.take_over(managed.partition, near, predecessor)
+            active_standby = await self.standbys.take_over(managed.name, near, predecessor)
         except Exception as error:  # ZooKeeper gives no epoch
             log.warning("no standby takes over from %s: %s", managed.name, first_line(error))
             return None
@@ -330,9 +331,9 @@ class Supervisor:
     async def move(self, name: str, node_id: str) -> None:
         """Move the actor to that node, one move at a time; returns when it serves there.
 
-        A partition of ``__consumer_offsets`` is served meanwhile, by the standby of that node if it has one; no group
-        rebalances. Other actors close first and are unavailable while a process starts. KeyError if there is no such
-        actor. CannotMove if it does not serve there within a minute, e.g. because the node is lost.
+        A role is served meanwhile, by the standby of that node if it has one: no group rebalances. Other actors close
+        first and are unavailable while a process starts. KeyError if there is no such actor. CannotMove if it does not
+        serve there within a minute, e.g. because the node is lost.
         """
         async with self._moving:
             managed = self.actors[name]
@@ -352,8 +353,8 @@ class Supervisor:
         log.info("%s serves on node %s", name, node_id)
 
     async def _vacate(self, managed: Managed) -> None:
-        """End the actor's process; for an offsets actor, a standby first takes over from what serves its partition."""
-        if managed.partition is not None and self._cover:
+        """End the actor's process. A standby first takes over its role, if it has one, from what serves it."""
+        if managed.is_role and self._cover:
             serving = await self._cease_to_cover(managed)
             predecessor = serving.standby.handle if serving else managed.handle
             managed.active_standby = await self._activate_standby(managed, predecessor) or serving

@@ -62,14 +62,18 @@ class Actor:
         return await asyncio.shield(self._started)
 
     async def _start_checked(self) -> Started:
-        timeout_s = self.settings.config.actor_liveness_timeout_ms / 1000
-        if self.watches_controller and timeout_s and self._watching is None:
-            pings = ControllerPings(self.settings)
-            self._watching = asyncio.get_running_loop().create_task(watch_controller(pings, timeout_s))
+        self._watch_controller()
         await self._check_storage()
         started = await self._start()
         self._rest()
         return started
+
+    def _watch_controller(self) -> None:
+        """From now on, if this actor is one that does."""
+        timeout_s = self.settings.config.actor_liveness_timeout_ms / 1000
+        if self.watches_controller and timeout_s and self._watching is None:
+            pings = ControllerPings(self.settings)
+            self._watching = asyncio.get_running_loop().create_task(watch_controller(pings, timeout_s))
 
     async def _check_storage(self) -> None:
         await asyncio.to_thread(check_shared, Path(self.settings.storage), self.settings.cluster_id)

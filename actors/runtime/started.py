@@ -22,6 +22,6 @@ class Started:
     """A gateway's Kafka listener."""
     metrics_url: str | None = None
     epoch: int = -1
-    """The leader epoch under which it serves a partition of ``__consumer_offsets``; -1 if it serves none."""
+    """The epoch under which it serves a role: a leader epoch of ``__consumer_offsets``, an actor epoch; else -1."""
     began_ms: int = _BEGAN_MS
     """When its process began, by the clock of its node, in ms since the Unix epoch."""

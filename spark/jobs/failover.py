@@ -2,7 +2,7 @@
 
 An outage of an actor begins when it is ``lost``, or when it was killed or paused on purpose, if the table ``faults``
 shows that and the loss was seen within :data:`FAULT_SEEN_MS` after it: the detection time is then known. It ends when
-the actor is ``serving`` again, for ``offsets-<p>`` by the standby that serves in its place, or was ``stopped``. A
+the actor is ``serving`` again, possibly by the standby that serves in its place, or was ``stopped``. A
 further loss before it serves again does not begin another outage. An actor that is ``moved`` is unavailable, too, but
 that is no failover, even if it is reported lost meanwhile: see :func:`moves`.
 
@@ -225,7 +225,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "moves",
             "Moves to another node",
             moved.orderBy(F.col("seconds").desc_nulls_first(), "actor", "moved").limit(options.top),
-            "On purpose, not counted above. An offsets partition is served by a standby meanwhile.",
+            "On purpose, not counted above. A standby serves for an offsets or log actor meanwhile.",
         ),
     ]
 

@@ -24,7 +24,7 @@ class World:
         self.rows: list[Any] = []
         self.lifecycle = Lifecycle(self.rows.append, itertools.count(1).__next__)
         self.log = Managed("log-0", lambda _: None)
-        self.offsets = Managed("offsets-7", lambda _: None, partition=7)
+        self.offsets = Managed("offsets-7", lambda _: None, is_role=True)
 
     def new_rows(self) -> list[tuple[Any, ...]]:
         """The new rows: actor, event, pid, epoch and reason."""
@@ -53,7 +53,7 @@ def lose(world: World, managed: Managed, reason: str) -> None:
 def active_standby(world: World, managed: Managed, number: int, epoch: int) -> None:
     standby = Standby(f"standby-{number}", None, 100 + number, "n1")
     started = Started(pid=standby.pid, node_id="n1", epoch=epoch)
-    managed.active_standby = ActiveStandby(standby, 7, started)
+    managed.active_standby = ActiveStandby(standby, managed.name, started)
     world.lifecycle.see(managed)
 
 

@@ -130,6 +130,8 @@ def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:
 
 _ABOVE_THEIR_FLOOR = {
     "muster.actors.log.actor": "puts the log actor together",
+    "muster.actors.log.serving": "puts what the log actor serves together",
+    "muster.actors.serving.standby": "puts the standby together",
     "muster.actors.log.history": "writes the log actor's table",
     "muster.gateway.listener.gateway": "holds the gateway's counters",
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kazoo.exceptions import KazooException
 
 from muster.actors.offsets.held import Known, news
+from muster.actors.offsets.serving import ServedPartition
 from muster.actors.reconciler.reconciler import Reconciler
 from muster.placement.epochs import ActorEpoch, Superseded, next_epoch, take_controller_epoch
 from muster.placement.mapping.registration import Registration
@@ -80,8 +81,8 @@ class ReconcilerProcess(Process):
         known = self._known.versions().get(PARTITION)
 
         def query() -> None:
-            held = target.host.registrations()
-            said = {each: news(some, known) for each, some in held.items()}
+            cores = [served.core for served in target.host.served(ServedPartition).values()]
+            said = {core.partition: news(core.registrations(), known) for core in cores}
             self.after(1, lambda: None if response.done() else response.set_result(said))
 
         target.after(1, query)

@@ -12,9 +12,10 @@ from muster.actors.config import MusterConfig
 from muster.actors.log.errors import LogError
 from muster.actors.log.partition import PartitionLog
 from muster.actors.offsets.partition import OffsetsPartition
-from muster.actors.offsets.serving import PartitionHost
+from muster.actors.offsets.serving import OffsetsOpener
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
+from muster.actors.serving.host import RoleHost
 from muster.actors.wire.server import Server
 from muster.placement.layout import BROKER_IDS
 from muster.placement.view import ClusterView
@@ -26,6 +27,7 @@ from tests.simulation.processes.sessions import Sessions
 from tests.simulation.processes.threads import here
 
 PARTITION = 0
+ROLE = f"offsets-{PARTITION}"
 SECRET = b"secret"
 TOPIC_ID = UUID("00000000-0000-4000-8000-000000000007")
 
@@ -65,7 +67,8 @@ class Copy(Process):
         self.logs: list[WatchedLog] = []
         self.given_epoch = -1
         self._servers: dict[int, Server] = {}
-        self.host = PartitionHost(settings, SECRET, self._listen, fail=self._ended if ends else None)
+        openers = {"offsets": OffsetsOpener(settings, SECRET)}
+        self.host = RoleHost(openers, self._listen, fail=self._ended if ends else None)
         self.at_end.append(self._close_files)
         self.after(0, self._register)
 
@@ -83,7 +86,7 @@ class Copy(Process):
     @property
     def epoch(self) -> int:
         """The epoch in which the partition is served here now; -1: it is not."""
-        started = self.host.started.get(PARTITION) if self.alive else None
+        started = self.host.started.get(ROLE) if self.alive else None
         return -1 if started is None else started.epoch
 
     @property
@@ -106,7 +109,7 @@ class Copy(Process):
 
         async def serve() -> None:
             try:
-                await self.host.serve(PARTITION, epoch, view, None if predecessor is None else Handle(predecessor))
+                await self.host.serve(ROLE, epoch, view, None if predecessor is None else Handle(predecessor))
             except LogError as error:
                 self.machine.note("%s cannot serve epoch %s: %s", self.name, epoch, repr(error))
                 started(self, epoch, False)
@@ -131,7 +134,7 @@ class Handle:
         self._copy = copy
         self.hand_over = self
 
-    def remote(self, partition: int) -> asyncio.Future[None]:
+    def remote(self, role: str) -> asyncio.Future[None]:
         caller = here()
         future: asyncio.Future[None] = caller.loop.create_future()
 
@@ -141,7 +144,7 @@ class Handle:
 
         async def hand_over() -> None:
             with suppress(LogError):
-                await self._copy.host.hand_over(partition)
+                await self._copy.host.hand_over(role)
             caller.after(1, done)
 
         self._copy.after(1, lambda: self._copy.loop.create_task(hand_over()))

@@ -1,0 +1,144 @@
+"""The topic partitions of one ``log-<i>`` that are served: their logs, their listener, their history."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from muster.actors.config import in_force, log_config
+from muster.actors.log.history import LogHistory
+from muster.actors.log.server import LogServer
+from muster.actors.log.service import LogService
+from muster.actors.runtime.process import wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.wire.server import Server
+from muster.placement.epochs import ActorEpoch, actor_epoch, next_epoch, when_superseded
+from muster.placement.view import ClusterView
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
+
+log = logging.getLogger(__name__)
+
+_ZOOKEEPER_S = 15.0
+_SUPERSEDED_S = 2.0
+"""How long a successor may take to request the hand-over, after which this process stops serving by itself."""
+
+
+class ServedLogs:
+    """The role ``log-<i>`` under one actor epoch: a :class:`muster.actors.serving.host.Served`.
+
+    Each partition is opened on first use, with a leader epoch that is taken only while the actor epoch is the newest.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        secret: bytes,
+        owner: str,
+        index: int,
+        epoch: ActorEpoch,
+        view: ClusterView,
+        zk: ZooKeeperClient,
+        failed: Callable[[], None],
+    ) -> None:
+        """``owner`` is the actor whose process this is."""
+        self._config = config = settings.config
+        self._name, self._owner, self._epoch = f"log-{index}", owner, epoch
+        self._zk = zk
+        self._view = view
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._superseded: asyncio.TimerHandle | None = None
+        self._is_over = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        storage = Path(settings.storage)
+        self._history = LogHistory(
+            storage,
+            index,
+            flush_ms=config.metrics_end_offsets_flush_ms,
+            topics=lambda: self._view,
+            now_ms=wall_ms,
+        )
+        self.service = LogService(
+            storage=storage,
+            config=log_config(in_force(config, view.configs)),
+            topics=lambda: self._view,
+            index=index,
+            next_epoch=self._next_epoch,
+            on_open=self._history.opened,
+        )
+        self.server = Server(LogServer(self.service), secret)
+
+    async def _next_epoch(self, topic: str, partition: int) -> int:
+        return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self._owner, holder=self._epoch)
+
+    def follow(self, view: ClusterView) -> None:
+        self._view = view
+        self.service.configure(log_config(in_force(self._config, view.configs)))
+        self._spawn(self.service.view_changed(view))
+
+    def begin(self) -> None:
+        self.service.start_upkeep()
+        self._history.start()
+        self._spawn(asyncio.to_thread(when_superseded, self._zk, self._epoch, self._on_superseded))
+
+    def _on_superseded(self) -> None:
+        """On a thread of the ZooKeeper client."""
+        self._loop.call_soon_threadsafe(self._await_hand_over)
+
+    def _await_hand_over(self) -> None:
+        if not self._is_over and self._superseded is None:
+            self._superseded = self._loop.call_later(_SUPERSEDED_S, self._end_superseded)
+
+    def _end_superseded(self) -> None:
+        log.warning("%s: epoch %d has a successor that did not request a hand-over", self._name, self._epoch.epoch)
+        self._failed()
+
+    async def resign(self) -> None:
+        """Waiting requests get NOT_LEADER_OR_FOLLOWER, unless they are durable."""
+        self._is_over = True
+        if self._superseded is not None:
+            self._superseded.cancel()
+        await self.service.close()
+
+    async def finish(self) -> None:
+        await self._history.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class LogOpener:
+    """Opens roles ``log-<i>``: a :class:`muster.actors.serving.host.Opener`."""
+
+    def __init__(self, settings: ClusterSettings, secret: bytes, owner: str) -> None:
+        """``owner`` is the actor whose process this is."""
+        self._settings = settings
+        self._secret = secret
+        self._owner = owner
+        self._connecting: asyncio.Future[ZooKeeperClient] | None = None
+
+    async def prepare(self) -> None:
+        """Connect to ZooKeeper. ZooKeeperUnreachable."""
+        await self._zookeeper()
+
+    async def _zookeeper(self) -> ZooKeeperClient:
+        if self._connecting is None or (self._connecting.done() and self._connecting.exception()):
+            connecting = asyncio.to_thread(connect, self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+            self._connecting = asyncio.ensure_future(connecting)
+        return await asyncio.shield(self._connecting)
+
+    async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> ServedLogs:
+        """Superseded if the actor epoch is not the newest any more; ZooKeeperUnreachable. Opens no partition yet."""
+        zk = await self._zookeeper()
+        held = await asyncio.to_thread(actor_epoch, zk, f"log-{number}", epoch)
+        return ServedLogs(self._settings, self._secret, self._owner, number, held, view, zk, failed)
+
+    async def close(self) -> None:
+        """Disconnect from ZooKeeper."""
+        if self._connecting is not None and self._connecting.done() and not self._connecting.exception():
+            await asyncio.to_thread(self._connecting.result().shut)
