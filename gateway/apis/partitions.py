@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -74,22 +73,19 @@ def owner_of(gateway: Gateway, topic: Topic, partition: int) -> ActorKey:
 
 def channel_to(gateway: Gateway, owner: ActorKey) -> Channel | None:
     """The channel to that actor, or None while it is down."""
-    kind, index = owner
-    return gateway.forwarder.log(index) if kind == "log" else gateway.forwarder.offsets(index)
+    return gateway.forwarder.channel(owner)
 
 
-def send(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
-    """Send an actor a request of our own, before anything is awaited.
+async def send(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str, Any]) -> bytes:
+    """The response of an actor to a request of our own. NotSent or another ChannelLost.
 
-    The future may raise NotSent or another ChannelLost.
+    Waits for an actor that was lost a moment ago.
     """
-    channel = channel_to(call.gateway, owner)
+    channel = await call.gateway.forwarder.soon(owner)
     if channel is None:
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        future.set_exception(NotSent(f"{owner[0]}-{owner[1]} is down"))
-        return future
+        raise NotSent(f"{owner[0]}-{owner[1]} is down")
     frame = codec.encode_request(api_key, version, call.header.correlation_id, call.header.client_id, body)
-    return channel.call(call.connection.context, frame)
+    return await channel.call(call.connection.context, frame)
 
 
 def summarize(parts: Sequence[Buffer]) -> tuple[int, int, int, int]:

@@ -13,6 +13,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
+TAKE_OVER_S = 2.0
+"""How long after the loss of an actor requests wait for what serves in its place. A standby does within 0.1 s."""
+_RESIGNS_S = 0.5
+"""How long an actor that refuses requests, since it is being replaced, may keep its connections."""
 
 ActorKey = tuple[str, int]
 """("log", index) or ("offsets", partition)."""
@@ -28,6 +32,7 @@ class Forwarder:
         self._channels: dict[ActorKey, Channel] = {}
         self._met: dict[ActorKey, Endpoint] = {}
         """Where each actor was last connected."""
+        self._missing_since_s: dict[ActorKey, float] = {}
         self._keepers: dict[ActorKey, asyncio.Task[None]] = {}
         self._changed: set[asyncio.Future[None]] = set()
 
@@ -55,6 +60,26 @@ class Forwarder:
         channel = self._channels.get(key)
         return channel if channel is not None and channel.usable else None
 
+    def channel(self, key: ActorKey) -> Channel | None:
+        """The channel to that actor, or None while it is down."""
+        return self._usable(key)
+
+    async def soon(self, key: ActorKey, instead_of: Channel | None = None) -> Channel | None:
+        """The channel to that actor; None once it has been down for :data:`TAKE_OVER_S`.
+
+        ``instead_of`` is a channel over which the actor has refused requests as one that is being replaced: it does not
+        count, and unless it is closed soon, there is no other.
+        """
+        if instead_of is not None and not await self.until(lambda: not instead_of.usable, _RESIGNS_S):
+            return None
+        channel = self._usable(key)
+        if channel is None:
+            now_s = asyncio.get_running_loop().time()
+            left_s = self._missing_since_s.setdefault(key, now_s) + TAKE_OVER_S - now_s
+            await self.until(lambda: self._usable(key) is not None, left_s)
+            channel = self._usable(key)
+        return channel
+
     def follow(self, view: ClusterView) -> None:
         """Connect to the actors that the view names, and disconnect from the others."""
         wanted = {**_endpoints("log", view.logs), **_endpoints("offsets", view.offsets)}
@@ -70,6 +95,11 @@ class Forwarder:
         self._keepers.pop(key).cancel()
         if channel := self._channels.pop(key, None):
             channel.abort("another process serves now, or none")
+            self._missed(key)
+
+    def _missed(self, key: ActorKey) -> None:
+        self._missing_since_s.setdefault(key, asyncio.get_running_loop().time())
+        self._wake()
 
     async def _keep(self, key: ActorKey) -> None:
         endpoint, pause_s = self._wanted[key], _FIRST_RETRY_S
@@ -83,6 +113,7 @@ class Forwarder:
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
             self._channels[key] = channel
+            self._missing_since_s.pop(key, None)
             self._met[key] = endpoint
             self._wake()
             log.info("connected to %s-%d", *key)
@@ -93,6 +124,7 @@ class Forwarder:
                 channel.close()
             if self._channels.get(key) is channel:
                 del self._channels[key]
+            self._missed(key)
             log.warning("lost %s-%d", *key)
             if asyncio.get_running_loop().time() - began_s > _LAST_RETRY_S:
                 pause_s = _FIRST_RETRY_S

@@ -9,7 +9,7 @@ twice is refused, too (INVALID_REQUEST): Kafka writes the last occurrence and do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -86,8 +86,10 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
 @api(PRODUCE, "Produce", error_body=_error_body, forward=_forward)
 async def produce(call: Call) -> Reply | None:
     request = call.entity()
-    await _until_known(call, request)
     wanted, results, accepted = _accept(call, request)
+    if call.connection.late_produces or not _knows(call, request) or _down(call, accepted):
+        await _until_ready(call, request)
+        wanted, results, accepted = _accept(call, request)
     await asyncio.gather(
         *[_produce(call, request, owner, partitions, results) for owner, partitions in accepted.items()]
     )
@@ -192,21 +194,27 @@ def _has_all(ids: set[UUID], view: ClusterView) -> bool:
     return all(view.topic_by_id(topic_id) is not None for topic_id in ids)
 
 
-async def _until_known(call: Call, request: Any) -> None:
-    """Wait a little for topics that are named by an id which this gateway does not know.
+async def _until_ready(call: Call, request: Any) -> None:
+    """Wait a little for topics that this gateway does not know, and for actors that were lost a moment ago.
 
-    Their producer has the id from another gateway, or from a view that is on its way to this one, and librdkafka takes
-    UNKNOWN_TOPIC_ID as final. Requests of one connection keep their order. Does not await if all topics are known.
+    A producer has a topic's id from another gateway, or from a view that is on its way to this one, and librdkafka
+    takes UNKNOWN_TOPIC_ID as final. A standby serves in place of an actor sooner than a producer repeats a request.
+    Requests of one connection keep their order.
     """
     gateway, connection = call.gateway, call.connection
-    if not connection.late_produces and _knows(call, request):
-        return
     connection.late_produces += 1
     try:
         async with connection.late_turn:
             await gateway.until_view(partial(_has_all, _topic_ids(request)), routing.LATE_S)
+            _, _, accepted = _accept(call, request)
+            await asyncio.gather(*(gateway.forwarder.soon(owner) for owner in _down(call, accepted)))
     finally:
         connection.late_produces -= 1
+
+
+def _down(call: Call, owners: Iterable[ActorKey]) -> list[ActorKey]:
+    """Those that are not connected."""
+    return [owner for owner in owners if channel_to(call.gateway, owner) is None]
 
 
 def _refusal(request: Any, partition: Named) -> ErrorCode | None:

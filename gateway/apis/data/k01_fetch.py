@@ -30,6 +30,9 @@ from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 
 FETCH = 1
 _GRACE_S = 10.0
+_ATTEMPTS = 3
+"""A role passes twice within seconds: from a killed actor to a standby, and back."""
+_REPLACED = ErrorCode.not_leader_or_follower
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 """Epochs of a request that names all its partitions: it opens a session, or uses none (KIP-227)."""
 _NO_LEADER_EPOCH = -1
@@ -142,22 +145,27 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
     channel = channel_to(call.gateway, *owners) if _is_for_one(owners, wanted) else None
     if channel is None:
         return None
+    (owner,) = owners
     _fetching(call, wanted)
+    began_s = asyncio.get_running_loop().time()
     reading: asyncio.Task[None] | None = None
 
     def on_fetched(found: list[FetchedPartition] | ChannelLost) -> None:
         nonlocal reading
         try:
             _take(wanted, found)
-            if _read_now(wanted):
+            if not _is_replaced(found) and _read_now(wanted):
                 responder.reply(_reply(call, wanted))
             else:
-                reading = asyncio.get_running_loop().create_task(finish())
+                reading = asyncio.get_running_loop().create_task(finish(found))
         except Exception as error:
             responder.fail(error)
 
-    async def finish() -> None:
+    async def finish(found: list[FetchedPartition] | ChannelLost) -> None:
         try:
+            if _is_replaced(found):
+                left_ms = ms(request.max_wait) - round((asyncio.get_running_loop().time() - began_s) * 1000)
+                await _fetch_from(call, owner, wanted, left_ms, request.min_bytes, instead_of=channel)
             await _read(call, wanted)
             responder.reply(_reply(call, wanted))
         except Exception as error:
@@ -304,13 +312,43 @@ def _size_bytes(items: Iterable[_Wanted]) -> int:
 
 
 async def _fetch_from(
-    call: Call, owner: ActorKey, items: list[_Wanted], max_wait_ms: int, min_bytes: int, *, by_place: bool = True
+    call: Call,
+    owner: ActorKey,
+    items: list[_Wanted],
+    max_wait_ms: int,
+    min_bytes: int,
+    *,
+    by_place: bool = True,
+    instead_of: Channel | None = None,
 ) -> None:
-    """Fetch partitions of one actor; a failure is a failure of all of them."""
-    channel = channel_to(call.gateway, owner)
-    if channel is None:
-        _take(items, ChannelLost("down"))
-        return
+    """Fetch partitions of one actor; a failure is a failure of all of them.
+
+    An actor that is being replaced is waited for, since clients wait longer after an error. ``instead_of``: over which
+    channel the fetch has failed for that reason.
+    """
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + max_wait_ms / 1000
+    for _ in range(_ATTEMPTS):
+        channel = await call.gateway.forwarder.soon(owner, instead_of)
+        if channel is None:
+            return _take(items, ChannelLost("down"))
+        left_ms = round((ends_s - loop.time()) * 1000)
+        found = await _fetch_over(call, channel, items, left_ms, min_bytes, by_place=by_place)
+        _take(items, found)
+        if not _is_replaced(found):
+            return None
+        instead_of = channel
+    return None
+
+
+def _is_replaced(found: list[FetchedPartition] | ChannelLost) -> bool:
+    """Whether the actor is lost, or about to be replaced."""
+    return isinstance(found, ChannelLost) or all(part.error_code is _REPLACED for part in found)
+
+
+async def _fetch_over(
+    call: Call, channel: Channel, items: list[_Wanted], max_wait_ms: int, min_bytes: int, *, by_place: bool
+) -> list[FetchedPartition] | ChannelLost:
     found: asyncio.Future[list[FetchedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
 
     def on_fetched(response: list[FetchedPartition] | ChannelLost) -> None:
@@ -319,7 +357,7 @@ async def _fetch_from(
 
     cancel = _send(call, channel, items, on_fetched, max_wait_ms, min_bytes, by_place=by_place)
     try:
-        _take(items, await found)
+        return await found
     finally:
         cancel()
 
@@ -350,7 +388,7 @@ def _send(
 def _take(items: list[_Wanted], found: list[FetchedPartition] | ChannelLost) -> None:
     if isinstance(found, ChannelLost):
         for item in items:
-            item.fail(ErrorCode.not_leader_or_follower)
+            item.fail(_REPLACED)
         return
     for item, part in zip(items, found, strict=True):
         item.take(part)

@@ -34,6 +34,7 @@ MUTANTS: list[Mutant] = []
 LOST = "no_acknowledged_commit_is_lost"
 FENCED = "a_fenced_copy_acknowledges_nothing"
 TWICE = "an_offset_is_acknowledged_once"
+SYNCED = "what_is_acknowledged_is_synced"
 WELL = "everything_gets_well"
 LEASED = "a_leased_answer_is_true"
 EARLY = "no_member_expires_early"
@@ -83,8 +84,9 @@ def _a_fenced_error_is_swallowed() -> list[Change]:
     return [(Committer, "_write_durably", mutant)]
 
 
-@_mutant(FENCED, TWICE, LOST)
+@_mutant(FENCED, TWICE, LOST, SYNCED)
 def _the_claim_is_checked_before_the_write() -> list[Change]:
+    """What a fenced copy acknowledges may be in a file that its successor has removed: it is not synced then."""
     commit = Committer._write_durably
 
     def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
