@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,7 +19,9 @@ from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy
 from muster.actors.wire.server import Server
-from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+
+log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
 
@@ -116,4 +119,9 @@ class Actor:
         return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint, epoch=epoch)
 
     async def _zookeeper(self) -> ZooKeeperClient:
-        return await asyncio.to_thread(connect, self.settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+        """A connected client. Waits while ZooKeeper is unavailable: a new process would have to do the same."""
+        while True:
+            try:
+                return await asyncio.to_thread(connect, self.settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+            except ZooKeeperUnreachable as error:
+                log.warning("%s waits to start: %s", self.name, error)

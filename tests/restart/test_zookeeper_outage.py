@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import time
 import urllib.request
@@ -283,3 +284,40 @@ def test_every_session_expires_at_once(ensemble: Ensemble, muster: Muster) -> No
     eventually(lambda: mapping(ensemble.zk, group), lambda n: n == 0, "the member has left, in ZooKeeper too", WAIT_S)
     renewed = {name for name, found in lines(muster, "is back after .* with a new session").items() if found}
     assert {"controller", "gateway-1", "gateway-2"} <= renewed
+
+
+@pytest.mark.timeout(300)
+def test_what_is_killed_during_an_outage_serves_soon_after_it(
+    ensemble: Ensemble, muster: Muster, record_property: Any
+) -> None:
+    """The controller and a log actor need ZooKeeper to start, and wait for it: nothing has to be started again."""
+    topic, group = "killed-meanwhile", group_on(1, "killed-meanwhile")
+    create(muster, topic)
+    member = ConfluentMember(muster.bootstrap, topic, group)
+    producer = Producer(muster.bootstrap, topic)
+    with working(member):
+        producer.send(100)
+        producer.flush()
+        until_read([member], 100)
+        pids = {name: actor["pid"] for name, actor in muster.actors().items()}
+        tries = len(lines(muster, "the controller does not answer: RayTaskError")["gateway-1"])
+        ensemble.stop()
+        for name in ("log-0", "offsets-1"):
+            os.kill(pids[name], signal.SIGKILL)
+        waiting = lambda: lines(muster, "log-0 waits to start: no ZooKeeper answers")["log-0"]  # noqa: E731
+        eventually(waiting, bool, "the log actor waits", WAIT_S)
+        os.kill(pids["controller"], signal.SIGKILL)
+        refused = lambda: len(lines(muster, "the controller does not answer: RayTaskError")["gateway-1"])  # noqa: E731
+        eventually(refused, lambda now: now > tries, "the controller waits", WAIT_S)
+        producer.send(100)
+        began_s = time.monotonic()
+        ensemble.start()
+        started_s = time.monotonic()
+        producer.flush()
+        until_read([member], 200)
+        served_s = time.monotonic()
+        create(muster, "after-kills")
+        print(f"ZooKeeper started within {started_s - began_s:.1f} s; {served_s - started_s:.1f} s later all serve")
+        record_property("served after", round(served_s - started_s, 2))
+        assert member.rebalances == 1
+    assert {actor["state"] for actor in muster.actors().values()} == {"alive"}
