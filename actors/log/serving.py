@@ -17,7 +17,7 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.wire.server import Server
 from muster.placement.epochs import ActorEpoch, actor_epoch, next_epoch, when_superseded
 from muster.placement.view import ClusterView
-from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 
 log = logging.getLogger(__name__)
 
@@ -123,14 +123,21 @@ class LogOpener:
         self._connecting: asyncio.Future[ZooKeeperClient] | None = None
 
     async def prepare(self) -> None:
-        """Connect to ZooKeeper. ZooKeeperUnreachable."""
+        """Connect to ZooKeeper."""
         await self._zookeeper()
 
     async def _zookeeper(self) -> ZooKeeperClient:
         if self._connecting is None or (self._connecting.done() and self._connecting.exception()):
-            connecting = asyncio.to_thread(connect, self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
-            self._connecting = asyncio.ensure_future(connecting)
+            self._connecting = asyncio.ensure_future(self._connected())
         return await asyncio.shield(self._connecting)
+
+    async def _connected(self) -> ZooKeeperClient:
+        """Waits while ZooKeeper is unavailable: a new process would have to do the same."""
+        while True:
+            try:
+                return await asyncio.to_thread(connect, self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+            except ZooKeeperUnreachable as error:
+                log.warning("%s waits to serve: %s", self._owner, error)
 
     async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> ServedLogs:
         """Superseded if the actor epoch is not the newest any more; ZooKeeperUnreachable. Opens no partition yet."""

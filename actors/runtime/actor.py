@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,11 +18,6 @@ from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy
 from muster.actors.wire.server import Server
-from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
-
-log = logging.getLogger(__name__)
-
-_ZOOKEEPER_S = 15.0
 
 if is_worker():
     without_arrow_serialization()
@@ -117,11 +111,3 @@ class Actor:
         ports = self.settings.config.actor_ports
         endpoint = await server.start(node_id=node_id, host=host, path=path, ports=ports)
         return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint, epoch=epoch)
-
-    async def _zookeeper(self) -> ZooKeeperClient:
-        """A connected client. Waits while ZooKeeper is unavailable: a new process would have to do the same."""
-        while True:
-            try:
-                return await asyncio.to_thread(connect, self.settings.zookeeper, timeout_s=_ZOOKEEPER_S)
-            except ZooKeeperUnreachable as error:
-                log.warning("%s waits to start: %s", self.name, error)

@@ -8,7 +8,6 @@ processes of its node, which nothing else in the cluster can do, and holds the l
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -27,9 +26,6 @@ from muster.actors.serving.host import Opener, RoleHost
 from muster.actors.wire.held_sockets import SocketHolder
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import ClusterView
-from muster.placement.zookeeper.client import ZooKeeperUnreachable
-
-log = logging.getLogger(__name__)
 
 
 class StandbyActor(Actor):
@@ -50,18 +46,12 @@ class StandbyActor(Actor):
         self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
-        self._preparing = asyncio.get_running_loop().create_task(self._prepare())
+        self._preparing = asyncio.get_running_loop().create_task(self._host.prepare())
         node_id, _ = self._node_and_address()
         if self._sockets is None:
             self._sockets = SocketHolder(holder_path(self.settings.cluster_id, node_id), self.secret)
             self._sockets.start()
         return Started(pid=os.getpid(), node_id=node_id)
-
-    async def _prepare(self) -> None:
-        try:
-            await self._host.prepare()
-        except ZooKeeperUnreachable as error:  # it is connected to when a role is taken over
-            log.info("%s is not prepared: %s", self.name, error)
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
@@ -111,7 +101,7 @@ class StandbyActor(Actor):
         if self._started is None:
             return
         self._follower.stop()
-        await self._preparing
+        self._preparing.cancel()  # it may wait for ZooKeeper
         await self._host.stop()
         if self._sockets is not None:
             await asyncio.to_thread(self._sockets.stop)

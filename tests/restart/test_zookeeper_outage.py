@@ -304,7 +304,7 @@ def test_what_is_killed_during_an_outage_serves_soon_after_it(
         ensemble.stop()
         for name in ("log-0", "offsets-1"):
             os.kill(pids[name], signal.SIGKILL)
-        waiting = lambda: lines(muster, "log-0 waits to start: no ZooKeeper answers")["log-0"]  # noqa: E731
+        waiting = lambda: lines(muster, "log-0 waits to serve: no ZooKeeper answers")["log-0"]  # noqa: E731
         eventually(waiting, bool, "the log actor waits", WAIT_S)
         os.kill(pids["controller"], signal.SIGKILL)
         refused = lambda: len(lines(muster, "the controller does not answer: RayTaskError")["gateway-1"])  # noqa: E731
