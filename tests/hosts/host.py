@@ -60,7 +60,7 @@ MaxSessions 50
 
 @dataclass
 class Host:
-    """``disk`` holds its home and survives :meth:`power_off`; /tmp does not."""
+    """``disk`` holds its home and /tmp, and survives :meth:`power_off`."""
 
     name: str
     address: str
@@ -89,6 +89,7 @@ class Host:
         etc = self.disk / "etc"
         for folder in (etc, self.home / ".ssh", self.disk / "tmp"):
             folder.mkdir(parents=True)
+        (self.disk / "tmp").chmod(0o1777)
         known = [f"{address} {name}" for name, address in names.items()]
         (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known, ""]))
         (etc / "resolv.conf").write_text("")  # there is no way to a name server: a look-up has to fail at once
@@ -106,8 +107,6 @@ class Host:
 
     def power_on(self) -> None:
         """Returns when its sshd accepts connections. AssertionError with the log if it does not."""
-        shutil.rmtree(self.disk / "tmp")
-        (self.disk / "tmp").mkdir(mode=0o1777)
         log = self.disk / "host.log"
         command = self.network.inside(self.name, ["unshare", *_NAMESPACES, "bash", "-c", _SET_UP])
         with log.open("wb") as output:

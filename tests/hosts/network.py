@@ -15,7 +15,7 @@ from pathlib import Path
 
 _PREFIX = "muster-"
 _SWITCH = f"{_PREFIX}switch"
-_LOCK = Path("/run/lock/muster-hosts.lock")
+_LOCK = Path("/run/muster-hosts.lock")
 _MASK, _GATEWAY = "24", "10.77.0.254"
 _CLONE_NEWNET = 0x40000000
 _END_S = 20.0
