@@ -11,8 +11,12 @@ from muster.actors.runtime.process import now_ms
 from tests.cluster.consumer_groups.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench
+from tests.nodes.gaps import gaps
 from tests.nodes.work import drain, is_placed, moved, work
 from tests.table_rows import table_rows
+
+MISSED_S = 2.0
+"""For how long a partition may be missed while its actor moves. It is 0.2 s on a machine that is busy otherwise."""
 
 
 def states(bench: Bench) -> dict[str, str]:
@@ -67,3 +71,25 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
+
+
+@pytest.mark.timeout(240)
+def test_a_log_actor_that_moves_is_hardly_missed(
+    on_nodes: Bench, fresh: Callable[[str], str], record_property: Callable[[str, object], None]
+) -> None:
+    """By the clients of a gateway on another node."""
+    topic = fresh("t")
+    create(on_nodes.muster, topic)
+    before = on_nodes.until_settled()
+    drained = before["log-0"]
+    addresses = {actor["node_id"]: actor["address"] for actor in on_nodes.status()["actors"] if actor["address"]}
+    gateway = next(address for node_id, address in addresses.items() if node_id != drained)
+    with gaps(topic, gateway) as found:
+        assert drain(on_nodes, drained).returncode == 0
+    assert drain(on_nodes, drained, "--undo").returncode == 0
+    for what, seconds in found.longest_s.items():
+        record_property(f"log actor moved, longest gap of {what}", round(seconds, 2))
+        print(f"log actor moved, longest gap of {what}: {seconds:.2f} s")
+    print(f"errors meanwhile: {dict(found.errors)}")
+    assert max(found.longest_s.values()) < MISSED_S
+    on_nodes.until_settled()
