@@ -207,6 +207,11 @@ class _Owner:
         self.name = ""
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the holder has closed it, possibly in the same round in which it was found to be readable."""
+        return self.connection.fileno() < 0
+
+    @property
     def has_ended(self) -> bool:
         poll = select.poll()
         poll.register(self.connection, 0)  # POLLHUP is always reported
@@ -258,7 +263,8 @@ class SocketHolder:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif isinstance(key.data, _Owner):
-                    self._serve(key.data)
+                    if not key.data.is_closed:
+                        self._serve(key.data)
                 else:
                     stop = True
             self._close_expired()
@@ -376,6 +382,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[Held]]:
         raise
     for each in sockets:
         each.setblocking(False)
+        each.set_inheritable(False)  # what comes with a message is; a program that is started must not keep it open
     return message, list(zip(keys, sockets, strict=True))
 
 

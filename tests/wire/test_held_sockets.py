@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection as Pipe
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.wire.held_sockets import HeldSockets, SocketHolder, listening_sockets
+from muster.actors.wire.held_sockets import HeldSockets, SocketHolder, _close, _receive, listening_sockets
 from tests.zookeeper_fixture import eventually
 
 SECRET = b"secret"
@@ -146,6 +148,46 @@ def test_a_stranger_gets_no_socket(path: Path, holder: SocketHolder) -> None:
     stranger.kill()
     assert is_held(holder)
     gateway.kill()
+
+
+def test_a_gateway_that_ends_while_its_successor_asks_does_not_end_the_holder(
+    path: Path, holder: SocketHolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder finds both connections readable in one round."""
+    old, new, other = (HeldSockets(path, SECRET, name) for name in (NAME, NAME, "gateway-2"))
+    busy, go_on, drop = threading.Event(), threading.Event(), holder._drop
+
+    def drop_later(name: str) -> None:
+        if name == "gateway-2":
+            busy.set()
+            go_on.wait(20)
+        drop(name)
+
+    monkeypatch.setattr(holder, "_drop", drop_later)
+    old._connect()
+    listening = old.listen("kafka", HOST, 0)
+    assert old._give()
+    other._connect()
+    giving = threading.Thread(target=other._give)
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as connection:
+        connection.connect(str(path))
+        new._authenticate(connection)
+        giving.start()
+        assert busy.wait(20)
+        connection.send(json.dumps({"own": NAME}).encode())
+        old._disconnect()
+        go_on.set()
+        connection.settimeout(20)
+        _, found = _receive(connection)
+        giving.join(20)
+        other._disconnect()
+        other._connect()
+        assert other._connection is not None, "it still serves"
+    assert [each.get_inheritable() for _, each in found] == [False], "programs that are started do not get it"
+    old._close_all()
+    other._disconnect()
+    _close([each for _, each in found])
+    _close(listening)
 
 
 def test_no_descriptor_stays_open(path: Path) -> None:
