@@ -22,7 +22,8 @@ from muster.actors.controller.lifecycle import Lifecycle
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.standbys import ActiveStandby, NextEpoch, Standby, Standbys
 from muster.actors.runtime.errors import first_line
-from muster.actors.runtime.liveness.pings import Unresponsive, while_alive
+from muster.actors.runtime.liveness.ending import end_process
+from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
 
@@ -135,7 +136,7 @@ class Supervisor:
 
     async def _keep(self, managed: Managed) -> None:
         while True:
-            reason = "its process has ended"
+            reason, is_sure = "its process has ended", True
             try:
                 async with self._turns if managed.many else contextlib.nullcontext():
                     await self._begin(managed)
@@ -158,12 +159,15 @@ class Supervisor:
                 with contextlib.suppress(RayError, ValueError):
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
+                is_sure = False
                 reason, known = first_line(error), managed.state == "restarting"  # Ray repeats it every 2 s
                 log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, reason)
             except Exception as error:  # whatever Ray raises: nothing else would retry
                 await self._failed(managed, error)
                 managed.handle = None
             await self._down(managed, reason)
+            if not is_sure:
+                await self._end_if_silent(managed)
             await asyncio.sleep(_RETRY_S)
 
     async def _begin(self, managed: Managed) -> None:
@@ -200,6 +204,16 @@ class Supervisor:
             managed.process = await handle.ping.remote()
 
         return await while_alive(call, ping, self._liveness_timeout_s)
+
+    async def _end_if_silent(self, managed: Managed) -> None:
+        """End a process to which a call has failed although it is there: with gRPC's keepalive, one that is paused."""
+        if managed.process is None or managed.handle is None or not self._liveness_timeout_s:
+            return
+        pid, node_id = managed.process
+        ended = self.standbys.until_gone(node_id, pid)
+        if not await gives_sign(ended, managed.handle.ping.remote, self._liveness_timeout_s):
+            log.error("%s, pid %d, is taken for dead: it gives no sign of life", managed.name, pid)
+            await self._end(managed)
 
     async def _until_gone(self, call: Awaitable[None], pid: int, node_id: str) -> None:
         """Wait for the call's end or error, or the end of the called process, whichever is noticed first."""
@@ -239,8 +253,8 @@ class Supervisor:
         except NotAnActor:  # it has ended
             return True
         except Exception as error:  # no standby there, or it cannot be reached
-            log.info("%s, pid %d, is not killed: %s", name, pid, first_line(error))
-            return False
+            log.info("%s, pid %d, is not killed by a standby: %s", name, pid, first_line(error))
+            return await end_process(node_id, pid)
         return True
 
     async def _failed(self, managed: Managed, error: BaseException) -> None:

@@ -30,6 +30,8 @@ HEALTH_CHECKS = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_grpc_client_keepalive_time_ms": "1000",
+    "RAY_grpc_client_keepalive_timeout_ms": "2000",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
     "RAY_agent_register_timeout_ms": "100000",  # a machine that is busy with other tests starts slowly
 }

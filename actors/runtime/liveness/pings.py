@@ -45,6 +45,17 @@ async def until_unresponsive(ping: Ping, timeout_s: float) -> None:
         return
 
 
+async def gives_sign(ended: Awaitable[None], ping: Ping, timeout_s: float) -> bool:
+    """Whether a ping gets a response, or ``ended`` returns, within ``timeout_s``; returns as soon as that is known."""
+    watched = [asyncio.ensure_future(_answered(ping, timeout_s)), asyncio.ensure_future(ended)]
+    try:
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        return watched[1].done() or bool(watched[0].result())
+    finally:
+        for each in watched:
+            each.cancel()
+
+
 async def _until_late(ping: Ping, timeout_s: float) -> None:
     await _first(ping)
     while True:

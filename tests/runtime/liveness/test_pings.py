@@ -9,8 +9,9 @@ import sys
 import time
 
 import pytest
+from ray.exceptions import RayError
 
-from muster.actors.runtime.liveness.pings import Unresponsive, while_alive
+from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
 from muster.actors.runtime.processes import NotAnActor, signal_process, until_process_ends
 
 TIMEOUT_S = 0.2
@@ -18,6 +19,14 @@ TIMEOUT_S = 0.2
 
 async def never() -> None:
     await asyncio.Event().wait()
+
+
+async def fails() -> None:
+    raise RayError("unavailable")
+
+
+async def until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 class Actor:
@@ -84,6 +93,37 @@ def test_without_a_timeout_there_is_no_ping() -> None:
         raise AssertionError("a ping")
 
     assert asyncio.run(while_alive(response(), ping, 0)) == 7
+
+
+def test_a_process_that_neither_responds_nor_ends_gives_no_sign() -> None:
+    async def scenario() -> None:
+        actor = Actor()
+        assert await gives_sign(never(), actor.ping, TIMEOUT_S)
+        actor.responses.clear()
+        assert not await gives_sign(never(), actor.ping, TIMEOUT_S)
+        assert not await gives_sign(never(), fails, TIMEOUT_S)
+        ended = asyncio.Event()
+        waiting = asyncio.create_task(gives_sign(until(ended), actor.ping, 20))
+        ended.set()
+        assert await waiting
+
+    asyncio.run(scenario())
+
+
+def test_calls_that_fail_are_no_responses() -> None:
+    """With gRPC's keepalive, Ray reports a process that is paused as unavailable."""
+
+    async def scenario() -> None:
+        first = iter([True])
+
+        async def ping() -> None:
+            if not next(first, False):
+                raise RayError("unavailable")
+
+        with pytest.raises(Unresponsive):
+            await while_alive(never(), ping, TIMEOUT_S)
+
+    asyncio.run(scenario())
 
 
 def test_the_end_of_a_process_is_noticed() -> None:
