@@ -18,7 +18,7 @@ help:
 	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
-	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
+	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn, npm and go"
 	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
 	@echo "make bench     Muster side by side with Apache Kafka; BENCH=NAME for one row, or for a benchmark of Muster alone"
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
