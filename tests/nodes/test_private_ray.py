@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.muster_process import eventually
-from tests.nodes.lone_host import LoneHost
+from tests.nodes.launched.lone_host import LoneHost
 
 pytestmark = pytest.mark.cluster
 

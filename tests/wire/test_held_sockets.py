@@ -150,7 +150,7 @@ def test_a_stranger_gets_no_socket(path: Path, holder: SocketHolder) -> None:
     gateway.kill()
 
 
-def test_a_gateway_that_ends_while_its_successor_asks_does_not_end_the_holder(
+def test_a_gateway_that_ends_during_the_request_of_its_successor_does_not_end_the_holder(
     path: Path, holder: SocketHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder finds both connections readable in one round."""

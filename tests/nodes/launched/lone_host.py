@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ADDRESS = "10.77.0.10"
 _STOP_S = 30
 _PS = "ps -eo pid=,stat=,args="

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.muster_process import eventually
-from tests.nodes.lone_host import ADDRESS, ROOT, LoneHost
+from tests.nodes.launched.lone_host import ADDRESS, ROOT, LoneHost
 
 pytestmark = pytest.mark.cluster
 
