@@ -1,0 +1,103 @@
+"""Actors that are lost on a Ray whose workers take seconds to start: how long clients miss them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from muster.actors.wire import codec
+from tests.cluster.consumer_groups.groups import create
+from tests.muster_process import eventually
+from tests.nodes.bench import SETTLED_S, Bench
+from tests.nodes.gaps import Gaps, gaps
+
+KILLS = 3
+KILLED_S = 2.0
+"""For how long partitions may be missed after a kill of their actor: 0.25 s on a machine that is busy otherwise."""
+LOST_NODE_S = 6.0
+"""The same after the loss of its node, which was 1.7 s."""
+WAIT_S = 60
+
+
+def gateway_beside(bench: Bench, node_id: str) -> str:
+    """The address of a gateway of another node."""
+    addresses = {actor["node_id"]: actor["address"] for actor in bench.status()["actors"] if actor["address"]}
+    return next(str(address) for home, address in addresses.items() if home != node_id)
+
+
+def report(what: str, found: Gaps, record_property: Callable[[str, object], None]) -> None:
+    for kind, seconds in found.longest_s.items():
+        record_property(f"{what}, longest gap of {kind}", round(seconds, 2))
+        print(f"{what}, longest gap of {kind}: {seconds:.2f} s")
+    print(f"{what}, errors: {dict(found.errors)}")
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_log_actor_is_hardly_missed(
+    on_nodes: Bench, fresh: Callable[[str], str], record_property: Callable[[str, object], None]
+) -> None:
+    topic = fresh("t")
+    create(on_nodes.muster, topic)
+    homes = on_nodes.until_settled()
+    with gaps(topic, gateway_beside(on_nodes, homes["log-0"])) as found:
+        for _ in range(KILLS):
+            pid = next(actor["pid"] for actor in on_nodes.status()["actors"] if actor["name"] == "log-0")
+            os.kill(pid, signal.SIGKILL)
+            on_nodes.muster.until_back("log-0", pid)
+    report("log actor killed", found, record_property)
+    assert max(found.longest_s.values()) < KILLED_S
+
+
+@pytest.mark.timeout(240)
+def test_the_logs_of_a_lost_node_are_served_elsewhere(
+    on_nodes: Bench, fresh: Callable[[str], str], record_property: Callable[[str, object], None]
+) -> None:
+    """A standby of another node serves until Ray has started the actor anew."""
+    topic = fresh("t")
+    create(on_nodes.muster, topic)
+    homes = on_nodes.until_settled()
+    nodes = on_nodes.nodes
+    lost = next(
+        node
+        for node in nodes.nodes.values()
+        if node != nodes.head and node.node_id != homes["controller"] and node.node_id in _homes_of_logs(homes)
+    )
+    with gaps(topic, gateway_beside(on_nodes, lost.node_id)) as found:
+        nodes.kill(lost)
+        elsewhere = lambda now: lost.node_id not in now.values()  # noqa: E731
+        eventually(on_nodes.until_settled, elsewhere, "everything serves elsewhere", SETTLED_S)
+    report("node lost", found, record_property)
+    assert max(found.longest_s.values()) < LOST_NODE_S
+    nodes.add()
+    on_nodes.until_settled()
+
+
+@pytest.mark.timeout(240)
+def test_the_address_of_a_killed_gateway_serves_again(
+    on_nodes: Bench, record_property: Callable[[str, object], None]
+) -> None:
+    """Who connects meanwhile waits for the next process, and is not refused."""
+    on_nodes.until_settled()
+    request = codec.encode_request(codec.API_VERSIONS, 0, 1, "a client", {})
+    took_s = []
+    for _ in range(KILLS):
+        gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
+        host, _, port = gateway["address"].rpartition(":")
+        os.kill(gateway["pid"], signal.SIGKILL)
+        killed_s = time.monotonic()
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            assert len(connection.recv(4)) == 4
+        took_s.append(round(time.monotonic() - killed_s, 2))
+        on_nodes.until_settled()
+    record_property("gateway killed, first response at its address", max(took_s))
+    print(f"gateway killed, first responses at its address: {took_s} s")
+
+
+def _homes_of_logs(homes: dict[str, str]) -> set[str]:
+    return {home for name, home in homes.items() if name.startswith("log-")}
