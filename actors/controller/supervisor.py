@@ -210,8 +210,14 @@ class Supervisor:
         if managed.process is None or managed.handle is None or not self._liveness_timeout_s:
             return
         pid, node_id = managed.process
+        handle = managed.handle
+
+        async def ping() -> None:
+            with contextlib.suppress(ActorDiedError, ActorUnschedulableError):  # for good, so it is made anew at once
+                await handle.ping.remote()
+
         ended = self.standbys.until_gone(node_id, pid)
-        if not await gives_sign(ended, managed.handle.ping.remote, self._liveness_timeout_s):
+        if not await gives_sign(ended, ping, self._liveness_timeout_s):
             log.error("%s, pid %d, is taken for dead: it gives no sign of life", managed.name, pid)
             await self._end(managed)
 
@@ -239,7 +245,7 @@ class Supervisor:
                 async with asyncio.timeout(_END_S):
                     await managed.handle.end.remote(pid)
                 return
-            except ActorDiedError:
+            except (ActorDiedError, ActorUnschedulableError):
                 managed.handle = None
                 return
             except (RayError, TimeoutError):
