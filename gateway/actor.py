@@ -180,20 +180,19 @@ class GatewayActor(Actor):
         self._node = EphemeralNode(
             settings.zookeeper, broker_path(self._id), lambda: node(timestamp_ms=now_ms()).encode()
         )
-        log.info("gateway %d serves %s", self._id, ", ".join(map(str, endpoints)))
+        served = (f"{each.listener}://{host_port(each.host, each.port)}" for each in endpoints)
+        log.info("gateway %d serves %s", self._id, ", ".join(served))
         return Started(
             pid=os.getpid(),
             node_id=node_id,
-            broker=Broker(
-                id=self._id,
-                host=endpoints[0].host,
-                port=endpoints[0].port,
-                node_id=node_id,
-                further=tuple(BrokerAddress(each.listener, each.host, each.port) for each in endpoints[1:]),
-                rack=rack,
-            ),
+            broker=self._broker(endpoints, node_id, rack),
             metrics_url=f"http://{host_port(first.own_address(settings.host or address), metrics_port)}/metrics",
         )
+
+    def _broker(self, endpoints: Sequence[BrokerEndpoint], node_id: str, rack: str | None) -> Broker:
+        first, *further = (BrokerAddress(each.listener, each.host, each.port) for each in endpoints)
+        _, host, port = first
+        return Broker(id=self._id, host=host, port=port, node_id=node_id, further=tuple(further), rack=rack)
 
     async def _listen_to_clients(self, node_address: str, labels: Mapping[str, str]) -> tuple[BrokerEndpoint, ...]:
         """Listen at every listener. Returns what is advertised. OSError; BadPlaceholder before anything is bound."""

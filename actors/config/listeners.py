@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from muster.placement.host_port import host_port
+
 DEFAULT_PORT = 9092
 PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
@@ -316,7 +318,7 @@ def check_distinct(addresses: Mapping[int, Sequence[tuple[str, int]]]) -> None:
 def same_address(gateway_id: int, other_id: int, address: tuple[str, int]) -> str:
     """The message when two gateways advertise one address."""
     return (
-        f"gateways {other_id} and {gateway_id} both advertise {address[0]}:{address[1]}; "
+        f"gateways {other_id} and {gateway_id} both advertise {host_port(*address)}; "
         "put {id}, {host} or {label:NAME} into advertised.listeners"
     )
 

@@ -25,17 +25,31 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "node.settle.ms": "500",
 }
+WRONG = (
+    (
+        {"broker.rack": "{label:zone}"},
+        "has no label zone, which broker.rack needs; start Ray there with --labels",
+    ),
+    (
+        {"advertised.listeners": "EXTERNAL://kafka.example:{label:port}", "gateway.count": "2"},
+        "gateways 1 and 2 both advertise kafka.example:19094; put {id}, {host} or {label:NAME} into",
+    ),
+)
+"""What is found before anything starts, and what is found when the second gateway serves."""
 
 
 @pytest.mark.timeout(400)
 def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
-    with RayNodes(tmp_path, {"ip": "127.0.0.2", "rack": "a"}) as nodes:
-        other = nodes.add({"ip": "127.0.0.3", "rack": "b"})
+    with RayNodes(tmp_path, {"ip": "127.0.0.2", "rack": "a", "port": "19094"}) as nodes:
+        other = nodes.add({"ip": "127.0.0.3", "rack": "b", "port": "19094"})
         up = ["--address", nodes.address, "--nodes", "2"]
-        wrong = Muster(tmp_path / "wrong", up, {**PROPERTIES, "broker.rack": "{label:zone}"}, nodes.environment)
-        done = subprocess.run(wrong.command, capture_output=True, text=True, timeout=START_S, env=nodes.environment)
-        assert done.returncode == 1
-        assert "has no label zone, which broker.rack needs; start Ray there with --labels zone=VALUE" in done.stderr
+        for wrong, problem in WRONG:
+            muster = Muster(tmp_path / "wrong", up, PROPERTIES | wrong, nodes.environment)
+            done = subprocess.run(
+                muster.command, capture_output=True, text=True, timeout=START_S, env=nodes.environment
+            )
+            assert done.returncode == 1
+            assert problem in done.stderr
 
         with Muster(tmp_path / "storage", up, PROPERTIES, environment=nodes.environment) as muster:
             outer = eventually(lambda: external(muster), lambda found: len(found) == 2, "both gateways serve")
