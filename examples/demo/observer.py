@@ -7,8 +7,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from examples.demo.checks import Commit, Membership
@@ -16,6 +17,9 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 
 _HEARTBEAT, _HEARTBEAT_VERSION = 12, 3
+_OFFSET_FETCH, _OFFSET_FETCH_VERSION = 9, 7
+_DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION = 15, 5
+_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 4
 _TIMEOUT_S = 10.0
 _SAMPLE_INTERVAL_S = 0.5
 _RETRY_S = 0.2
@@ -23,7 +27,11 @@ _HIGHEST_GENERATION = 50
 
 
 class Observer:
-    """An admin client with its own client id, so that it is not mistaken for a consumer."""
+    """A client with its own client id, so that it is not mistaken for a consumer.
+
+    While actors are killed it sends its requests itself: librdkafka's admin client ends the process if a connection is
+    lost while it looks for a group (librdkafka 5397).
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap.split(",")
@@ -45,16 +53,23 @@ class Observer:
         return {each.partition: future.result(_TIMEOUT_S).offset for each, future in found.items()}
 
     def committed(self, group: str) -> dict[int, int]:
-        """Committed offsets by partition, where there are any. KafkaException or TimeoutError."""
-        wanted = [ConsumerGroupTopicPartitions(group)]
-        found = self._admin.list_consumer_group_offsets(wanted, request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
-        entries = found.topic_partitions or []
-        return {each.partition: each.offset for each in entries if each.topic == self._topic and each.offset >= 0}
+        """Committed offsets by partition, where there are any. OSError."""
+        body = {"group_id": group, "topics": None, "require_stable": False}
+        response = self._response(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
+        _refuse(response.error_code)
+        return {
+            int(each.partition_index): int(each.committed_offset)
+            for topic in response.topics
+            for each in topic.partitions
+            if topic.name == self._topic and each.committed_offset >= 0
+        }
 
     def coordinator(self, group: str) -> int:
-        """Broker id of the gateway that serves the group's members. KafkaException or TimeoutError."""
-        found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
-        return int(found.coordinator.id)
+        """Broker id of the gateway that serves the group's members. OSError."""
+        body = {"key_type": 0, "coordinator_keys": [group]}
+        (found,) = self._response(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+        _refuse(found.error_code)
+        return int(found.node_id)
 
     def membership(self, group: str, *, guess: int | None = None, timeout_s: float = 30.0) -> Membership:
         """Member ids and generation, once the group answers; the generation is None if it never does.
@@ -71,25 +86,31 @@ class Observer:
                 for generation in guesses if members else []:
                     if self._accepted(group, members[0], generation):
                         return Membership(generation=generation, members=members)
-            except (KafkaException, OSError, TimeoutError, _NotNow):
+            except OSError:
                 pass  # the coordinator is unavailable or loading
             time.sleep(_RETRY_S)
         return Membership(generation=None, members=members)
 
     def _members(self, group: str) -> tuple[str, ...]:
-        found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
+        body = {"groups": [group], "include_authorized_operations": False}
+        (found,) = self._response(_DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
+        _refuse(found.error_code)
         return tuple(sorted(str(member.member_id) for member in found.members))
 
     def _accepted(self, group: str, member: str, generation: int) -> bool:
-        """Whether the generation is the group's. _NotNow if the coordinator cannot answer."""
+        """Whether the generation is the group's. OSError if the coordinator cannot answer."""
         body = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": None}
-        request = codec.encode_request(_HEARTBEAT, _HEARTBEAT_VERSION, 1, "muster-demo", body)
-        _, response = codec.decode_response(_HEARTBEAT, _HEARTBEAT_VERSION, self._request(request))
+        response = self._response(_HEARTBEAT, _HEARTBEAT_VERSION, body)
         if response.error_code in {ErrorCode.none, ErrorCode.rebalance_in_progress}:
             return True
         if response.error_code == ErrorCode.illegal_generation:
             return False
-        raise _NotNow(response.error_code)
+        raise NotNow(response.error_code.name)
+
+    def _response(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        request = codec.encode_request(api_key, version, 1, "muster-demo", body)
+        _, response = codec.decode_response(api_key, version, self._request(request))
+        return response
 
     def _request(self, request: bytes) -> bytes:
         """Send one request to the first gateway that answers. OSError if none does."""
@@ -109,8 +130,14 @@ class Observer:
         raise failure
 
 
-class _NotNow(Exception):
-    pass
+class NotNow(OSError):
+    """The coordinator is unavailable or loading."""
+
+
+def _refuse(error: ErrorCode) -> None:
+    """NotNow if this is one."""
+    if error != ErrorCode.none:
+        raise NotNow(error.name)
 
 
 class CommitWatch:
@@ -145,7 +172,7 @@ class CommitWatch:
         for group in self._groups:
             try:
                 committed = self._observer.committed(group)
-            except (KafkaException, TimeoutError):
+            except OSError:
                 continue
             at_s = self._now_s()
             self._commits += [

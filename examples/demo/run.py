@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
         kept = kept or bool(failed)
         display.step(f"{len(failed)} of {len(checks)} checks FAILED" if failed else f"all {len(checks)} checks held")
         return 1 if failed else 0
-    except (DemoError, KafkaException, TimeoutError) as error:
+    except (DemoError, KafkaException, OSError) as error:
         kept = True
         terminal.line(f"demo: {error}", err=True)
         return 1
