@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.client import Connection, connect
+from benchmarks.client import Connection, Lost, connect
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.codec import ErrorCode
 from tests.cluster.consumer_groups.groups import PARTITIONS
@@ -38,7 +38,10 @@ async def _fetch(connection: Connection, topic: str, partition: int) -> ErrorCod
 
 
 class Gaps:
-    """The longest time between two successes, by kind of request, in s, and the errors in between."""
+    """The longest time between two successes, by kind of request, in s, and the errors in between.
+
+    A connection that the gateway closes, as it does when a host is lost, is opened again.
+    """
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -53,17 +56,18 @@ class Gaps:
     async def _run(self, gateway: str) -> None:
         sends: dict[str, _Send] = {"produce": _produce, "fetch": _fetch}
         each = [(what, send, partition) for what, send in sends.items() for partition in range(PARTITIONS)]
-        connections = await connect([gateway], len(each))
-        await asyncio.gather(
-            *(self._repeat(*one, connection) for one, connection in zip(each, connections, strict=True))
-        )
-        for connection in connections:
-            connection.close()
+        await asyncio.gather(*(self._repeat(*one, gateway) for one in each))
 
-    async def _repeat(self, what: str, send: _Send, partition: int, connection: Connection) -> None:
+    async def _repeat(self, what: str, send: _Send, partition: int, gateway: str) -> None:
+        (connection,) = await connect([gateway], 1)
         last_s = time.monotonic()
         while not self.is_over:
-            error = await send(connection, self._topic, partition)
+            try:
+                error = await send(connection, self._topic, partition)
+            except Lost:
+                self.errors[f"{what}: closed"] += 1
+                (connection,) = await connect([gateway], 1)
+                continue
             if error is ErrorCode.none:
                 self._success(what, last_s)
                 last_s = time.monotonic()
@@ -71,6 +75,7 @@ class Gaps:
                 self.errors[f"{what}: {error.name}"] += 1
             await asyncio.sleep(_PAUSE_S)
         self._success(what, last_s)
+        connection.close()
 
     def _success(self, what: str, last_s: float) -> None:
         self.longest_s[what] = max(self.longest_s[what], time.monotonic() - last_s)
