@@ -71,13 +71,13 @@ class Head(LoneHost):
 
     @contextmanager
     def paused(self, title: str) -> Iterator[None]:
-        """The process with that title is stopped inside the block."""
+        """The process with that title is stopped inside the block, unless it is replaced meanwhile."""
         (pid,) = (pid for pid, line in self.processes().items() if line.startswith(title))
         self.done(f"kill -STOP {pid}")
         try:
             yield
         finally:
-            self.done(f"kill -CONT {pid}")
+            self.run(f"kill -CONT {pid}")
 
     def until_nothing_runs(self) -> None:
         eventually(self.processes, lambda left: not left, "every process has ended", WAIT_S)
