@@ -176,10 +176,9 @@ def read_history(folder: Path) -> History:
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    """The complete lines. They are read at once: a line may be half written, and its rest is no line of its own."""
+    *lines, _ = path.read_text(encoding="utf-8").split("\n")
+    return map(json.loads, lines)
 
 
 def _life(history: History, name: str) -> Life:
