@@ -28,7 +28,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
 from muster.actors.runtime.memory import keep_freed_blocks
-from muster.actors.runtime.process import holder_path, now_ms, wall_ms
+from muster.actors.runtime.process import holder_paths, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.tables.reading import TableDamaged
@@ -116,7 +116,8 @@ class GatewayActor(Actor):
     async def _start(self) -> Started:
         keep_freed_blocks()
         node_id, _ = self._node_and_address()
-        self._sockets = HeldSockets(holder_path(self.settings.cluster_id, node_id), self.secret, self.name)
+        holders = partial(holder_paths, self.settings.cluster_id, node_id)
+        self._sockets = HeldSockets(holders, self.secret, self.name)
         await self._sockets.fetch()
         try:
             started = await self._serve()

@@ -41,8 +41,13 @@ def socket_path(cluster_id: str, actor: str) -> Path:
 
 
 def holder_path(cluster_id: str, node_id: str) -> Path:
-    """The path of the Unix domain socket of the node's process that holds gateways' listening sockets."""
-    return _sockets(cluster_id) / f"holder-{node_id[:16]}.sock"
+    """A path for the Unix domain socket of this process, as one that holds gateways' listening sockets."""
+    return socket_path(cluster_id, f"holder-{node_id[:16]}")
+
+
+def holder_paths(cluster_id: str, node_id: str) -> list[Path]:
+    """The paths of the node's processes that hold gateways' listening sockets; some may have ended."""
+    return sorted(_sockets(cluster_id).glob(f"holder-{node_id[:16]}-*.sock"))
 
 
 def _sockets(cluster_id: str) -> Path:

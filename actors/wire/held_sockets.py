@@ -3,10 +3,10 @@
 While the gateway is dead, connections of clients wait in the kernel's backlog instead of being refused. Its next
 process gets the same sockets, with the same ports, and accepts what waits.
 
-The :class:`SocketHolder` listens on a Unix domain socket. A gateway keeps a connection to it (:class:`HeldSockets`) for
-as long as it lives, so the end of the connection is the end of the gateway. Messages are packets of JSON, sockets are
-passed with them (SCM_RIGHTS, unix(7)). First, both sides prove that they know the cluster's secret, as on the internal
-socket (:mod:`muster.actors.wire.envelope`).
+The :class:`SocketHolder` listens on a Unix domain socket; a node can have two of them for a while. A gateway keeps a
+connection to one (:class:`HeldSockets`) for as long as it lives, so the end of the connection is the end of the
+gateway. Messages are packets of JSON, sockets are passed with them (SCM_RIGHTS, unix(7)). First, both sides prove that
+they know the cluster's secret, as on the internal socket (:mod:`muster.actors.wire.envelope`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,9 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 class HeldSockets:
     """The listening sockets of a gateway's process. For one event loop; its process ends them all, except the held."""
 
-    def __init__(self, path: Path, secret: bytes, name: str) -> None:
-        """``path`` is the holder's socket, now or later; ``name`` is that of the gateway's actor."""
-        self._path = path
+    def __init__(self, holders: Callable[[], Iterable[Path]], secret: bytes, name: str) -> None:
+        """``holders`` gives the sockets of the node's holders at the time; ``name`` is that of the gateway's actor."""
+        self._holders = holders
         self._secret = secret
         self._name = name
         self._connection: socket.socket | None = None
@@ -115,7 +115,7 @@ class HeldSockets:
 
     async def _keep(self) -> None:
         while True:
-            if self._connection is None and self._path.exists():
+            if self._connection is None and any(self._holders()):
                 await asyncio.to_thread(self._connect)
                 _close([held for _, held in self._fetched])
                 self._fetched = []
@@ -128,22 +128,30 @@ class HeldSockets:
 
     def _connect(self) -> None:
         """Become the owner of the sockets under this name, and get them. Blocks; no effect without a holder."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        connection.settimeout(_TIMEOUT_S)
-        try:
-            connection.connect(str(self._path))
-            self._authenticate(connection)
-            connection.send(json.dumps({"own": self._name}).encode())
-            response, self._fetched = _receive(connection)
-            if "error" in response:
-                raise OSError(response["error"])
-        except FileNotFoundError:
-            connection.close()
-        except (OSError, ValueError, Unauthenticated) as error:
-            connection.close()
-            log.info("no process holds sockets for %s: %s", self._name, error)
-        else:
-            self._connection = connection
+        for path in self._holders():
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.settimeout(_TIMEOUT_S)
+            try:
+                connection.connect(str(path))
+                found = self._own(connection)
+            except (FileNotFoundError, ConnectionRefusedError):  # it has ended
+                connection.close()
+            except (OSError, ValueError, Unauthenticated) as error:
+                connection.close()
+                log.info("%s holds no sockets for %s: %s", path.name, self._name, error)
+            else:
+                self._disconnect()
+                self._connection, self._fetched = connection, found
+                if found:
+                    return
+
+    def _own(self, connection: socket.socket) -> list[Held]:
+        self._authenticate(connection)
+        connection.send(json.dumps({"own": self._name}).encode())
+        response, found = _receive(connection)
+        if "error" in response:
+            raise OSError(response["error"])
+        return found
 
     def _authenticate(self, connection: socket.socket) -> None:
         challenge, nonce = connection.recv(_MAX_PACKET_BYTES), secrets.token_bytes(NONCE_BYTES)
@@ -222,7 +230,7 @@ class SocketHolder:
     """Holds sockets in a thread of its own: whatever else the process does, a gateway that starts gets them at once."""
 
     def __init__(self, path: Path, secret: bytes, *, keep_s: float = KEEP_S) -> None:
-        """``path``: where gateways connect; a predecessor's socket there is replaced. ``keep_s``: see KEEP_S."""
+        """``path``: where gateways connect, and no other holder's. ``keep_s``: see KEEP_S."""
         self._path = path
         self._secret = secret
         self._keep_s = keep_s
@@ -239,7 +247,6 @@ class SocketHolder:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self._path))
         self._path.chmod(0o600)
-        self._inode = self._path.stat().st_ino
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
         self._stopped = os.eventfd(0, os.EFD_CLOEXEC)
@@ -252,9 +259,7 @@ class SocketHolder:
         if self._thread.is_alive():
             os.eventfd_write(self._stopped, 1)
             self._thread.join()
-            with contextlib.suppress(FileNotFoundError):
-                if self._path.stat().st_ino == self._inode:
-                    self._path.unlink()
+            self._path.unlink(missing_ok=True)
 
     def _run(self) -> None:
         stop = False

@@ -39,7 +39,7 @@ def holder(path: Path) -> Iterator[SocketHolder]:
 
 async def _serve(path: Path, secret: bytes, ready: Pipe) -> None:
     """A gateway's process: reports its port once the sockets are held, and greets who connects."""
-    held = HeldSockets(path, secret, NAME)
+    held = HeldSockets(lambda: path.parent.glob("*.sock"), secret, NAME)
     await held.fetch()
     (listening,) = held.listen("kafka", HOST, 0)
 
@@ -140,6 +140,25 @@ def test_the_next_holder_gets_them_too(path: Path) -> None:
         gateway.kill()
 
 
+@pytest.mark.parametrize("name", ["a.sock", "z.sock"])
+def test_a_second_holder_that_comes_and_goes_changes_nothing(path: Path, holder: SocketHolder, name: str) -> None:
+    """A node has two standbys for a while if a controller was lost together with a node."""
+    first = Gateway(path)
+    eventually(lambda: is_held(holder), "the sockets are held")
+    other = SocketHolder(path.with_name(name), SECRET)
+    other.start()
+    first.kill()
+    second = Gateway(path)
+    assert second.port == first.port
+    eventually(lambda: is_held(holder), "the sockets are held again")
+    assert not is_held(other)
+    other.stop()
+    second.kill()
+    third = Gateway(path)
+    assert third.port == first.port
+    third.kill()
+
+
 def test_a_stranger_gets_no_socket(path: Path, holder: SocketHolder) -> None:
     gateway = Gateway(path)
     eventually(lambda: is_held(holder), "the sockets are held")
@@ -154,7 +173,7 @@ def test_a_gateway_that_ends_during_the_request_of_its_successor_does_not_end_th
     path: Path, holder: SocketHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder finds both connections readable in one round."""
-    old, new, other = (HeldSockets(path, SECRET, name) for name in (NAME, NAME, "gateway-2"))
+    old, new, other = (HeldSockets(lambda: [path], SECRET, name) for name in (NAME, NAME, "gateway-2"))
     busy, go_on, drop = threading.Event(), threading.Event(), holder._drop
 
     def drop_later(name: str) -> None:
