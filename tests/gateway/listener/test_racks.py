@@ -211,7 +211,11 @@ def read_aiokafka(bootstrap: str, topic: str, group: str) -> int:
 def test_real_consumers_fetch_from_their_rack(
     racks: TwoRacks, fresh: Fresh, read: Callable[[str, str, str], int]
 ) -> None:
-    """All of it comes from the gateway of their rack, and is attributed to their group there."""
+    """All of it comes from the gateway of their rack, and is attributed to their group there.
+
+    It may come more than once: a client that rejoins, as kafka-python does when it learns of a topic late, discards
+    what it has not read, and fetches it again.
+    """
     topic, group = racks.create(fresh("t"), 4), fresh("g")
     leaders = racks.left.gateway.view.leaders[topic.topic_id]
     assert sorted(leaders) == [1, 1, 2, 2]
@@ -220,7 +224,10 @@ def test_real_consumers_fetch_from_their_rack(
         producer.produce(topic.name, str(number), partition=number % 4)
     assert producer.flush(WAIT_S) == 0
     assert read(racks.bootstrap, topic.name, group) == COUNT
-    assert [fetched(gateway, topic.name) for gateway in (racks.left, racks.right)] == [{}, {group: COUNT}]
+    assert fetched(racks.left, topic.name) == {}
+    there = fetched(racks.right, topic.name)
+    assert there.keys() == {group}
+    assert there[group] >= COUNT
 
 
 def fetched(gateway: Serving, topic: str) -> dict[str, int]:
