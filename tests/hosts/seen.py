@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 PRODUCE, FETCH, COMMIT, HEARTBEAT = "produce", "fetch", "commit", "heartbeat"
 OPERATIONS = (PRODUCE, FETCH, COMMIT, HEARTBEAT)
+HEARTBEAT_INTERVAL_S = 1.0
 
 
 class Series(NamedTuple):
@@ -23,7 +24,11 @@ class Series(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Of one library's producer and group, in a span of time."""
+    """Of one library's producer and group, in a span of time.
+
+    Of what a group fetches and commits, only the topic of that library's producer counts: that of another library may
+    bring nothing, because that producer waits for its own timeouts.
+    """
 
     longest_s: Mapping[str, float]
     """By operation, of the partition or member that waited longest."""
@@ -31,7 +36,9 @@ class Gaps(NamedTuple):
 
     @property
     def worst_s(self) -> float:
-        return max(self.longest_s.values(), default=0.0)
+        """The longest gap, that of heartbeats without the interval at which members send them."""
+        usual_s = {HEARTBEAT: HEARTBEAT_INTERVAL_S}
+        return max((gap_s - usual_s.get(name, 0.0) for name, gap_s in self.longest_s.items()), default=0.0)
 
 
 class Seen:
@@ -73,7 +80,10 @@ class Seen:
         """By library, of gaps that were open at some time of the span; one that has not ended is cut at its end."""
         self.look()
         longest: dict[str, dict[str, float]] = defaultdict(dict)
+        produced = {(series.library, _topic(series)) for series in self._times if series.operation == PRODUCE}
         for series, times in self._times.items():
+            if series.operation in (FETCH, COMMIT) and (series.library, _topic(series)) not in produced:
+                continue
             known = longest[series.library]
             known[series.operation] = max(known.get(series.operation, 0.0), longest_gap_s(times, since_s, until_s))
         return {
@@ -111,6 +121,11 @@ class Seen:
                 begun = self._begun.pop((path, event["id"]), None)
                 if begun is not None and not event.get("error"):
                     yield from ((COMMIT, f"{topic}-{number}") for topic, number, _ in begun["offsets"])
+
+
+def _topic(series: Series) -> str:
+    """Of a series of a partition."""
+    return series.of.rpartition("-")[0]
 
 
 def longest_gap_s(times: list[float], since_s: float, until_s: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.journal import Journal, now_s
-from tests.hosts.seen import COMMIT, FETCH, HEARTBEAT, PRODUCE, Seen, longest_gap_s
+from tests.hosts.seen import COMMIT, FETCH, HEARTBEAT, PRODUCE, Gaps, Seen, longest_gap_s
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,26 @@ def test_successes_are_read_on_from_journals(tmp_path: Path) -> None:
     (gaps,) = seen.gaps(began_s, now_s()).values()
     assert gaps.longest_s.keys() == {PRODUCE, FETCH, COMMIT, HEARTBEAT}
     assert gaps.rebalances == 1
+
+
+def test_a_group_is_not_blamed_for_a_producer_of_another_library(tmp_path: Path) -> None:
+    began_s = now_s()
+    for library, topic in (("confluent", "orders"), ("kafka-python", "clicks")):
+        producer = Journal(tmp_path / f"{library}-producer.1.jsonl")
+        producer.write("start", role="producer", group="", library=library)
+        producer.write("acked", records=[(topic, 0, 7, "1")])
+        member = Journal(tmp_path / f"{library}-0.1.jsonl")
+        member.write("start", role="consumer", group=library, library=library)
+        for read in ("orders", "clicks"):
+            member.write("read", topic=read, partition=0, records=[(7, "1")])
+    until_s = now_s() + 5
+    with (tmp_path / "confluent-0.1.jsonl").open("a") as journal:
+        journal.write(json.dumps({"t": until_s, "e": "read", "topic": "orders", "partition": 0, "records": []}) + "\n")
+    gaps = Seen(tmp_path).gaps(began_s, until_s + 2)
+    assert gaps["kafka-python"].longest_s[FETCH] == pytest.approx(7, abs=0.5)
+    assert gaps["confluent"].longest_s[FETCH] == pytest.approx(5, abs=0.5), "clicks have waited for 7 s"
+
+
+def test_heartbeats_are_compared_with_their_interval() -> None:
+    assert Gaps({FETCH: 0.3, HEARTBEAT: 1.2}, 0).worst_s == pytest.approx(0.3)
+    assert Gaps({FETCH: 0.3, HEARTBEAT: 1.6}, 0).worst_s == pytest.approx(0.6)
