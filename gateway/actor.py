@@ -40,6 +40,7 @@ from muster.gateway.attribution.account import End
 from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
+from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.gateway.listener.resume import ends
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 
 _CONTROLLER_S = 30.0
 _SETTLE_S = 1.0
+_VIEW_S = 3.0
 T = TypeVar("T")
 
 __all__ = ["GatewayActor"]
@@ -286,6 +288,17 @@ class GatewayActor(Actor):
         """Write the samples so far as Parquet. Returns the number of rows."""
         await self.start()
         return await asyncio.to_thread(self._store.flush)
+
+    async def leave(self) -> None:
+        """Close the clients' connections between two requests, and serve who comes back.
+
+        They request the metadata, from which this gateway is missing, and find the same at every gateway.
+        """
+        if self._started is None or not self._started.done() or self._started.exception():
+            return
+        others_lead = lambda view: all(broker.id != self._id for broker in view.brokers)  # noqa: E731
+        await self._gateway.until_view(others_lead, _VIEW_S)
+        await self._gateway.end_connections(Complaint(Cause.GATEWAY_STOPS, "the gateway is about to stop"))
 
     async def stop(self) -> None:
         """Close the clients' connections, and write what was counted."""

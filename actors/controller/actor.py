@@ -324,7 +324,7 @@ class Controller:
             kind, _, number = name.partition("-")
             if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
                 endpoints[kind][int(number)] = managed.endpoint
-            elif managed.state == "alive" and managed.started and managed.started.broker:
+            elif managed.state == "alive" and not managed.leaves and managed.started and managed.started.broker:
                 brokers.append(managed.started.broker)
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)

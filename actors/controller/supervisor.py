@@ -366,6 +366,7 @@ class Supervisor:
                 await self._vacate(managed)
             finally:
                 managed.handle = managed.started = None
+                managed.leaves = False
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
             await self._alive_itself(managed)
             if managed.started is None or managed.started.node_id != node_id:
@@ -382,6 +383,7 @@ class Supervisor:
             self._lifecycle.see(managed)
             await self._publish()
         if managed.handle is not None:
+            await self._leave(managed)
             await self._stop(managed)
             await _until_dead(managed.handle)
         await self._down(managed, "it moves")
@@ -392,7 +394,8 @@ class Supervisor:
                 await self._settled.wait_for(lambda: managed.state == "alive")
 
     async def forget(self, name: str) -> None:
-        """Stop an actor and no longer manage it. KeyError if there is no such actor."""
+        """Stop an actor and no longer manage it; its clients leave it first. KeyError if there is no such actor."""
+        await self._leave(self.actors[name])
         await self.stop([name])
         del self.actors[name]
         await self._publish()
@@ -405,6 +408,16 @@ class Supervisor:
         await asyncio.gather(*(self._stop(self.actors[name]) for name in names))
         for name in names:
             self._lifecycle.stopped(self.actors[name])
+
+    async def _leave(self, managed: Managed) -> None:
+        """Take a gateway that serves out of the view, and have its clients leave while it still serves them."""
+        if managed.state != "alive" or managed.started is None or managed.started.broker is None:
+            return
+        managed.leaves = True
+        await self._publish()
+        with contextlib.suppress(TimeoutError, RayError):
+            async with asyncio.timeout(_STOP_S):
+                await managed.handle.leave.remote()
 
     async def _stop(self, managed: Managed) -> None:
         if managed.handle is None:

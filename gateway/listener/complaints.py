@@ -24,6 +24,7 @@ class Cause(StrEnum):
     INTERNAL_ERROR = "internal_error"
     GIVEN_UP = "given_up"
     HOST_LOST = "host_lost"
+    GATEWAY_STOPS = "gateway_stops"
 
 
 class Complaint(NamedTuple):

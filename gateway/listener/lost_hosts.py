@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
+from muster.gateway.listener.complaints import Cause, Complaint
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,9 @@ class LostHosts:
     """For one event loop."""
 
     def __init__(
-        self, alive: Callable[[], Awaitable[Collection[str]]], end_connections: Callable[[str], Awaitable[None]]
+        self, alive: Callable[[], Awaitable[Collection[str]]], end_connections: Callable[[Complaint], Awaitable[None]]
     ) -> None:
-        """``alive``: ids of the live nodes; ``end_connections(why)`` closes the clients' connections."""
+        """``alive``: ids of the live nodes; ``end_connections`` closes the clients' connections."""
         self._alive = alive
         self._end_connections = end_connections
         self._without: set[str] = set()
@@ -58,7 +59,8 @@ class LostHosts:
         if lost:
             self._without -= lost
             log.warning("node %s is lost: clients should look for other gateways", ", ".join(sorted(lost)))
-            await self._end_connections("the host of another gateway is lost, and the client may not know")
+            why = "the host of another gateway is lost, and the client may not know"
+            await self._end_connections(Complaint(Cause.HOST_LOST, why))
 
     def stop(self) -> None:
         if self._watching is not None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from muster.actors.config import Listener
 from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
-from muster.gateway.listener.complaints import Cause, Complaint
+from muster.gateway.listener.complaints import Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import Gateway
 
@@ -61,13 +61,12 @@ class GatewayServer(Gateway):
                 if connection.last_active_s < limit_s and not connection.waiting:
                     connection.close()
 
-    async def end_connections(self, why: str) -> None:
+    async def end_connections(self, complaint: Complaint) -> None:
         """Close all connections of now, over a second or so, each when no request waits; the clients connect again.
 
         Whatever a client is about to request is not begun, or is answered first. A client that always has requests
         on their way is closed between two of them after ``_BUSY_S``.
         """
-        complaint = Complaint(Cause.HOST_LOST, why)
         connections = list(self.connections.values())
         for at in range(0, len(connections), max(1, len(connections) // _ENDING_STEPS)):
             for connection in connections[at : at + max(1, len(connections) // _ENDING_STEPS)]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime.process import now_ms
 from tests.cluster.consumer_groups.groups import create
@@ -71,6 +74,26 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
+
+
+@pytest.mark.timeout(240)
+def test_clients_leave_a_drained_gateway_before_it_stops(on_nodes: Bench) -> None:
+    """Their connections are closed between two requests; who comes back is served, and finds other gateways."""
+    on_nodes.until_settled()
+    gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
+    host, _, port = gateway["address"].rpartition(":")
+    with ThreadPoolExecutor(1) as beside:
+        with socket.create_connection((host, int(port)), timeout=120) as connection:
+            draining = beside.submit(drain, on_nodes, gateway["node_id"])
+            assert connection.recv(1) == b"", "the gateway closes it"
+        assert not draining.done()
+        found = AdminClient({"bootstrap.servers": gateway["address"]}).list_topics(timeout=30).brokers.values()
+        brokers = {f"{broker.host}:{broker.port}" for broker in found}
+        assert len(brokers) == 2
+        assert gateway["address"] not in brokers
+        assert draining.result().returncode == 0
+    assert drain(on_nodes, gateway["node_id"], "--undo").returncode == 0
+    on_nodes.until_settled()
 
 
 @pytest.mark.timeout(240)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.placement.view import Broker, ClusterView
 from tests.gateway.apis.test_data_apis import FETCH, fetch_body
@@ -26,7 +27,7 @@ def until_waiting(full: Serving, client: Client) -> None:
 
 
 def end_connections(full: Serving) -> None:
-    full.run(full.gateway.end_connections("a host is lost"))
+    full.run(full.gateway.end_connections(Complaint(Cause.HOST_LOST, "a host is lost")))
 
 
 def test_an_idle_connection_is_closed(full: Serving) -> None:
@@ -95,7 +96,7 @@ class Ray:
         self.requested.set()
         return self.nodes
 
-    async def end(self, why: str) -> None:
+    async def end(self, complaint: Complaint) -> None:
         self.ends += 1
         self.ended.set()
 
