@@ -27,7 +27,7 @@ SETTLED_S = 90
 
 HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "0",
-    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_period_ms": "250",
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_grpc_client_keepalive_time_ms": "1000",
