@@ -290,7 +290,7 @@ class GatewayActor(Actor):
         return await asyncio.to_thread(self._store.flush)
 
     async def leave(self) -> None:
-        """Close the clients' connections between two requests, and serve who comes back.
+        """Close the clients' connections between two requests, and serve who connects again.
 
         They request the metadata, from which this gateway is missing, and find the same at every gateway.
         """

@@ -78,7 +78,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
 
 @pytest.mark.timeout(240)
 def test_clients_leave_a_drained_gateway_before_it_stops(on_nodes: Bench) -> None:
-    """Their connections are closed between two requests; who comes back is served, and finds other gateways."""
+    """Their connections are closed between two requests; who connects again is served, and finds other gateways."""
     on_nodes.until_settled()
     gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
     host, _, port = gateway["address"].rpartition(":")
