@@ -292,11 +292,12 @@ class GatewayActor(Actor):
     async def leave(self) -> None:
         """Close the clients' connections between two requests, and serve who connects again.
 
-        They request the metadata, from which this gateway is missing, and find the same at every gateway.
+        They request the metadata, in which other gateways lead. This one is still named there: librdkafka can take a
+        second to go to the new leader of a partition if the old leader disappears from the metadata at the same time.
         """
         if self._started is None or not self._started.done() or self._started.exception():
             return
-        others_lead = lambda view: all(broker.id != self._id for broker in view.brokers)  # noqa: E731
+        others_lead = lambda view: all(broker.leaves or broker.id != self._id for broker in view.brokers)  # noqa: E731
         await self._gateway.until_view(others_lead, _VIEW_S)
         await self._gateway.end_connections(Complaint(Cause.GATEWAY_STOPS, "the gateway is about to stop"))
 

@@ -48,6 +48,8 @@ class Broker:
     further: tuple[BrokerAddress, ...] = ()
     """Addresses for clients of its further listeners."""
     rack: str | None = None
+    leaves: bool = False
+    """Whether it is about to stop: it leads and coordinates nothing, but is still one of the brokers."""
 
     def at(self, listener: str) -> BrokerAddress:
         """The address for clients of that listener."""
@@ -143,7 +145,7 @@ class ClusterView:
 
     def with_leaders(self, before: Leaders) -> ClusterView:
         """This view with leaders for its gateways, topics and logs, with as few changes to ``before`` as possible."""
-        gateways = {broker.id: broker.node_id for broker in self.brokers}
+        gateways = {broker.id: broker.node_id for broker in self._staying}
         topics = [
             Partitions(topic_id=topic.topic_id, owners=self._owners(topic))
             for topic in self.topics.values()
@@ -180,7 +182,7 @@ class ClusterView:
             return []
         key = ("replicas", leader.id)
         if key not in self._found:
-            self._found[key] = replicas(leader, self.brokers)
+            self._found[key] = replicas(leader, self._staying)
         found: list[int] = self._found[key]
         return found[: topic.replication_factor]
 
@@ -205,10 +207,15 @@ class ClusterView:
 
     def _nearest(self, offsets_partition: int) -> Broker | None:
         owner = self.offsets.get(offsets_partition)
-        near = [broker for broker in self.brokers if owner is not None and broker.node_id == owner.node_id]
-        candidates = {str(broker.id): broker for broker in near or self.brokers}
+        near = [broker for broker in self._staying if owner is not None and broker.node_id == owner.node_id]
+        candidates = {str(broker.id): broker for broker in near or self._staying}
         key = f"{OFFSETS_TOPIC}-{offsets_partition}"
         return candidates[choose(key, list(candidates))] if candidates else None
+
+    @property
+    def _staying(self) -> tuple[Broker, ...]:
+        """The brokers that do not leave; all, if all do."""
+        return tuple(broker for broker in self.brokers if not broker.leaves) or self.brokers
 
     def _broker(self, broker_id: int) -> Broker | None:
         by_id: dict[int, Broker] | None = self._found.get("brokers")

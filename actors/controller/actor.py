@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,8 +325,8 @@ class Controller:
             kind, _, number = name.partition("-")
             if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
                 endpoints[kind][int(number)] = managed.endpoint
-            elif managed.state == "alive" and not managed.leaves and managed.started and managed.started.broker:
-                brokers.append(managed.started.broker)
+            elif managed.state == "alive" and managed.started and managed.started.broker:
+                brokers.append(replace(managed.started.broker, leaves=managed.leaves))
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
         served = self._distinct(brokers)

@@ -32,7 +32,7 @@ class Managed:
     process: tuple[int, str] | None = None
     """Pid and node of the process that last responded to a ping; it may still be starting."""
     leaves: bool = False
-    """Whether it is about to stop: it is not in the view, and its clients go elsewhere."""
+    """Whether it is about to stop: see :attr:`muster.placement.view.Broker.leaves`."""
     starts: int = 0
     error: str | None = None
     active_standby: ActiveStandby | None = None

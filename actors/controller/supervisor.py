@@ -410,7 +410,7 @@ class Supervisor:
             self._lifecycle.stopped(self.actors[name])
 
     async def _leave(self, managed: Managed) -> None:
-        """Take a gateway that serves out of the view, and have its clients leave while it still serves them."""
+        """Have the clients of a gateway leave, while it still serves them: others lead what it has led."""
         if managed.state != "alive" or managed.started is None or managed.started.broker is None:
             return
         managed.leaves = True

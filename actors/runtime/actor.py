@@ -94,7 +94,7 @@ class Actor:
             await asyncio.Event().wait()
 
     async def leave(self) -> None:
-        """Have clients go elsewhere, if there are any: the actor is about to stop, and is no longer in the view."""
+        """Have clients go elsewhere, if there are any: the actor is about to stop."""
 
     async def end(self, pid: int) -> None:
         """End this process at once if it has that pid, which others consider dead."""

@@ -77,8 +77,10 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
 
 
 @pytest.mark.timeout(240)
-def test_clients_leave_a_drained_gateway_before_it_stops(on_nodes: Bench) -> None:
-    """Their connections are closed between two requests; who connects again is served, and finds other gateways."""
+def test_clients_leave_a_drained_gateway_before_it_stops(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
+    """Their connections are closed between two requests; who connects again is served, and finds other leaders."""
+    topic = fresh("t")
+    create(on_nodes.muster, topic)
     on_nodes.until_settled()
     gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
     host, _, port = gateway["address"].rpartition(":")
@@ -87,10 +89,11 @@ def test_clients_leave_a_drained_gateway_before_it_stops(on_nodes: Bench) -> Non
             draining = beside.submit(drain, on_nodes, gateway["node_id"])
             assert connection.recv(1) == b"", "the gateway closes it"
         assert not draining.done()
-        found = AdminClient({"bootstrap.servers": gateway["address"]}).list_topics(timeout=30).brokers.values()
-        brokers = {f"{broker.host}:{broker.port}" for broker in found}
-        assert len(brokers) == 2
-        assert gateway["address"] not in brokers
+        found = AdminClient({"bootstrap.servers": gateway["address"]}).list_topics(topic, timeout=30)
+        assert len(found.brokers) == 3
+        leaders = {found.brokers[each.leader] for each in found.topics[topic].partitions.values()}
+        assert len(leaders) == 2
+        assert gateway["address"] not in {f"{leader.host}:{leader.port}" for leader in leaders}
         assert draining.result().returncode == 0
     assert drain(on_nodes, gateway["node_id"], "--undo").returncode == 0
     on_nodes.until_settled()

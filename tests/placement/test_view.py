@@ -59,6 +59,24 @@ def test_the_leader_is_a_gateway_on_the_node_of_the_partitions_actor() -> None:
         assert owner is None or leader.node_id == owner.node_id
 
 
+def test_a_gateway_that_leaves_leads_and_coordinates_nothing() -> None:
+    """It remains one of the brokers."""
+    brokers = tuple(dataclasses.replace(each, leaves=each.id == 0) for each in VIEW.brokers)
+    view = dataclasses.replace(VIEW, brokers=brokers).with_leaders(VIEW.leaders)
+    topic = dataclasses.replace(FLIGHTS, replication_factor=3)
+    named = {number for partition in range(6) for number in view.replicas_of(topic, partition)}
+    coordinators = [view.coordinator_of(partition) for partition in range(50)]
+    assert named == {1, 2}
+    assert {found.id for found in coordinators if found is not None} == {1, 2}
+    assert VIEW.coordinator_of(7) == VIEW.brokers[0]
+
+
+def test_if_all_gateways_leave_they_lead_to_the_end() -> None:
+    brokers = tuple(dataclasses.replace(each, leaves=True) for each in VIEW.brokers)
+    view = dataclasses.replace(VIEW, brokers=brokers).with_leaders(VIEW.leaders)
+    assert view.leaders == VIEW.leaders
+
+
 def test_the_logs_of_a_topic_are_dealt_out_from_any_first_one() -> None:
     topics = [dataclasses.replace(FLIGHTS, topic_id=UUID(int=number)) for number in range(3)]
     owners = [[VIEW.log_of(topic, partition) for partition in range(6)] for topic in topics]
