@@ -97,8 +97,13 @@ class Kept:
 def kept(muster: Muster, fresh: Callable[[str], str]) -> Iterator[Kept]:
     topic = fresh("standby")
     create(muster, topic)
-    eventually(lambda: standby_of(muster)["state"], lambda state: state == "alive", "a standby", WAIT_S)
+    until_all_serve(muster)  # those of earlier tests, too: a coordinator that is handed over refuses to sync
     yield Kept(muster, fresh("kept"), topic)
+    until_all_serve(muster)
+
+
+def until_all_serve(muster: Muster) -> None:
+    """Until every actor, also the standby, serves by itself."""
     eventually(
         lambda: {each["state"] for each in muster.actors().values()}, lambda all_: all_ == {"alive"}, "all", WAIT_S
     )

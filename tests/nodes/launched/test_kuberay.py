@@ -74,7 +74,8 @@ class Pods(LoneHost):
     def brokers(self, port: int, **settings: str) -> list[str]:
         """What Metadata says to a client of that port."""
         client = json.dumps({"bootstrap.servers": f"{ADDRESS}:{port}", **settings})
-        found: list[str] = json.loads(self.done(shlex.join(["python", "-c", BROKERS, client])))
+        *_, line = self.done(shlex.join(["python", "-c", BROKERS, client])).splitlines()  # after librdkafka's log
+        found: list[str] = json.loads(line)
         return found
 
 
