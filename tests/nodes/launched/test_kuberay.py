@@ -18,6 +18,8 @@ pytestmark = pytest.mark.cluster
 
 USERS, CONFIG = "/srv/users", "/srv/config"
 """In place of /etc/muster-users and /etc/muster, which would be those of the machine."""
+NAME = "headgroup.kafka.example.com"
+"""librdkafka goes on with what the metadata say, so it has to be found."""
 BROKERS = """
 import json, sys
 from confluent_kafka.admin import AdminClient
@@ -47,7 +49,9 @@ class Pods(LoneHost):
         self.worker = cluster["spec"]["workerGroupSpecs"][0]
 
     def mount(self) -> None:
-        """What is mounted into the containers."""
+        """What is mounted into the containers, and the name at which clients reach the head's gateway."""
+        (self.srv / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        self.done("mount --bind /srv/hosts /etc/hosts")
         (config,) = (each for each in _documents() if each["kind"] == "ConfigMap")
         (self.srv / "config").mkdir()
         for name, text in config["data"].items():
@@ -91,7 +95,7 @@ def test_containers_run(pods: Pods) -> None:
     pods.start(pods.head, "headgroup", "ray start --head", "head.log")
     log = pods.home / "head.log"
     eventually(log.read_text, lambda said: "muster ready " in said, "Muster serves in the head's pod", START_S)
-    assert pods.brokers(9094, **LOGIN) == ["headgroup.kafka.example.com:9094"]
+    assert pods.brokers(9094, **LOGIN) == [f"{NAME}:9094"]
     assert pods.brokers(9092) == [f"{ADDRESS}:9092"]
 
     pods.start(pods.worker, "gateway-a", f"ray start --address={ADDRESS}:6379", "worker.log")
