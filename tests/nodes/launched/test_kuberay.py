@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 USERS, CONFIG = "/srv/users", "/srv/config"
 """In place of /etc/muster-users and /etc/muster, which would be those of the machine."""
 NAME = "headgroup.kafka.example.com"
-"""librdkafka goes on with what the metadata say, so it has to be found."""
+"""It has to be found: librdkafka connects to what the metadata name."""
 BROKERS = """
 import json, sys
 from confluent_kafka.admin import AdminClient
