@@ -93,9 +93,6 @@ class Actor:
         if pid == os.getpid():
             await asyncio.Event().wait()
 
-    async def leave(self) -> None:
-        """Have clients go elsewhere, if there are any: the actor is about to stop."""
-
     async def end(self, pid: int) -> None:
         """End this process at once if it has that pid, which others consider dead."""
         if pid == os.getpid():
