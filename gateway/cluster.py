@@ -19,6 +19,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
+from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
 from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
@@ -36,7 +37,7 @@ class ClusterError(RuntimeError):
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
     """Start every actor and wait until all serve. Call :func:`take_over` before. ClusterError if one cannot start."""
-    arguments = (settings, secrets.token_bytes(32), GatewayActor)
+    arguments = (settings, secrets.token_bytes(32), GatewayActor, GatewayStandby)
     controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=_head())
     try:
         ray.get(controller.start.remote())

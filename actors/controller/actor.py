@@ -41,7 +41,7 @@ from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.serving.actor import RoleActor
-from muster.actors.serving.standby import StandbyActor
+from muster.actors.serving.standby import GatewaysOf, StandbyActor
 from muster.actors.tables.arrow import without_numpy
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, take_controller_epoch, when_superseded
@@ -66,12 +66,14 @@ _ADOPT_S = 3.0
 class Controller:
     """The Ray actor ``controller``. Every method may be retried: after an error, a caller cannot know the outcome."""
 
-    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type) -> None:
+    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type, gateways_of: GatewaysOf) -> None:
+        """``gateway_class``: of the actors ``gateway-<id>``. ``gateways_of``: what standbys serve dead ones with."""
         without_numpy()
         log_to_file(Path(settings.storage), "controller")
         self._settings = settings
         self._secret = secret
         self._gateway_class = gateway_class
+        self._gateways_of = gateways_of
         self._zk: ZooKeeperClient | None = None
         self._own_epoch: ActorEpoch | None = None
         self._topics: TopicsAdmin | None = None
@@ -165,7 +167,7 @@ class Controller:
         return self._nodes
 
     async def _move_to(self, node_id: str) -> None:
-        arguments = (self._settings, self._secret, self._gateway_class)
+        arguments = (self._settings, self._secret, self._gateway_class, self._gateways_of)
         with self._history.moving(node_id):
             await move_controller(node_id, self._settings, type(self), *arguments)
 
@@ -275,7 +277,7 @@ class Controller:
         self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
 
     def _manage_standby_on(self, node_id: str | None, number: int) -> None:
-        self._manage(f"standby-{number}", StandbyActor, number, node_id=node_id)
+        self._manage(f"standby-{number}", StandbyActor, number, self._gateways_of, node_id=node_id)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -325,7 +327,7 @@ class Controller:
             kind, _, number = name.partition("-")
             if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
                 endpoints[kind][int(number)] = managed.endpoint
-            elif managed.state == "alive" and managed.started and managed.started.broker:
+            elif managed.started and managed.started.broker and self._supervisor.is_served(managed):
                 brokers.append(replace(managed.started.broker, leaves=managed.leaves))
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
@@ -430,8 +432,23 @@ class Controller:
                 for node in nodes
                 if node["Alive"] or self._known_nodes.on(node["NodeID"])
             ],
-            "actors": [_describe_self(), *(_describe(actors[name]) for name in sorted(actors))],
+            "actors": [_describe_self(), *(self._describe(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics.topics) if self._topics else 0,
+        }
+
+    def _describe(self, managed: Managed) -> dict[str, Any]:
+        started, standby = managed.started, self._supervisor.standby_of(managed)
+        return {
+            "name": managed.name,
+            "state": managed.state,
+            "pid": started.pid if started else None,
+            "node_id": started.node_id if started else None,
+            "address": host_port(started.broker.host, started.broker.port) if started and started.broker else None,
+            "further_addresses": _further(started.broker) if started and started.broker else {},
+            "metrics_url": started.metrics_url if started else None,
+            "restarts": max(0, managed.starts - 1),
+            "error": managed.error,
+            "stand_in": standby.name if standby else None,
         }
 
     async def drain(self, node_id: str) -> None:
@@ -478,22 +495,6 @@ async def _view_of(gateway: Managed) -> ClusterView | None:
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say which view it has: %r", gateway.name, error)
         return None
-
-
-def _describe(managed: Managed) -> dict[str, Any]:
-    started = managed.started
-    return {
-        "name": managed.name,
-        "state": managed.state,
-        "pid": started.pid if started else None,
-        "node_id": started.node_id if started else None,
-        "address": host_port(started.broker.host, started.broker.port) if started and started.broker else None,
-        "further_addresses": _further(started.broker) if started and started.broker else {},
-        "metrics_url": started.metrics_url if started else None,
-        "restarts": max(0, managed.starts - 1),
-        "error": managed.error,
-        "stand_in": managed.active_standby.standby.name if managed.active_standby else None,
-    }
 
 
 def _further(broker: Broker) -> dict[str, str]:

@@ -33,6 +33,8 @@ class Managed:
     """Pid and node of the process that last responded to a ping; it may still be starting."""
     leaves: bool = False
     """Whether it is about to stop: see :attr:`muster.placement.view.Broker.leaves`."""
+    down_since_s: float = 0.0
+    """By time.monotonic, when it served last."""
     starts: int = 0
     error: str | None = None
     active_standby: ActiveStandby | None = None

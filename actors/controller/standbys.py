@@ -98,10 +98,14 @@ class Standbys:
 
     def on(self, node_id: str) -> Standby:
         """The standby on that node. NoStandby."""
-        for standby in self._alive():
-            if standby.node_id == node_id:
-                return standby
-        raise NoStandby(f"no standby runs on node {node_id}")
+        standby = self.find(node_id)
+        if standby is None:
+            raise NoStandby(f"no standby runs on node {node_id}")
+        return standby
+
+    def find(self, node_id: str) -> Standby | None:
+        """The standby on that node, if one runs."""
+        return next((standby for standby in self._alive() if standby.node_id == node_id), None)
 
     async def found(self) -> Mapping[str, ActiveStandby]:
         """What the standbys serve, by role, for a new controller; the highest epoch of each role."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from muster.actors.runtime.liveness.ending import end_process
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
+from muster.actors.wire.socket_holder import KEEP_S
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +124,21 @@ class Supervisor:
                 self._begin_to_cover(managed)
             self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
         return self.actors[name]
+
+    def standby_of(self, managed: Managed) -> Standby | None:
+        """The standby that serves in the actor's place, if any: by request, or the one of a dead gateway's node."""
+        if managed.active_standby is not None:
+            return managed.active_standby.standby
+        started = managed.started
+        if started is None or started.broker is None or managed.state != "restarting" or managed.leaves:
+            return None
+        if time.monotonic() > managed.down_since_s + KEEP_S:
+            return None
+        return self.standbys.find(started.node_id)
+
+    def is_served(self, managed: Managed) -> bool:
+        """Whether the actor, or a standby in its place, serves its clients."""
+        return managed.state == "alive" or self.standby_of(managed) is not None
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
         """Wait until the actor serves or fails, or time is up. Returns whether it, or a standby for it, serves."""
@@ -292,6 +309,10 @@ class Supervisor:
 
     async def _down(self, managed: Managed, reason: str) -> None:
         """The actor does not serve. A standby takes over its role, if it has one; only then does the view change."""
+        if managed.state == "alive":
+            managed.down_since_s = time.monotonic()
+            if managed.started is not None and managed.started.broker is not None:
+                asyncio.get_running_loop().call_later(KEEP_S + _RETRY_S, self._changed)
         if not managed.is_role or not self._cover:
             await self._set(managed, "restarting", reason)
             return

@@ -83,11 +83,13 @@ class ViewFollower:
             await self._poll()
         return self._view
 
-    def follow(self, on_view: Callable[[ClusterView], None]) -> None:
+    def follow(self, on_view: Callable[[ClusterView], None], since: ClusterView | None = None) -> None:
         """Call ``on_view`` with every view newer than the first, including those that have arrived since.
 
-        Separate from :meth:`first`: in between, the owner can create the parts that ``on_view`` needs.
+        Separate from :meth:`first`: in between, the owner can create the parts that ``on_view`` needs. ``since`` is a
+        view that the owner already has.
         """
+        self._view = self._view or since
         self._task = asyncio.get_running_loop().create_task(self._follow(on_view))
 
     async def _follow(self, on_view: Callable[[ClusterView], None]) -> None:

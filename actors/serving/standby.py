@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from muster.actors.log.serving import LogOpener, ServedLogs
@@ -23,9 +23,20 @@ from muster.actors.runtime.processes import signal_process, until_process_ends
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import Opener, RoleHost
-from muster.actors.wire.held_sockets import SocketHolder
+from muster.actors.wire.socket_holder import Accepting, SocketHolder
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import ClusterView
+
+
+class Gateways(Accepting, Protocol):
+    """Serves gateways of its node that are dead."""
+
+    async def stop(self) -> None:
+        """Stop serving. The holder of the sockets has stopped before."""
+
+
+GatewaysOf = Callable[[ClusterSettings, str, Callable[[], ClusterView]], Gateways]
+"""Called with the settings, the node, and what gives the newest view."""
 
 
 class StandbyActor(Actor):
@@ -33,8 +44,9 @@ class StandbyActor(Actor):
 
     watches_controller = True
 
-    def __init__(self, settings: ClusterSettings, secret: bytes, number: int) -> None:
+    def __init__(self, settings: ClusterSettings, secret: bytes, number: int, gateways_of: GatewaysOf) -> None:
         super().__init__(settings, secret, f"standby-{number}")
+        self._gateways_of = gateways_of
         openers: dict[str, Opener] = {
             "offsets": OffsetsOpener(settings, secret),
             "log": LogOpener(settings, secret, self.name),
@@ -49,7 +61,9 @@ class StandbyActor(Actor):
         self._preparing = asyncio.get_running_loop().create_task(self._host.prepare())
         node_id, _ = self._node_and_address()
         if self._sockets is None:
-            self._sockets = SocketHolder(holder_path(self.settings.cluster_id, node_id), self.secret)
+            self._gateways = self._gateways_of(self.settings, node_id, lambda: self._view)
+            path = holder_path(self.settings.cluster_id, node_id)
+            self._sockets = SocketHolder(path, self.secret, accepting=self._gateways)
             self._sockets.start()
         return Started(pid=os.getpid(), node_id=node_id)
 
@@ -105,3 +119,4 @@ class StandbyActor(Actor):
         await self._host.stop()
         if self._sockets is not None:
             await asyncio.to_thread(self._sockets.stop)
+            await self._gateways.stop()

@@ -1,12 +1,12 @@
 """A gateway's listening sockets, which outlive its process: another process of its node holds duplicates of them.
 
-While the gateway is dead, connections of clients wait in the kernel's backlog instead of being refused. Its next
-process gets the same sockets, with the same ports, and accepts what waits.
+While the gateway is dead, the holder's process serves its clients. Its next process gets the same sockets, with the
+same ports.
 
-The :class:`SocketHolder` listens on a Unix domain socket; a node can have two of them for a while. A gateway keeps a
-connection to one (:class:`HeldSockets`) for as long as it lives, so the end of the connection is the end of the
-gateway. Messages are packets of JSON, sockets are passed with them (SCM_RIGHTS, unix(7)). First, both sides prove that
-they know the cluster's secret, as on the internal socket (:mod:`muster.actors.wire.envelope`).
+The holder (:mod:`muster.actors.wire.socket_holder`) listens on a Unix domain socket; a node can have two of them for a
+while. A gateway keeps a connection to one (:class:`HeldSockets`) for as long as it lives, so the end of the connection
+is the end of the gateway. Messages are packets of JSON, sockets are passed with them (SCM_RIGHTS, unix(7)). First, both
+sides prove that they know the cluster's secret, as on the internal socket (:mod:`muster.actors.wire.envelope`).
 """
 
 from __future__ import annotations
@@ -15,38 +15,24 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import secrets
-import select
-import selectors
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from muster.actors.wire.envelope import NONCE_BYTES, Unauthenticated, proof, same_proof
-from muster.actors.wire.server import make_room
+from muster.actors.wire.socket_passing import GATEWAY, HOLDER, MAX_PACKET_BYTES, Held, close_all, receive, send
 
 log = logging.getLogger(__name__)
 
-KEEP_S = 30.0
-"""How long the sockets of a dead gateway are held: clients that wait for one that does not return should be refused."""
 BACKLOG = 1024
 """Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn)."""
-_MAX_PACKET_BYTES = 1 << 16
-_MAX_SOCKETS = 128
-"""In one packet; Linux allows 253."""
 _TIMEOUT_S = 2.0
 """How long a holder may take to respond. It is on the same node, in a thread of its own."""
 _RETRY_S = 1.0
-_HOLDER, _GATEWAY = b"holder", b"gateway"
 
 Listening = Callable[[str, int], list[socket.socket]]
 """What :func:`listening_sockets` does."""
-Held = tuple[str, socket.socket]
-"""A listening socket under the key that its gateway knows it by."""
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
@@ -73,7 +59,7 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
                 problem = f"error while attempting to bind on address {address}: {(error.strerror or '').lower()}"
                 raise OSError(error.errno, problem) from error
     except BaseException:
-        _close(found)
+        close_all(found)
         raise
     return found
 
@@ -109,7 +95,7 @@ class HeldSockets:
 
     def hold(self) -> None:
         """From now on, have a holder hold them, and the next one if that ends."""
-        _close([held for _, held in self._fetched])
+        close_all([held for _, held in self._fetched])
         self._fetched = []
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
@@ -117,7 +103,7 @@ class HeldSockets:
         while True:
             if self._connection is None and any(self._holders()):
                 await asyncio.to_thread(self._connect)
-                _close([held for _, held in self._fetched])
+                close_all([held for _, held in self._fetched])
                 self._fetched = []
             if self._connection is not None and await asyncio.to_thread(self._give):
                 await _until_closed(self._connection)
@@ -148,27 +134,25 @@ class HeldSockets:
     def _own(self, connection: socket.socket) -> list[Held]:
         self._authenticate(connection)
         connection.send(json.dumps({"own": self._name}).encode())
-        response, found = _receive(connection)
+        response, found = receive(connection)
         if "error" in response:
             raise OSError(response["error"])
         return found
 
     def _authenticate(self, connection: socket.socket) -> None:
-        challenge, nonce = connection.recv(_MAX_PACKET_BYTES), secrets.token_bytes(NONCE_BYTES)
+        challenge, nonce = connection.recv(MAX_PACKET_BYTES), secrets.token_bytes(NONCE_BYTES)
         if len(challenge) != NONCE_BYTES:
             raise Unauthenticated("no challenge")
-        connection.send(proof(self._secret, _GATEWAY, challenge) + nonce)
-        if not same_proof(connection.recv(_MAX_PACKET_BYTES), proof(self._secret, _HOLDER, nonce)):
+        connection.send(proof(self._secret, GATEWAY, challenge) + nonce)
+        if not same_proof(connection.recv(MAX_PACKET_BYTES), proof(self._secret, HOLDER, nonce)):
             raise Unauthenticated("a holder without the cluster's secret")
 
     def _give(self) -> bool:
         """Have the holder hold what this process listens on. Blocks. Returns whether it does."""
         assert self._connection is not None
         try:
-            _send(
-                self._connection, {"hold": [key for key, _ in self._listening]}, [held for _, held in self._listening]
-            )
-            response, _ = _receive(self._connection)
+            send(self._connection, {"hold": [key for key, _ in self._listening]}, [held for _, held in self._listening])
+            response, _ = receive(self._connection)
         except (OSError, ValueError) as error:
             log.info("the sockets of %s are not held: %s", self._name, error)
             self._disconnect()
@@ -186,7 +170,7 @@ class HeldSockets:
         self._disconnect()
 
     def _close_all(self) -> None:
-        _close([held for _, held in (*self._listening, *self._fetched)])
+        close_all([held for _, held in (*self._listening, *self._fetched)])
         self._listening, self._fetched = [], []
 
     async def release(self) -> None:
@@ -200,195 +184,9 @@ class HeldSockets:
     def _release(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(OSError, ValueError):
-                _send(self._connection, {"release": True})
-                _receive(self._connection)
+                send(self._connection, {"release": True})
+                receive(self._connection)
             self._disconnect()
-
-
-class _Owner:
-    """A gateway's connection, on the holder's side."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.nonce = secrets.token_bytes(NONCE_BYTES)
-        self.proven = False
-        self.name = ""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the holder has closed it, possibly in the same round in which it was found to be readable."""
-        return self.connection.fileno() < 0
-
-    @property
-    def has_ended(self) -> bool:
-        poll = select.poll()
-        poll.register(self.connection, 0)  # POLLHUP is always reported
-        return bool(poll.poll(0))
-
-
-class SocketHolder:
-    """Holds sockets in a thread of its own: whatever else the process does, a gateway that starts gets them at once."""
-
-    def __init__(self, path: Path, secret: bytes, *, keep_s: float = KEEP_S) -> None:
-        """``path``: where gateways connect, and no other holder's. ``keep_s``: see KEEP_S."""
-        self._path = path
-        self._secret = secret
-        self._keep_s = keep_s
-        self._held: dict[str, list[Held]] = {}
-        self._owners: dict[str, _Owner] = {}
-        self._ends_s: dict[str, float] = {}
-        """When the sockets of dead gateways are closed."""
-        self._selector = selectors.DefaultSelector()
-        self._thread = threading.Thread(target=self._run, name="socket holder", daemon=True)
-
-    def start(self) -> None:
-        """Listen for gateways. OSError."""
-        make_room(self._path)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(self._path))
-        self._path.chmod(0o600)
-        self._listener.listen(BACKLOG)
-        self._listener.setblocking(False)
-        self._stopped = os.eventfd(0, os.EFD_CLOEXEC)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._stopped, selectors.EVENT_READ)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close all sockets that are held. Gateways give theirs to the next holder."""
-        if self._thread.is_alive():
-            os.eventfd_write(self._stopped, 1)
-            self._thread.join()
-            self._path.unlink(missing_ok=True)
-
-    def _run(self) -> None:
-        stop = False
-        while not stop:
-            for key, _ in self._selector.select(self._left_s()):
-                if key.fileobj is self._listener:
-                    self._accept()
-                elif isinstance(key.data, _Owner):
-                    if not key.data.is_closed:
-                        self._serve(key.data)
-                else:
-                    stop = True
-            self._close_expired()
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, _Owner):
-                self._close(key.data)
-        for name in list(self._held):
-            self._drop(name)
-        self._listener.close()
-        self._selector.close()
-        os.close(self._stopped)
-
-    def _left_s(self) -> float | None:
-        return max(0.0, min(self._ends_s.values()) - time.monotonic()) if self._ends_s else None
-
-    def _close_expired(self) -> None:
-        now_s = time.monotonic()
-        for name in [name for name, end_s in self._ends_s.items() if end_s <= now_s]:
-            log.warning("%s does not serve again: its sockets are closed", name)
-            self._drop(name)
-
-    def _drop(self, name: str) -> None:
-        _close([held for _, held in self._held.pop(name, [])])
-        self._ends_s.pop(name, None)
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            owner = _Owner(connection)
-            self._selector.register(connection, selectors.EVENT_READ, owner)
-            connection.send(owner.nonce)
-
-    def _close(self, owner: _Owner) -> None:
-        self._selector.unregister(owner.connection)
-        owner.connection.close()
-        if self._owners.get(owner.name) is owner:
-            del self._owners[owner.name]
-            if owner.name in self._held:
-                self._ends_s.setdefault(owner.name, time.monotonic() + self._keep_s)
-
-    def _serve(self, owner: _Owner) -> bool:
-        """Serve one packet. Returns whether the connection is still open."""
-        try:
-            if not owner.proven:
-                self._prove(owner)
-            else:
-                self._request(owner, *_receive(owner.connection))
-        except BlockingIOError:
-            return True
-        except (OSError, ValueError, TypeError, Unauthenticated) as error:
-            if not isinstance(error, _Closed):
-                log.warning("connection of %s closed: %s", owner.name or "a process of this node", error)
-            self._close(owner)
-            return False
-        return True
-
-    def _prove(self, owner: _Owner) -> None:
-        packet = owner.connection.recv(_MAX_PACKET_BYTES)
-        if not packet:
-            raise _Closed
-        proven, nonce = packet[:-NONCE_BYTES], packet[-NONCE_BYTES:]
-        if not same_proof(proven, proof(self._secret, _GATEWAY, owner.nonce)):
-            raise Unauthenticated("a gateway without the cluster's secret")
-        owner.proven = True
-        owner.connection.send(proof(self._secret, _HOLDER, nonce))
-
-    def _request(self, owner: _Owner, request: dict[str, Any], sockets: list[Held]) -> None:
-        if "own" in request:
-            self._own(owner, str(request["own"]))
-            return
-        if not owner.name:
-            _close([held for _, held in sockets])
-            raise ValueError("a request of no gateway")
-        self._drop(owner.name)
-        if sockets:
-            self._held[owner.name] = sockets
-        _send(owner.connection, {})
-
-    def _own(self, owner: _Owner, name: str) -> None:
-        predecessor = self._owners.get(name)
-        if predecessor is not None and predecessor.has_ended:
-            while self._serve(predecessor):
-                pass
-        elif predecessor is not None:
-            _send(owner.connection, {"error": f"another process of {name} has them"})
-            return
-        owner.name = name
-        self._owners[name] = owner
-        held = self._held.get(name, [])
-        _send(owner.connection, {"hold": [key for key, _ in held]}, [each for _, each in held])
-
-
-class _Closed(OSError):
-    """The other side has closed the connection."""
-
-
-def _send(connection: socket.socket, message: dict[str, Any], sockets: Sequence[socket.socket] = ()) -> None:
-    socket.send_fds(connection, [json.dumps(message).encode()], [each.fileno() for each in sockets])
-
-
-def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[Held]]:
-    """A message, and the sockets that it names under ``hold``. OSError if the connection is closed, ValueError."""
-    data, files, _, _ = socket.recv_fds(connection, _MAX_PACKET_BYTES, _MAX_SOCKETS)
-    sockets = [socket.socket(fileno=file) for file in files]
-    try:
-        if not data:
-            raise _Closed("closed by the other side")
-        message = json.loads(data)
-        keys = message.get("hold", [])
-        if len(keys) != len(sockets):
-            raise ValueError(f"{len(sockets)} sockets for {len(keys)} keys")
-    except BaseException:
-        _close(sockets)
-        raise
-    for each in sockets:
-        each.setblocking(False)
-        each.set_inheritable(False)  # what comes with a message is; a program that is started must not keep it open
-    return message, list(zip(keys, sockets, strict=True))
 
 
 async def _until_closed(connection: socket.socket) -> None:
@@ -399,8 +197,3 @@ async def _until_closed(connection: socket.socket) -> None:
         await closed.wait()
     finally:
         loop.remove_reader(connection.fileno())
-
-
-def _close(sockets: Sequence[socket.socket]) -> None:
-    for each in sockets:
-        each.close()

@@ -111,10 +111,21 @@ class GatewayFaults:
         if view.controller_epoch == self._controller_epoch:
             return
         self._controller_epoch = view.controller_epoch
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+        self._refresh()
 
-    async def _refresh(self) -> None:
+    async def fetch(self) -> None:
+        """Put the faults in force that the controller has; later if it is unavailable."""
+        try:
+            self.take(await self.controller.book())
+        except ControllerUnavailable as error:
+            log.info("faults are injected later: %s", error)
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._fetch_until_known())
+
+    async def _fetch_until_known(self) -> None:
         while True:
             try:
                 self.take(await self.controller.book())

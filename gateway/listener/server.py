@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from functools import partial
+from typing import Any
 
 from muster.actors.config import Listener
 from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
 from muster.gateway.listener.complaints import Complaint
 from muster.gateway.listener.connection import Connection
-from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 _ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
 _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
@@ -19,9 +21,13 @@ _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 class GatewayServer(Gateway):
     """A gateway that clients can connect to."""
 
-    _accepted = 0
-    _servers: tuple[asyncio.Server, ...] = ()
-    _sweeper: asyncio.Task[None] | None = None
+    def __init__(self, **parts: Any) -> None:
+        """``parts``: the arguments of :class:`Gateway`."""
+        super().__init__(**parts)
+        self._accepted = 0
+        self._servers: tuple[asyncio.Server, ...] = ()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._unused = asyncio.Event()
 
     async def listen(
         self, host: str, port: int, listening: Listening = listening_sockets, listener: Listener | None = None
@@ -61,6 +67,22 @@ class GatewayServer(Gateway):
                 if connection.last_active_s < limit_s and not connection.waiting:
                     connection.close()
 
+    def opened(self, connection: ClientConnection) -> None:
+        self._unused.clear()
+        super().opened(connection)
+
+    def closed(self, connection: ClientConnection) -> None:
+        super().closed(connection)
+        if not self.connections:
+            self._unused.set()
+
+    async def until_unused(self, timeout_s: float) -> None:
+        """Return when no client is connected, or after the timeout."""
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._unused.wait()
+
     async def end_connections(self, complaint: Complaint) -> None:
         """Close all connections of now, over a second or so, each when no request waits; the clients connect again.
 
@@ -77,10 +99,14 @@ class GatewayServer(Gateway):
             if connection.id in self.connections:
                 connection.end_soon(complaint)
 
-    async def stop(self) -> None:
-        """Accept no more connections, and close the open ones."""
+    def close_listeners(self) -> None:
+        """Accept no more connections."""
         for server in self._servers:
             server.close()
+
+    async def stop(self) -> None:
+        """Accept no more connections, and close the open ones."""
+        self.close_listeners()
         if self._sweeper is not None:
             self._sweeper.cancel()
         await super().stop()

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.wire.held_sockets import HeldSockets, SocketHolder, _close, _receive, listening_sockets
+from muster.actors.wire.held_sockets import HeldSockets, listening_sockets
+from muster.actors.wire.socket_holder import SocketHolder
+from muster.actors.wire.socket_passing import close_all, receive
 from tests.zookeeper_fixture import eventually
 
 SECRET = b"secret"
@@ -197,7 +199,7 @@ def test_a_gateway_that_ends_during_the_request_of_its_successor_does_not_end_th
         old._disconnect()
         go_on.set()
         connection.settimeout(20)
-        _, found = _receive(connection)
+        _, found = receive(connection)
         giving.join(20)
         other._disconnect()
         other._connect()
@@ -205,8 +207,8 @@ def test_a_gateway_that_ends_during_the_request_of_its_successor_does_not_end_th
     assert [each.get_inheritable() for _, each in found] == [False], "programs that are started do not get it"
     old._close_all()
     other._disconnect()
-    _close([each for _, each in found])
-    _close(listening)
+    close_all([each for _, each in found])
+    close_all(listening)
 
 
 def test_no_descriptor_stays_open(path: Path) -> None:
