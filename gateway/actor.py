@@ -34,6 +34,7 @@ from muster.placement.zookeeper.ephemeral import EphemeralNode
 log = logging.getLogger(__name__)
 
 _VIEW_S = 3.0
+_FAULTS_S = 15.0
 
 
 class GatewayActor(Actor):
@@ -80,7 +81,7 @@ class GatewayActor(Actor):
         labels = await asyncio.to_thread(node_labels)
         nodes = self._nodes(address, labels)
         await self._sockets.fetch()
-        await self._served.open(view, node_id)
+        await self._served.open(view, node_id, _FAULTS_S)
         self._follower.follow(self._served.follow)
         ports, metrics_port = await self._served.listen(self._sockets.listen, self._ports, self._metrics_port)
         first = config.all_listeners[0]

@@ -109,10 +109,11 @@ class ServedGateway:
         assert self._server is not None
         return self._server
 
-    async def open(self, view: ClusterView, node_id: str) -> None:
+    async def open(self, view: ClusterView, node_id: str, faults_s: float) -> None:
         """Read what the last process of this gateway left, and connect to the actors in the view. OSError.
 
-        ``node_id`` is that of this process.
+        ``node_id`` is that of this process. ``faults_s``: how long to wait for the controller's faults; they come later
+        if it is unavailable.
         """
         config = self._settings.config
         self._store = store = await asyncio.to_thread(self._open_store)
@@ -133,7 +134,7 @@ class ServedGateway:
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(self._settings))
             self.faults = GatewayFaults(server, faults)
-            await self.faults.fetch()
+            await self.faults.fetch(faults_s)
             server.faults = self.faults
 
     def _open_store(self) -> SampleStore:

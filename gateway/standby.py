@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 _END_S = 1.0
 """How long the next process waits at most; that is how long most clients that connect in between wait."""
 _IDLE_S = 0.2
+_FAULTS_S = 0.2
 _LAST_S = 30.0
 """How long connections whose requests take long are served, such as a JoinGroup."""
 
@@ -93,7 +94,7 @@ class _Serving:
 
     async def begin(self, view: ClusterView, node_id: str) -> _Serving:
         try:
-            await self._gateway.open(view, node_id)
+            await self._gateway.open(view, node_id, _FAULTS_S)
             self._follower.follow(self._gateway.follow, since=view)
             await self._gateway.listen(self._listen, [0] * self._listeners, 0)
         except BaseException as error:

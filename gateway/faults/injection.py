@@ -113,11 +113,12 @@ class GatewayFaults:
         self._controller_epoch = view.controller_epoch
         self._refresh()
 
-    async def fetch(self) -> None:
-        """Put the faults in force that the controller has; later if it is unavailable."""
+    async def fetch(self, timeout_s: float) -> None:
+        """Put the faults in force that the controller has; later if it does not respond by then."""
         try:
-            self.take(await self.controller.book())
-        except ControllerUnavailable as error:
+            async with asyncio.timeout(timeout_s):
+                self.take(await self.controller.book())
+        except (ControllerUnavailable, TimeoutError) as error:
             log.info("faults are injected later: %s", error)
             self._refresh()
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -200,13 +201,25 @@ def test_a_gateway_is_replaced_and_nobody_loses_anything(
     for member in members:
         assert sorted(set(member.values())) == sorted(producer.acknowledged)
     assert_gapless_and_complete(muster, topic, producer)
+    groups = {member.group for member in members}
+    eventually(lambda: attributed(muster, topic), lambda found: found == dict.fromkeys(groups, 2 * COUNT), "attributed")
     measured(record_property, "gateway killed, longest gap of the producer", producer.gap.longest_s)
     for member in members:
         measured(record_property, f"gateway killed, longest commit gap, {type(member).__name__}", member.gap.longest_s)
 
 
+def attributed(muster: Muster, topic: str) -> dict[str | None, int]:
+    """How many records of the topic were sent for each group, by the samples; None: for no known group."""
+    sent: defaultdict[str | None, set[tuple[int, int]]] = defaultdict(set)
+    for row in table_rows(muster.storage, "samples"):
+        if row["topic"] == topic:
+            offsets = range(row["first_offset"], row["last_offset"] + 1)
+            sent[row["group"]].update((row["partition"], offset) for offset in offsets)
+    return {group: len(records) for group, records in sent.items()}
+
+
 def test_the_address_of_a_killed_gateway_stays_open(muster: Muster, record_property: Any) -> None:
-    """Who connects meanwhile waits for its next process, and is not refused."""
+    """Who connects meanwhile is served by the standby."""
     host, _, port = muster.actors()["gateway-1"]["address"].rpartition(":")
     request = codec.encode_request(API_VERSIONS, 0, 1, "a client", {})
     for _ in range(3):

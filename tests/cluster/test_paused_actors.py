@@ -113,6 +113,26 @@ def test_a_paused_controller_is_replaced(muster: Muster, fresh: Callable[[str], 
     assert epoch(muster) == epoch_before + 1, "replaced once"
 
 
+def test_a_gateway_that_is_killed_meanwhile_is_served_at_its_address(
+    muster: Muster, fresh: Callable[[str], str]
+) -> None:
+    """Its next process cannot start without the controller. The standby does not need it."""
+    topic = fresh("t")
+    create(muster, topic)
+    actors = muster.actors()
+    gateway = actors["gateway-1"]
+    with paused(actors["controller"]["pid"]) as controller:
+        os.kill(gateway["pid"], signal.SIGKILL)
+        producer = Producer(gateway["address"], topic)
+        producer.send(COUNT)
+        producer.flush()
+        assert producer.failed == []
+        assert len(producer.acknowledged) == COUNT
+        assert controller.status() == psutil.STATUS_STOPPED
+        until_ended(controller)
+    muster.until_back("gateway-1", gateway["pid"])
+
+
 def test_a_paused_reconciler_is_replaced(muster: Muster, record_property: Any) -> None:
     with paused(muster.actors()["reconciler"]["pid"]) as reconciler:
         paused_s = time.monotonic()

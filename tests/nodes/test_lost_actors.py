@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_logs_of_a_lost_node_are_served_elsewhere(
 def test_the_address_of_a_killed_gateway_serves_again(
     on_nodes: Bench, record_property: Callable[[str, object], None]
 ) -> None:
-    """Who connects meanwhile waits for the next process, and is not refused."""
+    """Who connects meanwhile is served by the standby of its node."""
     on_nodes.until_settled()
     request = codec.encode_request(codec.API_VERSIONS, 0, 1, "a client", {})
     took_s = []
@@ -97,6 +98,34 @@ def test_the_address_of_a_killed_gateway_serves_again(
         on_nodes.until_settled()
     record_property("gateway killed, first response at its address", max(took_s))
     print(f"gateway killed, first responses at its address: {took_s} s")
+
+
+@pytest.mark.timeout(240)
+def test_clients_of_a_killed_gateway_are_served_at_its_address(
+    on_nodes: Bench, fresh: Callable[[str], str], record_property: Callable[[str, object], None]
+) -> None:
+    """By the standby of its node, then by its next process; it stays a broker to all clients meanwhile."""
+    topic = fresh("t")
+    create(on_nodes.muster, topic)
+    on_nodes.until_settled()
+    brokers = {broker.id for broker in on_nodes.nodes.view().brokers}
+    gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
+    with gaps(topic, str(gateway["address"])) as found:
+        for _ in range(KILLS):
+            pid = next(actor["pid"] for actor in on_nodes.status()["actors"] if actor["name"] == gateway["name"])
+            os.kill(pid, signal.SIGKILL)
+            eventually(
+                lambda: _of(on_nodes, gateway["name"])["stand_in"], bool, "a standby serves in its place", WAIT_S
+            )
+            assert {broker.id for broker in on_nodes.nodes.view().brokers} == brokers
+            on_nodes.muster.until_back(gateway["name"], pid)
+            assert _of(on_nodes, gateway["name"])["stand_in"] is None
+    report("gateway killed", found, record_property)
+    assert max(found.longest_s.values()) < KILLED_S
+
+
+def _of(bench: Bench, name: str) -> dict[str, Any]:
+    return next(actor for actor in bench.status()["actors"] if actor["name"] == name)
 
 
 def _homes_of_logs(homes: dict[str, str]) -> set[str]:

@@ -18,7 +18,7 @@ import pytest
 
 from muster.actors.wire.held_sockets import HeldSockets, listening_sockets
 from muster.actors.wire.socket_holder import SocketHolder
-from muster.actors.wire.socket_passing import close_all, receive
+from muster.actors.wire.socket_passing import Held, close_all, receive
 from tests.zookeeper_fixture import eventually
 
 SECRET = b"secret"
@@ -105,6 +105,81 @@ def test_who_connects_while_a_gateway_is_dead_is_served_by_its_next_process(path
         assert second.port == first.port, "although the port was 0"
         assert waiting.recv(5) == b"hello"
     second.kill()
+
+
+class Accepting:
+    """Gets the sockets of dead gateways."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.sockets: list[Held] = []
+        self.has_begun = threading.Event()
+
+    def begin(self, name: str, sockets: list[Held]) -> None:
+        self.called.append(f"begin {name}")
+        self.sockets += sockets
+        self.has_begun.set()
+
+    def end(self, name: str) -> None:
+        self.called.append(f"end {name}")
+        close_all(each for _, each in self.sockets)
+        self.sockets.clear()
+        self.has_begun.clear()
+
+
+@pytest.fixture
+def accepting(path: Path) -> Iterator[Accepting]:
+    accepting = Accepting()
+    holder = SocketHolder(path, SECRET, accepting=accepting)
+    holder.start()
+    yield accepting
+    holder.stop()
+
+
+def _accepted(accepting: Accepting, port: int) -> str:
+    """Has a client connect, and accepts it as the standby of the gateway would. Returns the key of the socket."""
+    assert accepting.has_begun.wait(20)
+    ((key, listening),) = accepting.sockets
+    listening.settimeout(20)
+    with closing(socket.create_connection((HOST, port), timeout=20)):
+        listening.accept()[0].close()
+    return key
+
+
+def test_clients_of_a_dead_gateway_are_accepted_until_its_next_process_has_the_sockets(
+    path: Path, accepting: Accepting
+) -> None:
+    first = Gateway(path)
+    eventually(lambda: accepting.called == [f"end {NAME}"] * 2, "the sockets are held: requested, then given")
+    first.kill()
+    assert _accepted(accepting, first.port) == f"kafka {HOST}:0"
+    second = Gateway(path)
+    assert accepting.called[2:4] == [f"begin {NAME}", f"end {NAME}"]
+    assert greeted(second.port) == b"hello"
+    second.kill()
+    assert _accepted(accepting, second.port)
+
+
+def test_a_gateway_that_stops_is_not_accepted_for(path: Path, accepting: Accepting) -> None:
+    gateway = Gateway(path)
+    gateway.pipe.send("release")
+    assert gateway.pipe.recv() == "released"
+    gateway.kill()
+    assert is_refused(gateway.port)
+    assert not any(each.startswith("begin") for each in accepting.called)
+
+
+def test_nothing_is_accepted_for_a_gateway_that_does_not_return(path: Path) -> None:
+    accepting = Accepting()
+    holder = SocketHolder(path, SECRET, accepting=accepting, keep_s=0.3)
+    holder.start()
+    gateway = Gateway(path)
+    eventually(lambda: len(accepting.called) == 2, "the sockets are held")
+    gateway.kill()
+    assert accepting.has_begun.wait(20)
+    eventually(lambda: is_refused(gateway.port), "the sockets are closed")
+    assert accepting.called[-1] == f"end {NAME}"
+    holder.stop()
 
 
 def test_a_gateway_that_stops_leaves_no_socket_behind(path: Path, holder: SocketHolder) -> None:
