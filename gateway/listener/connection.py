@@ -44,10 +44,11 @@ class Connection(asyncio.Protocol):
     while the client does not take those it has, and large ones only one at a time.
     """
 
-    def __init__(self, gateway: Gateway, number: int, listener: Listener) -> None:
+    def __init__(self, gateway: Gateway, connection_id: str, listener: Listener) -> None:
+        """``connection_id`` is like that of no other connection, also of an earlier process of the gateway."""
         self.gateway = gateway
         self.listener = listener
-        self.id = f"{gateway.id}-{number}"
+        self.id = connection_id
         self.host = ""
         """The client's host: behind a load balancer that sends it (PROXY protocol), not the connection's own."""
         self.port = 0

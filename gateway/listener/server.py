@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
 import time
 from functools import partial
 from typing import Any
@@ -15,6 +17,8 @@ from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 _ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
+_NUMBERS = itertools.count(1)
+"""Of the connections to all gateways that this process serves, one after another."""
 _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 
 
@@ -24,7 +28,6 @@ class GatewayServer(Gateway):
     def __init__(self, **parts: Any) -> None:
         """``parts``: the arguments of :class:`Gateway`."""
         super().__init__(**parts)
-        self._accepted = 0
         self._servers: tuple[asyncio.Server, ...] = ()
         self._sweeper: asyncio.Task[None] | None = None
         self._unused = asyncio.Event()
@@ -52,8 +55,7 @@ class GatewayServer(Gateway):
         return bool(self._servers) and all(server.is_serving() for server in self._servers)
 
     def _accept(self, listener: Listener) -> Connection:
-        self._accepted += 1
-        return Connection(self, self._accepted, listener)
+        return Connection(self, f"{self.id}-{os.getpid()}-{next(_NUMBERS)}", listener)
 
     async def _close_idle(self) -> None:
         while True:
