@@ -38,7 +38,7 @@ class GatewayStandby:
         self._node_id = node_id
         self._view = view
         self._loop = asyncio.get_running_loop()
-        self._serving: dict[str, asyncio.Task[_Serving]] = {}
+        self._serving: dict[str, asyncio.Task[_Serving | None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def begin(self, name: str, sockets: list[Held]) -> None:
@@ -58,16 +58,10 @@ class GatewayStandby:
 
     async def _end(self, name: str) -> None:
         task = self._serving.pop(name, None)
-        if task is None:
-            return
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
-        if task.cancelled() or task.exception() is not None:
-            return
-        serving = task.result()
-        await serving.give_way()
-        self._spawn(serving.finish())
+        serving = await task if task is not None else None
+        if serving is not None:
+            await serving.give_way()
+            self._spawn(serving.finish())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -92,18 +86,18 @@ class _Serving:
         self._gateway = ServedGateway(settings, int(name.rpartition("-")[2]))
         self._follower = ViewFollower(settings, name)
 
-    async def begin(self, view: ClusterView, node_id: str) -> _Serving:
+    async def begin(self, view: ClusterView, node_id: str) -> _Serving | None:
+        """Serve it. None if it cannot be served here: then its clients wait for its next process."""
         try:
             await self._gateway.open(view, node_id, _FAULTS_S)
             self._follower.follow(self._gateway.follow, since=view)
             await self._gateway.listen(self._listen, [0] * self._listeners, 0)
-        except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                log.exception("%s is not served here", self._name)
+        except Exception:
+            log.exception("%s is not served here", self._name)
             self._follower.stop()
             await self._gateway.stop()
             close_all(held for _, held in self._sockets)
-            raise
+            return None
         log.info("%s is served here until its next process does", self._name)
         return self
 
