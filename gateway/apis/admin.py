@@ -36,6 +36,7 @@ SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message":
 _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
 """Outcomes that show the state of a topic."""
 
+_BROKERS_S = 2.0
 _OPERATIONS_OMITTED = -(2**31)
 
 
@@ -109,6 +110,15 @@ async def shown(
         for outcome in done
         if not shows(gateway.view, outcome)
     }
+
+
+async def until_brokers(gateway: Gateway) -> None:
+    """Wait until the view names a broker, if it names none: a gateway that has just started may not have that view yet.
+
+    No client can use a list without brokers; librdkafka requests it again only after minutes. Bounded.
+    """
+    if not gateway.view.brokers:
+        await gateway.until_view(lambda view: bool(view.brokers), _BROKERS_S)
 
 
 async def everywhere(gateway: Gateway, timeout_s: float) -> None:

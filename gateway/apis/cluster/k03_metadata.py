@@ -21,6 +21,7 @@ from muster.gateway.apis.admin import (
     authorized_operations,
     everywhere,
     name_error,
+    until_brokers,
 )
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -56,6 +57,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 async def metadata(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request, call.header.api_version)
+    await until_brokers(call.gateway)
     failed = await _create_missing(call, request, wanted or [])
     view = call.gateway.view
     operations = authorized_operations(field(request, "include_topic_authorized_operations", False), TOPIC_OPERATIONS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations
+from muster.gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations, until_brokers
 from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -17,6 +17,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 @api(60, "DescribeCluster", error_body=lambda call, error: _failed(error, INJECTED, call.gateway.view.cluster_id))
 async def describe_cluster(call: Call) -> Reply | None:
     request = call.entity()
+    await until_brokers(call.gateway)
     view, listener = call.gateway.view, call.connection.listener.name
     brokers = [(broker, broker.at(listener)) for broker in view.brokers]
     endpoint_type = field(request, "endpoint_type", _BROKERS)

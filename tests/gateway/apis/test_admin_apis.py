@@ -12,6 +12,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.registry import APIS
 from muster.placement.view import OFFSETS_TOPIC, Broker
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
+from tests.zookeeper_fixture import eventually
 
 METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 19, 20
 INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = 22, 32, 37, 60
@@ -231,6 +232,17 @@ def test_metadata_names_leaders_and_the_controller(served: Serving) -> None:
     assert (response.controller_id, response.brokers) == (-1, ())
     for partition in response.topics[0].partitions:
         assert (partition.error_code, partition.leader_id) == (ErrorCode.leader_not_available, -1)
+
+
+@pytest.mark.parametrize(("api", "version"), [(METADATA, 9), (DESCRIBE_CLUSTER, 0)])
+def test_a_gateway_that_has_just_started_names_brokers(served: Serving, api: int, version: int) -> None:
+    """It serves before it has the view that names it."""
+    served.without_brokers()
+    served.client.request(api, version, BODIES[api])
+    waits = lambda: any(connection.waiting for connection in list(served.gateway.connections.values()))  # noqa: E731
+    eventually(waits, "the request waits")
+    served.follow(served.controller.view())
+    assert served.client.response(api, version).brokers
 
 
 def test_authorized_operations_are_returned_on_request(served: Serving) -> None:
