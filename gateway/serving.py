@@ -130,7 +130,7 @@ class ServedGateway:
             view=view,
         )
         self._upkeep = Upkeep(account)
-        self._lost_hosts = LostHosts(_alive_nodes, server.end_connections)
+        self._lost_hosts = LostHosts(_alive_nodes, server.have_metadata_requested)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(self._settings))
             self.faults = GatewayFaults(server, faults)

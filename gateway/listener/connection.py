@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._refused: Complaint | None = None
         self._ends_when_idle = False
+        self.has_old_metadata = False
         self.late_produces = 0
         """Produce requests that wait for a view with their topics; later ones wait behind them."""
         self.late_turn = asyncio.Lock()

@@ -49,6 +49,8 @@ class ClientConnection(Protocol):
     attribution: ConnectionState
     last_active_s: float
     leases: LeasedHeartbeats
+    has_old_metadata: bool
+    """Whether its next Fetch gets an error that makes the client request the metadata."""
     late_produces: int
     """Produce requests that wait for a view with their topics; later ones wait behind them."""
     late_turn: asyncio.Lock

@@ -2,8 +2,8 @@
 
 The clients of the gateway there get neither a response nor a reset, and wait until their requests time out: 30 s with
 Java and kafka-python, 60 s with librdkafka. No server can reach them on that connection. But most clients have
-connections to other gateways, too. When one is closed, they request the metadata again, from which the lost gateway is
-missing; librdkafka (since 2.10) then gives up what it requested there. So the other gateways close theirs.
+connections to other gateways, too. These have the client request the metadata again, from which the lost gateway is
+missing; librdkafka (since 2.10) then gives up what it requested there.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ class LostHosts:
     """For one event loop."""
 
     def __init__(
-        self, alive: Callable[[], Awaitable[Collection[str]]], end_connections: Callable[[Complaint], Awaitable[None]]
+        self,
+        alive: Callable[[], Awaitable[Collection[str]]],
+        have_metadata_requested: Callable[[Complaint], Awaitable[None]],
     ) -> None:
-        """``alive``: ids of the live nodes; ``end_connections`` closes the clients' connections."""
+        """``alive``: ids of the live nodes; ``have_metadata_requested`` has this gateway's clients do that."""
         self._alive = alive
-        self._end_connections = end_connections
+        self._have_metadata_requested = have_metadata_requested
         self._without: set[str] = set()
         """Nodes that have lost their gateway, until it is known whether they are lost."""
         self._watching: asyncio.Task[None] | None = None
@@ -60,7 +62,7 @@ class LostHosts:
             self._without -= lost
             log.warning("node %s is lost: clients should look for other gateways", ", ".join(sorted(lost)))
             why = "the host of another gateway is lost, and the client may not know"
-            await self._end_connections(Complaint(Cause.HOST_LOST, why))
+            await self._have_metadata_requested(Complaint(Cause.HOST_LOST, why))
 
     def stop(self) -> None:
         if self._watching is not None:

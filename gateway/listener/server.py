@@ -85,13 +85,27 @@ class GatewayServer(Gateway):
                 async with asyncio.timeout(timeout_s):
                     await self._unused.wait()
 
+    async def have_metadata_requested(self, complaint: Complaint) -> None:
+        """Have the clients of all connections of now request the metadata again.
+
+        The next Fetch of a connection gets NOT_LEADER_OR_FOLLOWER; connections without Fetch are closed. librdkafka
+        sends the request on a connection that is open and was used last: if this gateway closed the connections that
+        work, only those to a gateway that is silent would be left.
+        """
+        connections = list(self.connections.values())
+        for connection in connections:
+            connection.has_old_metadata = bool(connection.attribution.fetches)
+        await self._end([each for each in connections if not each.has_old_metadata], complaint)
+
     async def end_connections(self, complaint: Complaint) -> None:
         """Close all connections of now, over a second or so, each when no request waits; the clients connect again.
 
         Whatever a client is about to request is not begun, or is answered first. A client that always has requests
         on their way is closed between two of them after ``_BUSY_S``.
         """
-        connections = list(self.connections.values())
+        await self._end(list(self.connections.values()), complaint)
+
+    async def _end(self, connections: list[ClientConnection], complaint: Complaint) -> None:
         for at in range(0, len(connections), max(1, len(connections) // _ENDING_STEPS)):
             for connection in connections[at : at + max(1, len(connections) // _ENDING_STEPS)]:
                 connection.end_when_idle()

@@ -138,7 +138,7 @@ def _partition(
 def _forward(call: Call, responder: Responder) -> Cancel | None:
     """Serve a fetch of one actor's partitions without a task."""
     request = call.entity()
-    if _continues_session(request):
+    if call.connection.has_old_metadata or _continues_session(request):
         return None
     wanted = _wanted(call, request)
     owners = _by_owner(call, wanted)
@@ -203,6 +203,9 @@ async def fetch(call: Call) -> Reply | None:
     request = call.entity()
     if _continues_session(request):
         return call.reply(_envelope(ErrorCode.fetch_session_id_not_found, []))
+    if call.connection.has_old_metadata:
+        call.connection.has_old_metadata = False
+        return call.reply(_error_body(call, ErrorCode.not_leader_or_follower))
     wanted = _wanted(call, request)
     _fetching(call, wanted)
     await _find(call, request, wanted)

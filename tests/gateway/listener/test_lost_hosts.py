@@ -1,10 +1,11 @@
-"""A host is lost without a sign: the other gateways close their clients' connections, and no response is lost."""
+"""A host is lost without a sign: the other gateways have their clients request the metadata, and lose no response."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.placement.view import Broker, ClusterView
@@ -74,6 +75,19 @@ def test_a_member_that_waits_for_others_is_left_alone(full: Serving, fresh: Fres
         leaving.leave()
         assert second.joined().generation_id == 2
         assert other.is_closed()
+
+
+def test_a_connection_that_fetches_stays_open_and_gets_an_error(full: Serving, fresh: Fresh) -> None:
+    """Closing the connection would leave librdkafka only that to the lost host, on which it would request metadata."""
+    topic = full.create(fresh("t"))
+    with full.connect() as fetching, full.connect() as idle:
+        idle.exchange(API_VERSIONS, 0, {})
+        fetched = lambda: fetching.exchange(FETCH, 18, fetch_body((topic, 0, 0))).responses[0].partitions[0]  # noqa: E731
+        assert fetched().error_code is ErrorCode.none
+        full.run(full.gateway.have_metadata_requested(Complaint(Cause.HOST_LOST, "a host is lost")))
+        assert idle.is_closed()
+        assert fetched().error_code is ErrorCode.not_leader_or_follower
+        assert fetched().error_code is ErrorCode.none
 
 
 def view(version: int, *nodes: str) -> ClusterView:
