@@ -168,7 +168,8 @@ class GatewayActor(Actor):
         if self._started is None:
             return
         self._follower.stop()
-        await self._served.stop()
+        await self._served.close_listeners()
         await self._sockets.release()
+        await self._served.stop()
         await self._lifecycle.close()
         await asyncio.to_thread(self._node.close)

@@ -102,6 +102,7 @@ class ServedGateway:
         self._lost_hosts: LostHosts | None = None
         self._http: web.AppRunner | None = None
         self._loops: list[asyncio.Task[None]] = []
+        self._is_settled = asyncio.Event()
 
     @property
     def server(self) -> GatewayServer:
@@ -183,6 +184,17 @@ class ServedGateway:
         """Write the samples so far as Parquet. Returns the number of rows. OSError."""
         return await asyncio.to_thread(self._store.flush) if self._store is not None else 0
 
+    async def close_listeners(self) -> None:
+        """Accept no more clients, and no more requests for metrics."""
+        self.server.close_listeners()
+        if self._http is not None:
+            for site in list(self._http.sites):
+                await site.stop()
+
+    async def until_settled(self) -> None:
+        """Return when every byte that was sent has its final attribution: after attribution.pending.ms at most."""
+        await self._is_settled.wait()
+
     async def end_connections(self) -> None:
         """Close the connections of now between two requests: this process is about to stop serving."""
         await self.server.end_connections(Complaint(Cause.GATEWAY_STOPS, "the gateway is about to stop"))
@@ -202,6 +214,10 @@ class ServedGateway:
 
     async def _settle(self) -> None:
         self._upkeep.settle(now_ms())
+        if self.server.account.is_pending:
+            self._is_settled.clear()
+        else:
+            self._is_settled.set()
 
     async def _reconciler_status(self) -> dict[str, Any]:
         reconciler = await asyncio.to_thread(ray.get_actor, "reconciler", self._settings.namespace)

@@ -8,6 +8,7 @@ ZooKeeper do meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable, Coroutine
@@ -51,6 +52,8 @@ class GatewayStandby:
             asyncio.run_coroutine_threadsafe(self._end(name), self._loop).result(_END_S)
         except TimeoutError:
             log.warning("%s is still served here: this process is busy", name)
+        except Exception:
+            log.exception("%s may still be served here", name)
 
     def _begin(self, name: str, sockets: list[Held]) -> None:
         serving = _Serving(self._settings, name, sockets)
@@ -60,8 +63,10 @@ class GatewayStandby:
         task = self._serving.pop(name, None)
         serving = await task if task is not None else None
         if serving is not None:
-            await serving.give_way()
-            self._spawn(serving.finish())
+            try:
+                await serving.give_way()
+            finally:
+                self._spawn(serving.finish())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -94,9 +99,10 @@ class _Serving:
             await self._gateway.listen(self._listen, [0] * self._listeners, 0)
         except Exception:
             log.exception("%s is not served here", self._name)
-            self._follower.stop()
-            await self._gateway.stop()
             close_all(held for _, held in self._sockets)
+            self._follower.stop()
+            with contextlib.suppress(Exception):  # logged already, most likely
+                await self._gateway.stop()
             return None
         log.info("%s is served here until its next process does", self._name)
         return self
@@ -108,20 +114,27 @@ class _Serving:
         return [held for _, held in found]
 
     async def give_way(self) -> None:
-        """Accept no more clients. What is idle is closed, and what was sent until now is in the table of samples."""
+        """Accept no more clients, and close what is idle.
+
+        What was sent until now is in the table of samples then, unless its attribution is pending.
+        """
         server = self._gateway.server
-        server.close_listeners()
+        await self._gateway.close_listeners()
         for connection in list(server.connections.values()):
             connection.end_when_idle()
         await server.until_unused(_IDLE_S)
-        await self._gateway.flush()
+        try:
+            await self._gateway.flush()
+        except OSError as error:
+            log.error("samples cannot be written: %s", error)
         log.info("%s is served by its next process", self._name)
 
     async def finish(self) -> None:
-        """Close the other connections, between two requests, and stop."""
+        """Close the other connections, between two requests, and stop once everything is attributed."""
         try:
             await self._gateway.end_connections()
             await self._gateway.server.until_unused(_LAST_S)
+            await self._gateway.until_settled()
         finally:
             self._follower.stop()
             await self._gateway.stop()

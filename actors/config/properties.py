@@ -374,8 +374,8 @@ class MusterConfig(BaseModel):
     )
     offsets_standby_enable: Bool = Field(
         True,
-        description="Whether a process on each node is ready to take over from coordinators and log actors that die; "
-        "about 60 MB each.",
+        description="Whether a process on each node is ready to take over from coordinators, log actors and gateways "
+        "that die.",
     )
     actor_liveness_timeout_ms: Long = Field(
         10_000, ge=0, description="How long an actor may fail to respond before it is considered dead, in ms; 0: never."

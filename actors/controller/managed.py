@@ -35,6 +35,8 @@ class Managed:
     """Whether it is about to stop: see :attr:`muster.placement.view.Broker.leaves`."""
     down_since_s: float = 0.0
     """By time.monotonic, when it served last."""
+    standby_pid: int | None = None
+    """The standby on its node at that time: a later one has none of its sockets."""
     starts: int = 0
     error: str | None = None
     active_standby: ActiveStandby | None = None

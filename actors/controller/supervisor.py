@@ -130,11 +130,12 @@ class Supervisor:
         if managed.active_standby is not None:
             return managed.active_standby.standby
         started = managed.started
-        if started is None or started.broker is None or managed.state != "restarting" or managed.leaves:
+        if started is None or started.broker is None or managed.state not in ("restarting", "failed") or managed.leaves:
             return None
         if time.monotonic() > managed.down_since_s + KEEP_S:
             return None
-        return self.standbys.find(started.node_id)
+        standby = self.standbys.find(started.node_id)
+        return standby if standby is not None and standby.pid == managed.standby_pid else None
 
     def is_served(self, managed: Managed) -> bool:
         """Whether the actor, or a standby in its place, serves its clients."""
@@ -312,6 +313,8 @@ class Supervisor:
         if managed.state == "alive":
             managed.down_since_s = time.monotonic()
             if managed.started is not None and managed.started.broker is not None:
+                standby = self.standbys.find(managed.started.node_id)
+                managed.standby_pid = standby.pid if standby else None
                 asyncio.get_running_loop().call_later(KEEP_S + _RETRY_S, self._changed)
         if not managed.is_role or not self._cover:
             await self._set(managed, "restarting", reason)

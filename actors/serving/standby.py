@@ -2,7 +2,8 @@
 
 Ray takes more than a second to start a process that has everything imported. This process waits with all imports and
 connections in place, so nothing serves a partition only while its log is opened. It also sends signals to the
-processes of its node, which nothing else in the cluster can do, and holds the listening sockets of its gateways.
+processes of its node, which nothing else in the cluster can do, and holds the listening sockets of its gateways: it
+serves the clients of those that are dead.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 """Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn)."""
-_TIMEOUT_S = 2.0
-"""How long a holder may take to respond. It is on the same node, in a thread of its own."""
+_TIMEOUT_S = 5.0
+"""How long a holder may take to respond. It is on the same node, in a thread of its own, which waits up to 1 s for each
+gateway that is served there."""
 _RETRY_S = 1.0
 
 Listening = Callable[[str, int], list[socket.socket]]

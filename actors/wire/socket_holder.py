@@ -57,7 +57,7 @@ class _Owner:
 
 
 class SocketHolder:
-    """Holds sockets in a thread of its own: whatever else the process does, a gateway that starts gets them at once."""
+    """Holds sockets in a thread of its own: a gateway that starts gets them soon, whatever else the process does."""
 
     def __init__(
         self, path: Path, secret: bytes, *, accepting: Accepting | None = None, keep_s: float = KEEP_S
@@ -71,6 +71,7 @@ class SocketHolder:
         self._accepting = accepting
         self._keep_s = keep_s
         self._held: dict[str, list[Held]] = {}
+        self._accepted_for: set[str] = set()
         self._owners: dict[str, _Owner] = {}
         self._ends_s: dict[str, float] = {}
         """When the sockets of dead gateways are closed."""
@@ -133,7 +134,8 @@ class SocketHolder:
         self._ends_s.pop(name, None)
 
     def _accept_no_more(self, name: str) -> None:
-        if self._accepting is not None:
+        if self._accepting is not None and name in self._accepted_for:
+            self._accepted_for.discard(name)
             self._accepting.end(name)
 
     def _accept(self) -> None:
@@ -154,8 +156,18 @@ class SocketHolder:
                 self._accept_for(owner.name)
 
     def _accept_for(self, name: str) -> None:
-        if self._accepting is not None:
-            self._accepting.begin(name, [(key, each.dup()) for key, each in self._held[name]])
+        if self._accepting is None:
+            return
+        found: list[Held] = []
+        try:
+            for key, each in self._held[name]:
+                found.append((key, each.dup()))
+        except OSError as error:  # too many open files
+            log.error("%s is not served here: %s", name, error)
+            close_all(each for _, each in found)
+        else:
+            self._accepted_for.add(name)
+            self._accepting.begin(name, found)
 
     def _serve(self, owner: _Owner) -> bool:
         """Serve one packet. Returns whether the connection is still open."""

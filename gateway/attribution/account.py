@@ -367,6 +367,11 @@ class Account(Generic[T]):
         self._series.retire(self._registered_groups, now_ms)
         self.ambiguous.review(now_ms)
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether bytes have no final attribution yet."""
+        return bool(self._pending.pending())
+
     def close(self) -> None:
         """Settle all pending sends as they stand. Call it before the sink is closed."""
         self._close(self._pending.close(self._now_ms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
+import secrets
 import time
 from functools import partial
 from typing import Any
@@ -17,8 +17,8 @@ from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 _ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
-_NUMBERS = itertools.count(1)
-"""Of the connections to all gateways that this process serves, one after another."""
+_FETCHING_MS = 5_000
+"""How long after its last Fetch a connection still counts as one that fetches."""
 _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 
 
@@ -28,6 +28,9 @@ class GatewayServer(Gateway):
     def __init__(self, **parts: Any) -> None:
         """``parts``: the arguments of :class:`Gateway`."""
         super().__init__(**parts)
+        self._token = secrets.token_hex(4)
+        """Distinguishes its connections from those to other processes of the gateway."""
+        self._numbers = itertools.count(1)
         self._servers: tuple[asyncio.Server, ...] = ()
         self._sweeper: asyncio.Task[None] | None = None
         self._unused = asyncio.Event()
@@ -55,7 +58,7 @@ class GatewayServer(Gateway):
         return bool(self._servers) and all(server.is_serving() for server in self._servers)
 
     def _accept(self, listener: Listener) -> Connection:
-        return Connection(self, f"{self.id}-{os.getpid()}-{next(_NUMBERS)}", listener)
+        return Connection(self, f"{self.id}-{self._token}-{next(self._numbers)}", listener)
 
     async def _close_idle(self) -> None:
         while True:
@@ -92,9 +95,10 @@ class GatewayServer(Gateway):
         sends the request on a connection that is open and was used last: if this gateway closed the connections that
         work, only those to a gateway that is silent would be left.
         """
-        connections = list(self.connections.values())
+        connections, since_ms = list(self.connections.values()), self.now_ms() - _FETCHING_MS
         for connection in connections:
-            connection.has_old_metadata = bool(connection.attribution.fetches)
+            fetches = connection.attribution.fetches.values()
+            connection.has_old_metadata = any(each.last_active_ms > since_ms for each in fetches)
         await self._end([each for each in connections if not each.has_old_metadata], complaint)
 
     async def end_connections(self, complaint: Complaint) -> None:
