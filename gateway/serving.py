@@ -186,13 +186,15 @@ class ServedGateway:
 
     async def close_listeners(self) -> None:
         """Accept no more clients, and no more requests for metrics."""
-        self.server.close_listeners()
+        if self._server is not None:
+            self._server.close_listeners()
         if self._http is not None:
             for site in list(self._http.sites):
                 await site.stop()
 
     async def until_settled(self) -> None:
-        """Return when every byte that was sent has its final attribution: after attribution.pending.ms at most."""
+        """Return when every byte that was sent until now has its final attribution: attribution.pending.ms at most."""
+        self._is_settled.clear()  # what it says may be a second old
         await self._is_settled.wait()
 
     async def end_connections(self) -> None:

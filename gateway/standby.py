@@ -85,6 +85,7 @@ class _Serving:
     """One gateway."""
 
     def __init__(self, settings: ClusterSettings, name: str, sockets: list[Held]) -> None:
+        self._settings = settings
         self._name = name
         self._sockets = sockets
         self._listeners = len(settings.config.all_listeners)
@@ -120,6 +121,9 @@ class _Serving:
         """
         server = self._gateway.server
         await self._gateway.close_listeners()
+        self._follower.stop()
+        self._follower = ViewFollower(self._settings, f"{self._name} (ending)")  # its name is the next process's
+        self._follower.follow(self._gateway.follow, since=server.view)
         for connection in list(server.connections.values()):
             connection.end_when_idle()
         await server.until_unused(_IDLE_S)
