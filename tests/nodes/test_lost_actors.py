@@ -7,7 +7,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -109,23 +108,17 @@ def test_clients_of_a_killed_gateway_are_served_at_its_address(
     create(on_nodes.muster, topic)
     on_nodes.until_settled()
     brokers = {broker.id for broker in on_nodes.nodes.view().brokers}
-    gateway = next(actor for actor in on_nodes.status()["actors"] if actor["name"].startswith("gateway-"))
+    actors = on_nodes.muster.actors
+    gateway = next(actor for name, actor in actors().items() if name.startswith("gateway-"))
     with gaps(topic, str(gateway["address"])) as found:
         for _ in range(KILLS):
-            pid = next(actor["pid"] for actor in on_nodes.status()["actors"] if actor["name"] == gateway["name"])
+            pid = actors()[gateway["name"]]["pid"]
             os.kill(pid, signal.SIGKILL)
-            eventually(
-                lambda: _of(on_nodes, gateway["name"])["stand_in"], bool, "a standby serves in its place", WAIT_S
-            )
+            eventually(lambda: actors()[gateway["name"]]["stand_in"], bool, "a standby serves in its place", WAIT_S)
             assert {broker.id for broker in on_nodes.nodes.view().brokers} == brokers
-            on_nodes.muster.until_back(gateway["name"], pid)
-            assert _of(on_nodes, gateway["name"])["stand_in"] is None
+            assert on_nodes.muster.until_back(gateway["name"], pid)["stand_in"] is None
     report("gateway killed", found, record_property)
     assert max(found.longest_s.values()) < KILLED_S
-
-
-def _of(bench: Bench, name: str) -> dict[str, Any]:
-    return next(actor for actor in bench.status()["actors"] if actor["name"] == name)
 
 
 def _homes_of_logs(homes: dict[str, str]) -> set[str]:

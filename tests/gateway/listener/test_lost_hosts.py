@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.lost_hosts import LostHosts
@@ -88,6 +90,18 @@ def test_a_connection_that_fetches_stays_open_and_gets_an_error(full: Serving, f
         assert idle.is_closed()
         assert fetched().error_code is ErrorCode.not_leader_or_follower
         assert fetched().error_code is ErrorCode.none
+
+
+def test_a_connection_that_fetched_long_ago_is_closed(
+    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client fetches from another gateway now, and will not get the error."""
+    topic = full.create(fresh("t"))
+    with full.connect() as client:
+        client.exchange(FETCH, 18, fetch_body((topic, 0, 0)))
+        monkeypatch.setattr("muster.gateway.listener.server._FETCHING_MS", -1_000)  # every Fetch was too long ago
+        full.run(full.gateway.have_metadata_requested(Complaint(Cause.HOST_LOST, "a host is lost")))
+        assert client.is_closed()
 
 
 def view(version: int, *nodes: str) -> ClusterView:
