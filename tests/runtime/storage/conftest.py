@@ -22,11 +22,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def weak(library: Path, tmp_path: Path) -> Weak:
+def weak(request: pytest.FixtureRequest, tmp_path: Path) -> Weak:
     """The environment of a process for which files in ``tmp_path`` are weak in that way; "" for not at all."""
 
-    def environment(how: str) -> dict[str, str]:
-        loaded = {"LD_PRELOAD": str(library), "WEAK": how, "WEAK_UNDER": str(tmp_path)} if how else {}
-        return {**os.environ, "PYTHONPATH": str(ROOT), **loaded}
+    def environment_of(how: str) -> dict[str, str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if not how:
+            return environment
+        library: Path = request.getfixturevalue("library")  # only then is a C compiler needed
+        return {**environment, "LD_PRELOAD": str(library), "WEAK": how, "WEAK_UNDER": str(tmp_path)}
 
-    return environment
+    return environment_of
