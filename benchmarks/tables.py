@@ -129,6 +129,8 @@ def _block(world: World, windows: Any, chance: Any) -> pa.Table:
         "fetches": pa.array(kept(messages) // 50 + 1, pa.int64()),
         "first_offset": pa.array(kept(first_offset - again), pa.int64()),
         "last_offset": pa.array(kept(ends) - 1, pa.int64()),
+        "control_records": pa.array(np.zeros(len(track)), pa.int64()),
+        "aborted_records": pa.array(np.zeros(len(track)), pa.int64()),
     }
     return pa.table([columns[field.name] for field in SAMPLES_SCHEMA.arrow], schema=SAMPLES_SCHEMA.arrow)
 

@@ -1,10 +1,10 @@
 """The lines of a spool file. One line is one JSON array.
 
-``c`` is the first sample of a run, whose counters are in the slot of that number
+``d`` is the first sample of a run, whose counters are in the slot of that number
 (:mod:`muster.actors.tables.slots`); ``s`` a single sample; ``p`` a sample whose attribution is pending, with a handle;
 ``r`` the resolution of a handle: the whole sample again, as it counts now. So the rows of a spool depend only on that
 spool and its slots. (Earlier versions wrote ``b``, the first sample of a run with a number, and ``x``, an extension of
-that run.)
+that run; then ``c``, like ``d`` but with slots that do not count control records and aborted records.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sample_line(sample: Sample) -> bytes:
 
 
 def run_line(slot: int, sample: Sample) -> bytes:
-    return f'["c",{slot},{_values(sample)}]\n'.encode()
+    return f'["d",{slot},{_values(sample)}]\n'.encode()
 
 
 def pending_line(handle: int, sample: Sample) -> bytes:
@@ -45,7 +45,7 @@ def _values(sample: Sample) -> str:
     who = _texts(sample.group, sample.member_id, sample.client_id, sample.host, sample.topic)
     how = _texts(sample.evidence, sample.reason)
     amounts = f"{sample.messages},{sample.bytes},{sample.first_offset},{sample.last_offset}"
-    return f"{sample.ts_ms},{who},{sample.partition},{how},{amounts}"
+    return f"{sample.ts_ms},{who},{sample.partition},{how},{amounts},{sample.control_records},{sample.aborted_records}"
 
 
 @lru_cache(maxsize=_TEXTS)
@@ -81,8 +81,10 @@ def read(path: Path) -> Spool:
 
 def _apply(spool: Spool, values: Any, held: bytes) -> None:
     match values:
-        case ["c", int(slot), *rest]:
+        case ["d", int(slot), *rest]:
             spool.rollup.take(_row(_sample(rest), slots.counters(held, slot)))
+        case ["c", int(slot), *rest]:
+            spool.rollup.take(_row(_sample(rest), slots.counters(held, slot, copy=slots.COPY_WITHOUT_TRANSACTIONS)))
         case ["s", *rest]:
             spool.rollup.add(_sample(rest))
         case ["b", int(number), *rest]:
@@ -103,12 +105,17 @@ def _apply(spool: Spool, values: Any, held: bytes) -> None:
 
 def _row(head: Sample, found: slots.Counters | None) -> Row:
     """The row as it was when the process died; without counters, the run was never extended."""
-    known = found or slots.Counters(1, head.ts_ms, head.messages, head.bytes, head.last_offset)
+    skipped = head.control_records, head.aborted_records
+    known = found or slots.Counters(1, head.ts_ms, head.messages, head.bytes, head.last_offset, *skipped)
     return Row(head=head, **known._asdict())
 
 
 def _sample(values: list[Any]) -> Sample:
-    ts, group, member_id, client_id, host, topic, partition, evidence, reason, messages, size, first, last = values
+    """Of an earlier version, without the last two values."""
+    ts, group, member_id, client_id, host, topic, partition, evidence, reason, messages, size, first, last, *skipped = (
+        values
+    )
+    control_records, aborted_records = skipped or (0, 0)
     return Sample(
         ts_ms=ts,
         group=group,
@@ -123,6 +130,8 @@ def _sample(values: list[Any]) -> Sample:
         bytes=size,
         first_offset=first,
         last_offset=last,
+        control_records=control_records,
+        aborted_records=aborted_records,
     )
 
 

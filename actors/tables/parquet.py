@@ -107,7 +107,7 @@ def _samples_to_arrow(gateway: int, rows: Sequence[Row]) -> pa.Table:
     }
     for name in ("group", "member_id", "client_id", "host", "topic", "partition", "evidence", "reason"):
         columns[name] = [getattr(row.head, name) for row in rows]
-    for name in ("messages", "bytes", "fetches", "last_offset"):
+    for name in ("messages", "bytes", "fetches", "last_offset", "control_records", "aborted_records"):
         columns[name] = [getattr(row, name) for row in rows]
     schema = SAMPLES_SCHEMA.arrow
     return pa.table([pa.array(columns[f.name], f.type) for f in schema], schema=schema)

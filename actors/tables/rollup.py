@@ -35,6 +35,10 @@ class Sample:
     """The larger of the fetch offset and the first batch's base offset."""
     last_offset: int
     """Last offset of the last batch, inclusive."""
+    control_records: int = 0
+    """Of ``messages``, the markers of transactions."""
+    aborted_records: int = 0
+    """Of ``messages``, the records of aborted transactions, for a client that reads committed records."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,8 +51,19 @@ class Row:
     bytes: int
     fetches: int
     last_offset: int
+    control_records: int = 0
+    aborted_records: int = 0
 
-    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
+    def extend(
+        self,
+        ts_ms: int,
+        messages: int,
+        size_bytes: int,
+        first_offset: int,
+        last_offset: int,
+        control_records: int = 0,
+        aborted_records: int = 0,
+    ) -> bool:
         """Add one more fetch if it starts where the row ends, in the row's hour. Returns whether it did."""
         if first_offset != self.last_offset + 1 or ts_ms // HOUR_MS != self.head.ts_ms // HOUR_MS:
             return False
@@ -57,6 +72,8 @@ class Row:
         self.bytes += size_bytes
         self.fetches += 1
         self.last_offset = last_offset
+        self.control_records += control_records
+        self.aborted_records += aborted_records
         return True
 
 
@@ -71,6 +88,19 @@ def series_of(sample: Sample) -> tuple[object, ...]:
         sample.host,
         sample.evidence,
         sample.reason,
+    )
+
+
+def extension(sample: Sample) -> tuple[int, int, int, int, int, int, int]:
+    """The arguments of :meth:`Row.extend`."""
+    return (
+        sample.ts_ms,
+        sample.messages,
+        sample.bytes,
+        sample.first_offset,
+        sample.last_offset,
+        sample.control_records,
+        sample.aborted_records,
     )
 
 
@@ -89,7 +119,7 @@ class Rollup:
         key = series_of(sample)
         row = self._open.get(key)
         if row is not None:
-            if row.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset):
+            if row.extend(*extension(sample)):
                 return row
             self._done.append(row)
         row = self._open[key] = Row(
@@ -99,6 +129,8 @@ class Rollup:
             bytes=sample.bytes,
             fetches=1,
             last_offset=sample.last_offset,
+            control_records=sample.control_records,
+            aborted_records=sample.aborted_records,
         )
         return row
 

@@ -20,9 +20,12 @@ COPY_BYTES = 64
 SLOT_BYTES = 2 * COPY_BYTES
 SEGMENT_BYTES = 1 << 16
 """The file grows by this much, and is never sparse: a store into a hole would cause SIGBUS on a full disk."""
-_COPY = struct.Struct("<6q")
+_COPY = struct.Struct("<8q")
 pack_into = _COPY.pack_into
-"""Store fetches, last time in ms, messages, bytes, last offset and fetches again, at ``COPY_BYTES * (fetches & 1)``."""
+"""Store the fields of :class:`Counters`, then fetches again, at ``COPY_BYTES * (fetches & 1)``."""
+
+COPY_WITHOUT_TRANSACTIONS = struct.Struct("<6q")
+"""As earlier versions packed it: without the last two fields."""
 
 
 class Counters(NamedTuple):
@@ -33,6 +36,8 @@ class Counters(NamedTuple):
     messages: int
     bytes: int
     last_offset: int
+    control_records: int = 0
+    aborted_records: int = 0
 
 
 class SlotFile:
@@ -74,13 +79,13 @@ def read(spool: Path) -> bytes:
         return b""
 
 
-def counters(slots: bytes, number: int) -> Counters | None:
-    """The content of a slot; None if no copy in it is whole."""
+def counters(slots: bytes, number: int, *, copy: struct.Struct = _COPY) -> Counters | None:
+    """The content of a slot; None if no copy in it is whole. ``copy``: how its writer packed a copy."""
     found = None
     for at in (number * SLOT_BYTES, number * SLOT_BYTES + COPY_BYTES):
         if at + COPY_BYTES > len(slots):
             continue  # after a power loss: the file's end was never written to disk
-        *values, end = _COPY.unpack_from(slots, at)
+        *values, end = copy.unpack_from(slots, at)
         if values[0] == end and end > (0 if found is None else found.fetches):
             found = Counters(*values)
     return found

@@ -23,7 +23,7 @@ from muster.actors.tables.events import MAX_ROWS_HELD
 from muster.actors.tables.folder import SpoolFile, SpoolFolder
 from muster.actors.tables.parquet import write_samples
 from muster.actors.tables.recovery import recover_samples
-from muster.actors.tables.rollup import HOUR_MS, Rollup, Row, Sample, series_of
+from muster.actors.tables.rollup import HOUR_MS, Rollup, Row, Sample, extension, series_of
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.actors.tables.slots import COPY_BYTES, SUFFIX, SlotFile, pack_into
 from muster.actors.tables.store import Spool, SpooledStore
@@ -46,6 +46,8 @@ class Run(Row):
             bytes=head.bytes,
             fetches=1,
             last_offset=head.last_offset,
+            control_records=head.control_records,
+            aborted_records=head.aborted_records,
         )
         self._lock = lock
         self._slots = slots
@@ -53,7 +55,16 @@ class Run(Row):
         self._at = at
         self._until_ms = (head.ts_ms // HOUR_MS + 1) * HOUR_MS
 
-    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
+    def extend(
+        self,
+        ts_ms: int,
+        messages: int,
+        size_bytes: int,
+        first_offset: int,
+        last_offset: int,
+        control_records: int = 0,
+        aborted_records: int = 0,
+    ) -> bool:
         """Count and store one more sample. False, without effect, if it does not continue the run or the run is over.
 
         A run is over with its hour, and with a flush. Every fetch calls this: see ``benchmarks.fetch_cost``.
@@ -66,8 +77,11 @@ class Run(Row):
             self.bytes = size_bytes = self.bytes + size_bytes
             self.fetches = fetches = self.fetches + 1
             self.last_offset = last_offset
+            self.control_records = control = self.control_records + control_records
+            self.aborted_records = aborted = self.aborted_records + aborted_records
             at = self._at + COPY_BYTES * (fetches & 1)
-            pack_into(self._segment, at, fetches, ts_ms, messages, size_bytes, last_offset, fetches)
+            amounts = messages, size_bytes, last_offset, control, aborted
+            pack_into(self._segment, at, fetches, ts_ms, *amounts, fetches)
         return True
 
 
@@ -112,9 +126,7 @@ class SampleStore(SpooledStore[Rollup]):
         """
         series = series_of(sample)
         run = self._runs.get(series)
-        if run is not None and run.extend(
-            sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset
-        ):
+        if run is not None and run.extend(*extension(sample)):
             return run
         with self._lock:
             spool = self._writable()

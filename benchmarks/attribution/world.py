@@ -14,7 +14,7 @@ from benchmarks.attribution.truth import Books, Group, Place, Truth
 from benchmarks.client import ApiVersion, Connection, Lost, open_connection
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.partitions import summarize
+from muster.gateway.apis.batches import summarize
 
 PRODUCE, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = (0, 9), (3, 9), (8, 8), (10, 4), (19, 7)
 _SELF = "127.0.0.1"
@@ -86,7 +86,7 @@ class Link:
         self._world.truth.receive(group, place, len(records))
         label = self._kop.label(self, self._address, self._connection.client_id)
         self._world.note_kop(label, place, len(records))
-        return summarize((records,))[1] + 1
+        return summarize((records,)).last_offset + 1
 
     def close(self) -> None:
         """Close from the client's side; nothing reaches a gateway that has ended."""

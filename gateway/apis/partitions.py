@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from muster.actors.log.errors import CorruptMessage
-from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, NotSent
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import Buffer
 from muster.placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
@@ -21,14 +17,11 @@ if TYPE_CHECKING:
     from muster.gateway.listener.gateway import Gateway
     from muster.gateway.listener.registry import Call
 
-_SUMMARY = struct.Struct(">qi11xi30xi")
-"""Base offset, length, last offset delta and number of records, from a batch's header (magic 2)."""
 WRITE_GRACE_S = 5.0
 """How much longer than the client's timeout a log may take to write before the response is REQUEST_TIMED_OUT.
 
 The timeout is for replicas that do not follow; there are none. The write itself takes its time, as in Kafka.
 """
-_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 
 
 class Named(NamedTuple):
@@ -86,42 +79,6 @@ async def send(call: Call, owner: ActorKey, api_key: int, version: int, body: di
         raise NotSent(f"{owner[0]}-{owner[1]} is down")
     frame = codec.encode_request(api_key, version, call.header.correlation_id, call.header.client_id, body)
     return await channel.call(call.connection.context, frame)
-
-
-def summarize(parts: Sequence[Buffer]) -> tuple[int, int, int, int]:
-    """First base offset, last offset, number of messages and of batches; each part consists of whole batches.
-
-    CorruptMessage where no whole batch begins.
-    """
-    first_offset, last_offset, messages, batches = _summarize(parts[0]) if parts else (-1, -1, 0, 0)
-    for part in parts[1:]:
-        _, last_offset, more_messages, more_batches = _summarize(part)
-        messages += more_messages
-        batches += more_batches
-    return first_offset, last_offset, messages, batches
-
-
-def _summarize(records: Buffer) -> tuple[int, int, int, int]:
-    """One loop, since everything that is fetched passes through it."""
-    if not records:
-        return -1, -1, 0, 0
-    at, size, unpack = 0, len(records), _SUMMARY.unpack_from
-    try:
-        first_offset, length, last_offset_delta, messages = unpack(records)
-        at = LENGTH_OVERHEAD + length
-        if at == size:
-            return first_offset, first_offset + last_offset_delta, messages, 1
-        batches, base_offset = 1, first_offset
-        while at < size and length >= _MIN_LENGTH:
-            base_offset, length, last_offset_delta, count = unpack(records, at)
-            at += LENGTH_OVERHEAD + length
-            messages += count
-            batches += 1
-    except struct.error:
-        length = 0
-    if at != size or length < _MIN_LENGTH:
-        raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
-    return first_offset, base_offset + last_offset_delta, messages, batches
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:

@@ -52,10 +52,10 @@ Series = tuple[str | None, Reason | None, Evidence, str, int]
 _CANDIDATES_PER_MS = 10
 """A verdict on a crowded key takes some 5 us for each candidate: a stream that waits takes a twentieth of the time."""
 
-Part = tuple[str, int, int, int, int, int, int, int]
+Part = tuple[str, int, int, int, int, int, int, int, int, int]
 """One partition of a Fetch response: topic, partition, fetch offset, first offset (the larger of the fetch offset and
 the first batch's base offset), last offset (of the last batch, inclusive), messages, bytes and entries (record
-batches). The last three count whole batches, as sent."""
+batches), control records and aborted records among the messages. The last five count whole batches, as sent."""
 
 
 class End(NamedTuple):
@@ -73,7 +73,17 @@ class End(NamedTuple):
 class Run(Protocol):
     """A sample that later samples may extend (``muster.actors.tables.spool.Run``)."""
 
-    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int, /) -> bool:
+    def extend(
+        self,
+        ts_ms: int,
+        messages: int,
+        size_bytes: int,
+        first_offset: int,
+        last_offset: int,
+        control_records: int,
+        aborted_records: int,
+        /,
+    ) -> bool:
         """Add the next sample with the same label at this time; False, without effect, if it does not continue it."""
 
 
@@ -209,7 +219,7 @@ class Account(Generic[T]):
         streams: Mapping[Place, _Stream] = {} if fetches is None else fetches.streams
         table = self.table
         for part in parts:
-            topic, partition, _, first_offset, last_offset, messages, size_bytes, entries = part
+            topic, partition, _, first_offset, last_offset, messages, size_bytes, entries, control, aborted = part
             stream = streams.get((topic, partition))
             if stream is None or stream.looked != table.changes or now_ms > stream.until_ms:
                 stream = self._stream(connection, host, client_id, part, now_ms)
@@ -219,7 +229,7 @@ class Account(Generic[T]):
             stream.bytes += size_bytes
             stream.entries += entries
             run = stream.run
-            if run is None or not run.extend(now_ms, messages, size_bytes, first_offset, last_offset):
+            if run is None or not run.extend(now_ms, messages, size_bytes, first_offset, last_offset, control, aborted):
                 if stream.cell is None:
                     self._wait(connection, host, client_id, part, stream, now_ms)
                 else:
@@ -251,7 +261,7 @@ class Account(Generic[T]):
         now_ms: int,
     ) -> None:
         """Add a send whose evidence may still come to the pending ones."""
-        topic, partition, _, _, _, messages, size_bytes, entries = part
+        topic, partition, _, _, _, messages, size_bytes, entries, _, _ = part
         handle = self._sink.add_pending(self._sample(host, client_id, part, stream, now_ms))
         entry = Pending(
             connection,
@@ -269,7 +279,7 @@ class Account(Generic[T]):
         self._close(self._pending.add(entry))
 
     def _sample(self, host: str, client_id: str | None, part: Part, stream: _Stream, now_ms: int) -> T:
-        topic, partition, _, first_offset, last_offset, messages, size_bytes, _ = part
+        topic, partition, _, first_offset, last_offset, messages, size_bytes, _, control, aborted = part
         return self._make_sample(
             ts_ms=now_ms,
             group=stream.verdict.group,
@@ -284,6 +294,8 @@ class Account(Generic[T]):
             bytes=size_bytes,
             first_offset=first_offset,
             last_offset=last_offset,
+            control_records=control,
+            aborted_records=aborted,
         )
 
     def fetching(

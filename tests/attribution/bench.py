@@ -128,7 +128,7 @@ class Bench:
         size_bytes: int = 100,
     ) -> ConnectionState:
         connection = connection or ConnectionState()
-        self.account.sent(connection, host, client_id, [(topic, partition, 0, 0, 9, 10, size_bytes, 1)], at_ms)
+        self.account.sent(connection, host, client_id, [(topic, partition, 0, 0, 9, 10, size_bytes, 1, 0, 0)], at_ms)
         self.check()
         return connection
 

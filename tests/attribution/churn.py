@@ -192,7 +192,7 @@ class Churn:
         if client.connection.opened_ms <= self.now_ms:
             self.bench.fetching(client.connection, dict.fromkeys(PARTITIONS, client.position), at_ms=self.now_ms)
             first = client.number * _TAG + client.position
-            parts = [("t", partition, client.position, first, first, 1, 100, 1) for partition in PARTITIONS]
+            parts = [("t", partition, client.position, first, first, 1, 100, 1, 0, 0) for partition in PARTITIONS]
             self.bench.account.sent(client.connection, HOST, CLIENT, parts, self.now_ms)
             client.position += 1
             self.sent[client.group] += 100 * len(PARTITIONS)

@@ -91,10 +91,10 @@ def test_the_books_and_the_samples_table_say_the_same(tmp_path: Path) -> None:
     store = SampleStore(tmp_path, 0, flush_ms=1_000, now_ms=lambda: NOW_MS)
     account = Account(store, Sample)
     connection = ConnectionState()
-    account.sent(connection, HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 1)], NOW_MS)
-    account.sent(connection, HOST, CLIENT, [("t", 1, 0, 0, 4, 5, 50, 1)], NOW_MS)
+    account.sent(connection, HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 1, 0, 0)], NOW_MS)
+    account.sent(connection, HOST, CLIENT, [("t", 1, 0, 0, 4, 5, 50, 1, 0, 0)], NOW_MS)
     account.updates([Coordinator().register("g", "m", 0)], NOW_MS + 1_000)
-    account.sent(connection, HOST, CLIENT, [("t", 0, 10, 10, 19, 10, 100, 1)], NOW_MS + 2_000)
+    account.sent(connection, HOST, CLIENT, [("t", 0, 10, 10, 19, 10, 100, 1, 0, 0)], NOW_MS + 2_000)
     account.close()
     store.close()
     rows = pyarrow.dataset.dataset(tmp_path / "samples").to_table().to_pylist()
@@ -146,7 +146,11 @@ def test_any_history_conserves_every_byte(steps: list[tuple[Any, ...]], max_send
                 claimed[group] |= partitions
             case "send", (number, client_id, partition, size):
                 account.sent(
-                    connections[number], HOST, client_id, [("t", partition, 0, 0, size, size, size * 7, 1)], now_ms
+                    connections[number],
+                    HOST,
+                    client_id,
+                    [("t", partition, 0, 0, size, size, size * 7, 1, 0, 0)],
+                    now_ms,
                 )
             case "group request", (number, client_id, group):
                 account.group_request(connections[number], HOST, client_id, group)

@@ -33,7 +33,7 @@ def send(
     size_bytes: int = 100,
 ) -> ConnectionState:
     connection = connection or ConnectionState()
-    account.sent(connection, HOST, client_id, [("t", partition, 0, 0, 9, 10, size_bytes, 2)], at_ms)
+    account.sent(connection, HOST, client_id, [("t", partition, 0, 0, 9, 10, size_bytes, 2, 0, 0)], at_ms)
     check(account)
     return connection
 
@@ -75,7 +75,7 @@ def test_the_series_of_a_group_that_is_gone_go_and_its_bytes_stay_in_the_books()
 def test_what_was_sent_and_never_looked_at_is_in_the_books_when_its_series_goes() -> None:
     account, says = account_with(), Coordinator()
     account.updates([says.register("g", "m", 0)], NOW_MS)
-    account.sent(ConnectionState(), HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 2)], NOW_MS)
+    account.sent(ConnectionState(), HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 2, 0, 0)], NOW_MS)
     account.updates([says.withdraw("g", "m")], NOW_MS + 1_000)
     account.settle(NOW_MS + GONE_MS)
     assert groups(account) == {}

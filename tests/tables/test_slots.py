@@ -19,16 +19,16 @@ from tests.tables.killing import die
 from tests.tables.test_spool import HOUR_MS, NOON_MS, begun, fetched, open_store, rows, runs
 
 PER_SEGMENT = SEGMENT_BYTES // SLOT_BYTES
-STORED_BYTES = 48
+STORED_BYTES = COPY_BYTES
 REFUSED = OSError(errno.ENOSPC, "No space left on device")
 
 
 def stored(fetches: int) -> Counters:
-    return Counters(fetches, NOON_MS + fetches, 10 * fetches, 1_000 * fetches, 10 * fetches - 1)
+    return Counters(fetches, NOON_MS + fetches, 10 * fetches, 1_000 * fetches, 10 * fetches - 1, fetches, 2 * fetches)
 
 
 def packed(wanted: Counters) -> bytes:
-    return struct.pack("<6q", *wanted, wanted.fetches)
+    return struct.pack("<8q", *wanted, wanted.fetches)
 
 
 def take_and_store(directory: Path, last: int) -> bytes:
@@ -98,10 +98,10 @@ def test_a_run_stores_in_turn(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     run = begun(store, fetched(0, 9))
     for times in (1, 2, 3):
-        assert run.extend(NOON_MS + times, 10, 1000, 10 * times, 10 * times + 9)
+        assert run.extend(NOON_MS + times, 10, 1000, 10 * times, 10 * times + 9, 1)
     held = next(tmp_path.rglob("*.slots")).read_bytes()
     copies = [held[at : at + STORED_BYTES] for at in (0, COPY_BYTES)]
-    assert copies == [packed(Counters(n, NOON_MS + n - 1, 10 * n, 1000 * n, 10 * n - 1)) for n in (4, 3)]
+    assert copies == [packed(Counters(n, NOON_MS + n - 1, 10 * n, 1000 * n, 10 * n - 1, n - 1, 0)) for n in (4, 3)]
     store.close()
 
 
@@ -176,6 +176,19 @@ def test_spools_of_the_version_before_are_recovered(tmp_path: Path) -> None:
     open_store(tmp_path).close()
     assert sorted(runs(tmp_path)) == [(0, 9, 10, 1), (0, 29, 30, 3)]
     assert not list((tmp_path / "spool").iterdir())
+
+
+def test_slots_of_the_version_before_are_recovered(tmp_path: Path) -> None:
+    """They counted neither control records nor aborted records."""
+    who = '"billing","m-1","rdkafka","127.0.0.1","flights"'
+    line = f'["c",0,{NOON_MS},{who},0,"assignment",null,10,1000,0,9]\n'
+    folder = SpoolFolder.create(tmp_path / "spool", "gateway-1", NOON_MS)
+    (folder.path / "00000001.jsonl").write_text(line)
+    copies = [struct.pack("<6q16x", n, NOON_MS + n, 10 * n, 1000 * n, 10 * n - 1, n) for n in (2, 3)]
+    (folder.path / "00000001.slots").write_bytes(b"".join(copies))
+    folder.release()
+    open_store(tmp_path).close()
+    assert runs(tmp_path) == [(0, 29, 30, 3)]
 
 
 def test_rows_are_the_same_whether_they_come_from_memory_or_from_a_spool(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from muster.actors.tables import spool
 from muster.actors.tables.folder import SpoolFolder
+from muster.actors.tables.rollup import extension
 from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
 from muster.actors.tables.spool import Run, Sample, SampleStore
 from tests.tables.killing import Killed, die, kill_at
@@ -108,20 +109,23 @@ def test_on_a_full_disk_runs_go_on_and_none_begins_so_that_a_kill_costs_only_wha
 def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Path, is_killed: bool) -> None:
     """Interleaved with other samples, and read from the spool or not: the same rows."""
     plain, extended = open_store(tmp_path / "plain"), open_store(tmp_path / "extended")
-    samples = [fetched(0, 9), *(fetched(10 * n, 10 * n + 9, ts_ms=NOON_MS + n) for n in (1, 2, 3))]
+    later = (fetched(10 * n, 10 * n + 9, ts_ms=NOON_MS + n, control_records=1, aborted_records=n) for n in (1, 2, 3))
+    samples = [fetched(0, 9, control_records=2), *later]
     for sample in samples:
         plain.add(sample)
         plain.add(replace(sample, partition=1))
     first, other = begun(extended, samples[0]), begun(extended, replace(samples[0], partition=1))
     for sample in samples[1:]:
         for run in (first, other):
-            assert run.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset)
+            assert run.extend(*extension(sample))
     for name, store in (("plain", plain), ("extended", extended)):
         if is_killed:
             die(store)
             store = open_store(tmp_path / name)
         store.close()
     assert rows(tmp_path / "extended") == rows(tmp_path / "plain")
+    skipped = [(row["control_records"], row["aborted_records"]) for row in rows(tmp_path / "plain")]
+    assert skipped == [(5, 6)] * 2
     assert runs(tmp_path / "extended") == [(0, 39, 40, 4)] * 2
 
 
@@ -135,8 +139,8 @@ def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, t
 
 
 def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) -> None:
-    store.add(fetched(0, 9))
-    store.add(fetched(10, 19, ts_ms=NOON_MS + 250))
+    store.add(fetched(0, 9, aborted_records=4))
+    store.add(fetched(10, 19, ts_ms=NOON_MS + 250, control_records=1, aborted_records=2))
     store.flush()
     (row,) = rows(tmp_path)
     assert row.pop("ts").isoformat() == "2023-11-15T12:00:00+00:00"
@@ -156,6 +160,8 @@ def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) ->
         "fetches": 2,
         "first_offset": 0,
         "last_offset": 19,
+        "control_records": 1,
+        "aborted_records": 6,
     }
     assert SAMPLES_SCHEMA.arrow.field("bytes").metadata[b"unit"] == b"bytes"
 

@@ -45,7 +45,7 @@ _MAX_TIMESTAMP_AT = 35
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
-_CONTROL = 0x20
+CONTROL = 0x20
 _LAST_CODEC = 4
 
 _PREFIX = struct.Struct(">qii")
@@ -97,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def last_sequence(self) -> int:

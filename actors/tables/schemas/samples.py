@@ -34,5 +34,13 @@ SAMPLES_SCHEMA = table(
         column("fetches", "int64", "responses", "Fetch responses that carried the run"),
         column("first_offset", "int64", "offset", "the larger of the fetch offset and the first base offset"),
         column("last_offset", "int64", "offset", "last offset of the last batch, inclusive"),
+        column("control_records", "int64", "records", "of messages, the markers of transactions", nullable=True),
+        column(
+            "aborted_records",
+            "int64",
+            "records",
+            "of messages, those of aborted transactions, which a client with isolation.level=read_committed skips",
+            nullable=True,
+        ),
     ],
 )

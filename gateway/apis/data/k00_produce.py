@@ -18,6 +18,7 @@ from muster.actors.log import routing
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.producing import ProducedPartition, ProducePartition
+from muster.gateway.apis.batches import summarize
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
@@ -27,7 +28,6 @@ from muster.gateway.apis.partitions import (
     named,
     owner_of,
     repeated,
-    summarize,
 )
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.forward import ActorKey
@@ -255,4 +255,4 @@ def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
 def _count(call: Call, wanted: list[tuple[Named, bytes]], results: dict[Any, dict[str, Any]]) -> None:
     for partition, records in wanted:
         if not results[partition.key]["error_code"] and partition.topic is not None and records:
-            call.gateway.metrics.produced(partition.topic.name, summarize((records,))[2], len(records))
+            call.gateway.metrics.produced(partition.topic.name, summarize((records,)).messages, len(records))

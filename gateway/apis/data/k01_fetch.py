@@ -23,8 +23,9 @@ from muster.actors.wire.channel import Channel, ChannelLost, OnFetched
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
 from muster.actors.wire.framing import Buffer
+from muster.gateway.apis.batches import summarize
 from muster.gateway.apis.data import places
-from muster.gateway.apis.partitions import Named, by_topic, channel_to, existence_error, named, owner_of, summarize
+from muster.gateway.apis.partitions import Named, by_topic, channel_to, existence_error, named, owner_of
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 
@@ -473,10 +474,10 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
     for item in wanted:
         topic, offset = item.named.topic, item.fetch_offset
         if item.records and topic is not None:
-            base_offset, last_offset, messages, batches = summarize(item.records)
+            base_offset, last_offset, messages, *others = summarize(item.records)
             first_offset = base_offset if base_offset > offset else offset
             partition, size_bytes = item.named.partition, item.size_bytes
-            parts.append((topic.name, partition, offset, first_offset, last_offset, messages, size_bytes, batches))
+            parts.append((topic.name, partition, offset, first_offset, last_offset, messages, size_bytes, *others))
     if not parts:
         return
     connection, gateway, client_id = call.connection, call.gateway, call.header.client_id

@@ -178,7 +178,7 @@ class Ours(Rule):
             self._state(connection),
             connection.host,
             client_id,
-            [(topic, partition, offset, offset, offset + 9, 10, FETCHED_BYTES, 1)],
+            [(topic, partition, offset, offset, offset + 9, 10, FETCHED_BYTES, 1, 0, 0)],
             now_ms,
         )
         self.check()

@@ -34,7 +34,7 @@ def metrics(account: Account[Sample]) -> GatewayMetrics:
 
 
 def send(account: Account[Sample], partition: int, topic: str = "t", client_id: str | None = CLIENT) -> None:
-    account.sent(ConnectionState(), HOST, client_id, [(topic, partition, 0, 0, 9, 10, 1_000, 1)], NOW_MS)
+    account.sent(ConnectionState(), HOST, client_id, [(topic, partition, 0, 0, 9, 10, 1_000, 1, 0, 0)], NOW_MS)
 
 
 def scrape(metrics: GatewayMetrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

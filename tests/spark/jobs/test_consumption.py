@@ -69,6 +69,8 @@ def _row(first: int = 0, last: int = 9, *, at_s: float = 0, **changes: Any) -> t
         "fetches": 1,
         "first_offset": first,
         "last_offset": last,
+        "control_records": 0,
+        "aborted_records": 0,
         "date": ts.date(),
         "hour": ts.hour,
     } | changes
