@@ -14,7 +14,8 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.producing import ProducePartition, write_produced
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.producing import ProduceRequest, write_produced
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
@@ -65,8 +66,11 @@ class LogServer:
         self._queries.cancel(peer, token)
         self._fetches.cancel(peer, token)
 
-    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
-        submitted = [self._submit(*partition) for partition in partitions]
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        raise ValueError("there are no transactions")
+
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
+        submitted = [self._submit(*partition) for partition in request.partitions]
         Produce(submitted, lambda produced: peer.send(write_produced(token, produced)))
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:

@@ -41,7 +41,8 @@ from muster.actors.wire.codec import Body, ErrorCode, Header, UndecodableRequest
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.producing import ProducePartition
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context, of_client
@@ -231,8 +232,11 @@ class OffsetsPartition:
             raise
         self._guarded(lambda: outcome)
 
-    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         raise ValueError("only the coordinator writes to its partition")
+
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        raise ValueError("there are no transactions with offsets")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)

@@ -15,7 +15,8 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
-from muster.actors.wire.producing import ProducedPartition, ProducePartition, read_produced, write_produce
+from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
+from muster.actors.wire.producing import ProducedPartition, ProduceRequest, read_produced, write_produce
 from muster.actors.wire.sockets import keep_alive
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
@@ -52,11 +53,15 @@ OnFetched = Callable[["list[FetchedPartition] | ChannelLost"], None]
 OnProduced = Callable[["Sequence[ProducedPartition] | ChannelLost"], None]
 """The same for batches."""
 
+
+OnMarked = Callable[["Marked | ChannelLost"], None]
+"""The same for markers."""
+
 _TICK_S = 1.0
 _MAX_SILENT_TICKS = 3
 """An actor that requests wait for is pinged at the first tick after a message of it, and lost at the third in a row
 without one: after 2 to 3 s."""
-_RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED))
+_RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED, Kind.MARKED))
 
 
 class _Waiting(NamedTuple):
@@ -191,10 +196,16 @@ class Channel(asyncio.Protocol):
         self._out.put(write_fetch(token, request))
         return token
 
-    def produce(self, partitions: Sequence[ProducePartition], on_produced: OnProduced, *, timeout_s: float) -> int:
+    def produce(self, request: ProduceRequest, on_produced: OnProduced, *, timeout_s: float) -> int:
         """Send batches; otherwise as :meth:`send`. They are written even if the request is cancelled."""
         token = self._expect(lambda body: on_produced(read_produced(body)), on_produced, timeout_s)
-        self._out.put(*write_produce(token, partitions))
+        self._out.put(*write_produce(token, request))
+        return token
+
+    def mark(self, markers: Sequence[Marker], on_marked: OnMarked, *, timeout_s: float) -> int:
+        """Send markers; otherwise as :meth:`send`. They are written even if the request is cancelled."""
+        token = self._expect(lambda body: on_marked(read_marked(body)), on_marked, timeout_s)
+        self._out.put(write_markers(token, markers))
         return token
 
     def _expect(

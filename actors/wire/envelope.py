@@ -61,6 +61,10 @@ class Kind(IntEnum):
     """token u32, batches: see :mod:`muster.actors.wire.producing`."""
     PRODUCED = 13
     """token u32, what became of them: the response to a PRODUCE."""
+    MARKERS = 14
+    """token u32, ends of transactions: see :mod:`muster.actors.wire.markers`."""
+    MARKED = 15
+    """token u32, what became of them: the response to a MARKERS."""
 
 
 _REQUEST = struct.Struct(">BIH")

@@ -18,10 +18,15 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
-_LIMITS = struct.Struct(">?IiiI")
+_LIMITS = struct.Struct(">?IiibI")
 _WANTED = struct.Struct(">16siiqi")
-_STATE = struct.Struct(">hqqIi")
+_STATE = struct.Struct(">hqqqiIi")
 _PLACE = struct.Struct(">qiqqH")
+_ABORTED = struct.Struct(">qq")
+_NO_ABORTED = -1
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Kafka's isolation levels. READ_COMMITTED ends at the last stable offset and has the aborted transactions."""
 
 
 class FetchPartition(NamedTuple):
@@ -43,6 +48,7 @@ class FetchRequest(NamedTuple):
     min_bytes: int
     max_bytes: int
     partitions: Sequence[FetchPartition]
+    isolation_level: int = READ_UNCOMMITTED
 
 
 class Place(NamedTuple):
@@ -56,6 +62,13 @@ class Place(NamedTuple):
     next_offset: int
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction in what was fetched whose records the reader must leave out. Fields as in Kafka's Fetch."""
+
+    producer_id: int
+    first_offset: int
+
+
 class FetchedPartition(NamedTuple):
     """What there is of a partition: one of ``places`` and ``records`` is empty."""
 
@@ -64,12 +77,16 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     places: Sequence[Place] = ()
     records: Buffer = b""
+    last_stable_offset: int = -1
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    """None with READ_UNCOMMITTED."""
 
 
 def write_fetch(token: int, request: FetchRequest) -> bytes:
     """A FETCH."""
-    by_place, max_wait_ms, min_bytes, max_bytes, partitions = request
-    parts = [_HEAD.pack(Kind.FETCH, token), _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, len(partitions))]
+    by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level = request
+    limits = _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, len(partitions))
+    parts = [_HEAD.pack(Kind.FETCH, token), limits]
     parts += [_WANTED.pack(topic_id.bytes, *rest) for topic_id, *rest in partitions]
     return b"".join(parts)
 
@@ -78,7 +95,7 @@ def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
     """Token and request of a FETCH. ValueError if it is cut off."""
     try:
         _, token = _HEAD.unpack_from(message)
-        by_place, max_wait_ms, min_bytes, max_bytes, count = _LIMITS.unpack_from(message, _HEAD.size)
+        by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _LIMITS.unpack_from(message, _HEAD.size)
         start = _HEAD.size + _LIMITS.size
         wanted = memoryview(message)[start : start + count * _WANTED.size]
         partitions = [FetchPartition(UUID(bytes=topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted)]
@@ -86,14 +103,17 @@ def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
         raise ValueError(f"a FETCH: {error}") from error
     if len(partitions) != count:
         raise ValueError(f"a FETCH of {count} partitions with {len(partitions)}")
-    return token, FetchRequest(by_place, max_wait_ms, min_bytes, max_bytes, partitions)
+    return token, FetchRequest(by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level)
 
 
 def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Buffer]:
     """A FETCHED, in parts; partitions in the order of the FETCH."""
     parts: list[Buffer] = [_HEAD.pack(Kind.FETCHED, token)]
-    for error_code, high_watermark, log_start_offset, places, records in partitions:
-        parts.append(_STATE.pack(error_code, high_watermark, log_start_offset, len(places), len(records)))
+    for error_code, high_watermark, log_start_offset, places, records, last_stable_offset, aborted in partitions:
+        offsets = (high_watermark, last_stable_offset, log_start_offset)
+        count = _NO_ABORTED if aborted is None else len(aborted)
+        parts.append(_STATE.pack(error_code, *offsets, count, len(places), len(records)))
+        parts += (_ABORTED.pack(*transaction) for transaction in aborted or ())
         for path, *numbers in places:
             name = path.encode()
             parts += (_PLACE.pack(*numbers, len(name)), name)
@@ -108,8 +128,10 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
     found: list[FetchedPartition] = []
     try:
         while at < len(body):
-            error, high_watermark, log_start_offset, count, size_bytes = _STATE.unpack_from(body, at)
+            error, *offsets, aborted_count, count, size_bytes = _STATE.unpack_from(body, at)
+            high_watermark, last_stable_offset, log_start_offset = offsets
             at += _STATE.size
+            aborted, at = _read_aborted(body, at, aborted_count)
             places: list[Place] = []
             for _ in range(count):
                 *numbers, length = _PLACE.unpack_from(body, at)
@@ -118,9 +140,18 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
                 at += length
             records = view[at : at + size_bytes] if size_bytes else b""
             at += size_bytes
-            found.append(FetchedPartition(ErrorCode(error), high_watermark, log_start_offset, places, records))
+            state = (ErrorCode(error), high_watermark, log_start_offset)
+            found.append(FetchedPartition(*state, places, records, last_stable_offset, aborted))
     except struct.error as error:
         raise ValueError(f"a FETCHED: {error}") from error
     if at != len(body):
         raise ValueError("a FETCHED that is cut off")
     return found
+
+
+def _read_aborted(body: bytes, at: int, count: int) -> tuple[list[AbortedTransaction] | None, int]:
+    """The aborted transactions of a partition, and where they end. struct.error if they are cut off."""
+    if count == _NO_ABORTED:
+        return None, at
+    end = at + count * _ABORTED.size
+    return [AbortedTransaction._make(fields) for fields in _ABORTED.iter_unpack(memoryview(body)[at:end])], end

@@ -1,6 +1,7 @@
 """PRODUCE and PRODUCED: batches that a gateway wants in an actor's logs, and what became of them.
 
-The records pass as they are, without being copied into a Kafka request and out of it.
+The records pass as they are, without being copied into a Kafka request and out of it. What concerns transactions is
+there once per message, as in Kafka's Produce.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
+_TRANSACTION = struct.Struct(">b?i")
 _PARTITION = struct.Struct(">16siI")
 _RESULT = struct.Struct(">hqqqi")
 _NO_TEXT = -1
@@ -28,6 +30,17 @@ class ProducePartition(NamedTuple):
     records: Buffer
 
 
+class ProduceRequest(NamedTuple):
+    """Batches for any number of partitions, and the producer's transaction if any of them is transactional."""
+
+    partitions: Sequence[ProducePartition]
+    transactional_id: str | None = None
+    transaction_version: int = 0
+    """2 from Produce v12 on: the producer relies on the broker to add the partitions (KIP-890, part 2). Else 0."""
+    knows_abortable: bool = False
+    """Whether the producer knows TRANSACTION_ABORTABLE: Produce v11 and later."""
+
+
 class ProducedPartition(NamedTuple):
     """Fields as in the response to Kafka's Produce."""
 
@@ -39,20 +52,27 @@ class ProducedPartition(NamedTuple):
     error_message: str | None = None
 
 
-def write_produce(token: int, partitions: Iterable[ProducePartition]) -> list[Buffer]:
+def write_produce(token: int, request: ProduceRequest) -> list[Buffer]:
     """A PRODUCE, in parts."""
-    parts: list[Buffer] = [_HEAD.pack(Kind.PRODUCE, token)]
+    partitions, transactional_id, transaction_version, knows_abortable = request
+    text = b"" if transactional_id is None else transactional_id.encode()
+    size_bytes = _NO_TEXT if transactional_id is None else len(text)
+    head = _HEAD.pack(Kind.PRODUCE, token) + _TRANSACTION.pack(transaction_version, knows_abortable, size_bytes) + text
+    parts: list[Buffer] = [head]
     for topic_id, partition, records in partitions:
         parts += (_PARTITION.pack(topic_id.bytes, partition, len(records)), records)
     return parts
 
 
-def read_produce(message: bytes) -> tuple[int, list[ProducePartition]]:
-    """Token and partitions of a PRODUCE. Records are views of ``message``. ValueError if it is cut off."""
-    view, at = memoryview(message), _HEAD.size
+def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
+    """Token and request of a PRODUCE. Records are views of ``message``. ValueError if it is cut off."""
+    view, at = memoryview(message), _HEAD.size + _TRANSACTION.size
     partitions: list[ProducePartition] = []
     try:
         _, token = _HEAD.unpack_from(message)
+        transaction_version, knows_abortable, text_bytes = _TRANSACTION.unpack_from(message, _HEAD.size)
+        transactional_id = None if text_bytes == _NO_TEXT else message[at : at + text_bytes].decode()
+        at += max(text_bytes, 0)
         while at < len(message):
             topic_id, partition, size_bytes = _PARTITION.unpack_from(message, at)
             at += _PARTITION.size
@@ -62,7 +82,7 @@ def read_produce(message: bytes) -> tuple[int, list[ProducePartition]]:
         raise ValueError(f"a PRODUCE: {error}") from error
     if at != len(message):
         raise ValueError("a PRODUCE that is cut off")
-    return token, partitions
+    return token, ProduceRequest(partitions, transactional_id, transaction_version, knows_abortable)
 
 
 def write_produced(token: int, partitions: Iterable[ProducedPartition]) -> bytes:

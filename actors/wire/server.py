@@ -16,7 +16,8 @@ from muster.actors.wire.envelope import Kind
 from muster.actors.wire.fetching import FetchRequest, read_fetch
 from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.producing import ProducePartition, read_produce
+from muster.actors.wire.markers import Marker, read_markers
+from muster.actors.wire.producing import ProduceRequest, read_produce
 from muster.actors.wire.sockets import keep_alive
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
@@ -38,8 +39,11 @@ class Handler(Protocol):
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         """A query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
 
-    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         """Append these batches, and send what became of them."""
+
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        """End these transactions in the actor's logs, and send what became of that."""
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Send what is in the logs of these partitions, or where it is."""
@@ -110,6 +114,8 @@ class Peer(asyncio.Protocol):
             self._server.handler.request(self, *envelope.read_request(message))
         elif kind == Kind.PRODUCE:
             self._server.handler.produce(self, *read_produce(message))
+        elif kind == Kind.MARKERS:
+            self._server.handler.markers(self, *read_markers(message))
         elif kind == Kind.FETCH:
             self._server.handler.fetch(self, *read_fetch(message))
         elif kind == Kind.QUERY:

@@ -9,7 +9,7 @@ from typing import Any
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.producing import ProducedPartition, ProducePartition
+from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
 from muster.placement.view import Topic
 from tests.log.support import client_batch
 
@@ -34,7 +34,7 @@ async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) 
     """Produce a batch of one record. ChannelLost."""
     response: asyncio.Future[Sequence[ProducedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
     batch = ProducePartition(topic.topic_id, partition, client_batch(value=value))
-    token = channel.produce([batch], response.set_result, timeout_s=_PRODUCE_S)
+    token = channel.produce(ProduceRequest([batch]), response.set_result, timeout_s=_PRODUCE_S)
     try:
         produced = await response
     finally:

@@ -15,7 +15,8 @@ from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, connect
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.producing import ProducePartition
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
@@ -59,8 +60,11 @@ class Echo:
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
         peer.respond(token, query)
 
-    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         raise AssertionError("nothing is produced")
+
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        raise AssertionError("no transaction ends")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         raise AssertionError("nothing is fetched")

@@ -8,6 +8,8 @@ import pytest
 
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import (
+    READ_COMMITTED,
+    AbortedTransaction,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -21,10 +23,14 @@ from muster.actors.wire.fetching import (
 TOPIC = UUID("00000000-0000-4000-8000-000000000001")
 PARTITIONS = [FetchPartition(TOPIC, 0, -1, 2**40, 2**31 - 1), FetchPartition(TOPIC, 2**31 - 1, 7, 0, 0)]
 PLACES = [Place("/a/topic-0/00000000000000000007.1.1.log", 2**33, 1000, 7, 12), Place("/é", 0, 1, 12, 2**50)]
+ABORTED = [AbortedTransaction(2**60, 3), AbortedTransaction(1, 2**50)]
 FETCHED = [
     FetchedPartition(ErrorCode.none, 12, 7, PLACES),
     FetchedPartition(ErrorCode.offset_out_of_range, -1, -1),
-    FetchedPartition(ErrorCode.none, 2**50, 0, records=b"whole batches"),
+    FetchedPartition(
+        ErrorCode.none, 2**50, 0, records=b"whole batches", last_stable_offset=2**40, aborted_transactions=[]
+    ),
+    FetchedPartition(ErrorCode.none, 12, 7, PLACES, last_stable_offset=11, aborted_transactions=ABORTED),
 ]
 HEAD_BYTES = 5
 """Kind and token, which the connection reads."""
@@ -36,7 +42,7 @@ def body_of(token: int, fetched: list[FetchedPartition]) -> bytes:
 
 @pytest.mark.parametrize("by_place", [False, True])
 def test_a_fetch_is_read_as_it_was_written(by_place: bool) -> None:
-    request = FetchRequest(by_place, 500, 1, 50 << 20, PARTITIONS)
+    request = FetchRequest(by_place, 500, 1, 50 << 20, PARTITIONS, READ_COMMITTED)
     assert read_fetch(write_fetch(2**32 - 1, request)) == (2**32 - 1, request)
 
 
@@ -46,9 +52,12 @@ def test_what_was_fetched_is_read_as_it_was_written() -> None:
         (ErrorCode.none, 12, 7),
         (ErrorCode.offset_out_of_range, -1, -1),
         (ErrorCode.none, 2**50, 0),
+        (ErrorCode.none, 12, 7),
     ]
-    assert [list(each.places) for each in found] == [PLACES, [], []]
-    assert [bytes(each.records) for each in found] == [b"", b"", b"whole batches"]
+    assert [list(each.places) for each in found] == [PLACES, [], [], PLACES]
+    assert [bytes(each.records) for each in found] == [b"", b"", b"whole batches", b""]
+    assert [each.last_stable_offset for each in found] == [-1, -1, 2**40, 11]
+    assert [each.aborted_transactions for each in found] == [None, None, [], ABORTED]
 
 
 def test_records_are_not_copied() -> None:

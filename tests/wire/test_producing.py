@@ -10,6 +10,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.producing import (
     ProducedPartition,
     ProducePartition,
+    ProduceRequest,
     read_produce,
     read_produced,
     write_produce,
@@ -28,17 +29,23 @@ HEAD_BYTES = 5
 
 
 def test_batches_are_read_as_they_were_written() -> None:
-    token, found = read_produce(b"".join(write_produce(2**32 - 1, BATCHES)))
+    token, found = read_produce(b"".join(write_produce(2**32 - 1, ProduceRequest(BATCHES))))
     assert token == 2**32 - 1
-    assert [(each.topic_id, each.partition, bytes(each.records)) for each in found] == BATCHES
+    assert [(each.topic_id, each.partition, bytes(each.records)) for each in found.partitions] == BATCHES
+
+
+@pytest.mark.parametrize("transaction", [(None, 0, False), ("", 0, True), ("\N{SNOWMAN}" * 20_000, 2, True)])
+def test_the_transaction_is_read_as_it_was_written(transaction: tuple[str | None, int, bool]) -> None:
+    request = ProduceRequest([], *transaction)
+    assert read_produce(b"".join(write_produce(1, request))) == (1, request)
 
 
 def test_records_are_not_copied() -> None:
     records = bytes(100_000)
-    parts = write_produce(1, [ProducePartition(TOPIC, 0, records)])
+    parts = write_produce(1, ProduceRequest([ProducePartition(TOPIC, 0, records)]))
     assert any(part is records for part in parts)
     message = b"".join(parts)
-    _, (found,) = read_produce(message)
+    (found,) = read_produce(message)[1].partitions
     assert isinstance(found.records, memoryview)
     assert found.records.obj is message
 
@@ -48,8 +55,8 @@ def test_results_are_read_as_they_were_written() -> None:
 
 
 def test_what_is_cut_off_is_refused_or_ends_between_partitions() -> None:
-    message = b"".join(write_produce(1, BATCHES))
-    ends = {len(b"".join(write_produce(1, BATCHES[:count]))) for count in range(len(BATCHES))}
+    message = b"".join(write_produce(1, ProduceRequest(BATCHES, "id")))
+    ends = {len(b"".join(write_produce(1, ProduceRequest(BATCHES[:count], "id")))) for count in range(len(BATCHES))}
     for size in set(range(len(message))) - ends:
         with pytest.raises(ValueError, match="a PRODUCE"):
             read_produce(message[:size])

@@ -12,7 +12,8 @@ from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
 from muster.actors.wire.envelope import Kind, SeenLease
 from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.producing import ProducePartition
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import QueryHandlers
 from muster.actors.wire.server import Peer, Server
 from muster.placement.client import Context
@@ -35,8 +36,11 @@ class Actor:
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         peer.reply(token, frame)
 
-    def produce(self, peer: Peer, token: int, partitions: list[ProducePartition]) -> None:
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         raise AssertionError("nothing is produced")
+
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        raise AssertionError("no transaction ends")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         raise AssertionError("nothing is fetched")

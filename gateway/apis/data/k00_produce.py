@@ -17,7 +17,7 @@ from uuid import UUID
 from muster.actors.log import routing
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.codec import ErrorCode, field, ms
-from muster.actors.wire.producing import ProducedPartition, ProducePartition
+from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
 from muster.gateway.apis.batches import summarize
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
@@ -144,7 +144,7 @@ def _send(channel: Channel, request: Any, partitions: _Wanted, on_produced: OnPr
         if partition.topic is not None
     ]
     timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
-    token = channel.produce(batches, on_produced, timeout_s=timeout_s)
+    token = channel.produce(ProduceRequest(batches), on_produced, timeout_s=timeout_s)
     return partial(channel.cancel, token)
 
 

@@ -96,7 +96,7 @@ class _Wanted:
 
     def response(self) -> dict[str, Any]:
         assert self.found is not None
-        error, high_watermark, log_start_offset, _, _ = self.found
+        error, high_watermark, log_start_offset, *_ = self.found
         preferred = _HERE if self.failed else self.preferred
         return _partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records), preferred)
 
