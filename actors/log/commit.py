@@ -34,7 +34,9 @@ from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
 from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.producers import ProducerEntry, ProducerStates
+from muster.actors.log.transactions.aborted import AbortedTransaction
 from muster.actors.log.trouble import Trouble
 from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.log.upkeep.keeping import Keeper
@@ -67,6 +69,8 @@ class Write:
     header: BatchHeader
     before: ProducerEntry | None
     """The producer's state before this batch."""
+    aborted: AbortedTransaction | None
+    """The transaction that it aborts."""
     done: Done
     appended_ms: int | None
     """Stored beside the segment; None if the batch itself holds the time."""
@@ -131,15 +135,20 @@ class Committer:
         began_s = self._commit_began_s
         return 0.0 if began_s is None else time.monotonic() - began_s
 
-    def push(self, batch: bytearray, appended_ms: int | None) -> Write:
-        """Queue a batch stamped with ``end_offset``. StorageError shortly after a disk failure."""
+    def push(self, batch: bytearray, appended_ms: int | None, end: EndOfTransaction | None = None) -> Write:
+        """Queue a batch stamped with ``end_offset``. ``end``: what a control batch says.
+
+        StorageError shortly after a disk failure.
+        """
         header = read_header(batch)
         loop = asyncio.get_running_loop()
         if self.keeper.refusal is not None:
             raise self.keeper.refusal.again()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
-        write = Write(batch, header, self.producers.update(header), loop.create_future(), appended_ms)
+        before = self.producers.update(header, end)
+        aborted = self.producers.aborted(header, before) if end is not None and not end.commit else None
+        write = Write(batch, header, before, aborted, loop.create_future(), appended_ms)
         self._queue.append(write)
         self._unacknowledged[header.base_offset] = write
         self.end_offset = header.next_offset
@@ -335,6 +344,10 @@ class Committer:
             self.began_ms = first.appended_ms if first.appended_ms is not None else self._first_timestamp_ms
         for write in writes:
             segment.add(write.header)
+            if write.header.is_control:
+                self.producers.ended(write.before)
+            if write.aborted is not None:
+                segment.aborted.add(write.aborted)
         appended_ms = [
             (write.header.base_offset, write.appended_ms) for write in writes if write.appended_ms is not None
         ]
@@ -362,6 +375,7 @@ class Committer:
         self._queue.clear()
         for write in reversed(failed):
             self.producers.restore(write.header.producer_id, write.before)
+        self.producers.restored()
         self.end_offset = self.high_watermark
         for write in failed:
             self._settle(write, error)

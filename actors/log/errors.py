@@ -79,6 +79,12 @@ class InvalidProducerEpoch(LogError):
     code = ErrorCode.invalid_producer_epoch
 
 
+class TransactionCoordinatorFenced(LogError):
+    """A newer coordinator has ended a transaction of this producer already."""
+
+    code = ErrorCode.transaction_coordinator_fenced
+
+
 class OffsetOutOfRange(LogError):
     """Before the log's start or after its end."""
 

@@ -1,7 +1,8 @@
 """Fetches and ListOffsets v10 over the logs of the caller: log actors and offsets actors alike.
 
-Transactions are not supported yet: both isolation levels see the same records, and the last stable offset is the high
-watermark. There are no fetch sessions: every request names all its partitions.
+READ_COMMITTED ends at the last stable offset. Aborted records before it are served with the list of the transactions
+that they are part of, as in Kafka: the reader leaves them out. There are no fetch sessions: every request names all its
+partitions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from muster.actors.log.errors import (
 )
 from muster.actors.log.partition import NO_TIMESTAMP, PartitionLog
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
+from muster.actors.wire.fetching import (
+    READ_COMMITTED,
+    AbortedTransaction,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    Place,
+)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _NOWHERE = -1
@@ -35,10 +43,11 @@ LogByName = Callable[[str, int], Awaitable[PartitionLog]]
 class _Wanted:
     """A partition of a fetch: its log, or the error why there is none."""
 
-    __slots__ = ("error", "log", "request")
+    __slots__ = ("error", "log", "reads_committed", "request")
 
-    def __init__(self, request: FetchPartition) -> None:
+    def __init__(self, request: FetchPartition, *, reads_committed: bool) -> None:
         self.request = request
+        self.reads_committed = reads_committed
         self.log: PartitionLog | None = None
         self.error: LogError | None = None
 
@@ -51,7 +60,8 @@ class _Wanted:
         if self.log is None or self.error is not None:
             return 0
         try:
-            available = self.log.bytes_available(self.request.fetch_offset)
+            before = self.log.last_stable_offset if self.reads_committed else None
+            available = self.log.bytes_available(self.request.fetch_offset, before)
         except LogError as error:
             self.error = error
             return 0
@@ -63,23 +73,28 @@ class _Wanted:
         if log is None or self.error is not None:
             return self._failed(), 0
         limit = min(max_bytes, self.request.partition_max_bytes)
+        stable = log.last_stable_offset
+        before, aborted = stable if self.reads_committed else None, None
+        places: list[Place] = []
+        records = b""
         try:
-            if not by_place:
-                records = log.read(offset, limit, at_least_one=at_least_one)
-                return self._found(log, records=records), len(records)
-            extents = log.extents(offset, limit, at_least_one=at_least_one)
+            extents = log.extents(offset, limit, at_least_one=at_least_one, before=before)
+            if by_place:
+                places = [
+                    Place(str(segment.path), start, end - start, segment.base_offset, segment.next_offset)
+                    for segment, start, end in extents
+                ]
+            else:
+                records = log.read_extents(extents)
+            if self.reads_committed:
+                found = log.aborted_transactions(offset, extents, stable)
+                aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in found]
         except LogError as error:
             self.error = error
             return self._failed(), 0
-        places = [
-            Place(str(segment.path), start, end - start, segment.base_offset, segment.next_offset)
-            for segment, start, end in extents
-        ]
-        return self._found(log, places=places), sum(place.size_bytes for place in places)
-
-    @staticmethod
-    def _found(log: PartitionLog, **found: Any) -> FetchedPartition:
-        return FetchedPartition(ErrorCode.none, log.high_watermark, log.log_start_offset, **found)
+        ends = (log.high_watermark, log.log_start_offset)
+        size_bytes = len(records) + sum(place.size_bytes for place in places)
+        return FetchedPartition(ErrorCode.none, *ends, places, records, stable, aborted), size_bytes
 
     def _failed(self) -> FetchedPartition:
         code = self.error.code if self.error is not None else ErrorCode.unknown_server_error
@@ -164,7 +179,7 @@ class WaitingFetch:
 
 def open_now(request: FetchRequest, open_log: OpenLog) -> OpenFetch | None:
     """None if a log has to be opened first."""
-    wanted = [_Wanted(each) for each in request.partitions]
+    wanted = _wanted(request)
     for each in wanted:
         try:
             log = open_log(each.request.topic_id, each.request.partition)
@@ -178,7 +193,7 @@ def open_now(request: FetchRequest, open_log: OpenLog) -> OpenFetch | None:
 
 async def open_soon(request: FetchRequest, log_by_id: LogById) -> OpenFetch:
     """``log_by_id`` may take time (to open the log), and raises LogError if there is no log."""
-    wanted = [_Wanted(each) for each in request.partitions]
+    wanted = _wanted(request)
     for each in wanted:
         try:
             each.use(await log_by_id(each.request.topic_id, each.request.partition))
@@ -187,22 +202,35 @@ async def open_soon(request: FetchRequest, log_by_id: LogById) -> OpenFetch:
     return OpenFetch(request, wanted)
 
 
+def _wanted(request: FetchRequest) -> list[_Wanted]:
+    reads_committed = request.isolation_level == READ_COMMITTED
+    return [_Wanted(each, reads_committed=reads_committed) for each in request.partitions]
+
+
 async def list_offsets(entity: Any, log_of: LogByName) -> dict[str, Any]:
-    """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered."""
+    """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered.
+
+    With READ_COMMITTED the latest is the last stable offset, and no record from there on is found.
+    """
+    reads_committed = int(entity.isolation_level) == READ_COMMITTED
     topics = []
     for topic in entity.topics:
-        responses = [await _list_offset(topic.name, partition, log_of) for partition in topic.partitions]
+        responses = [
+            await _list_offset(topic.name, partition, log_of, reads_committed=reads_committed)
+            for partition in topic.partitions
+        ]
         topics.append({"name": topic.name, "partitions": responses})
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _list_offset(topic: str, request: Any, log_of: LogByName) -> dict[str, Any]:
+async def _list_offset(topic: str, request: Any, log_of: LogByName, *, reads_committed: bool) -> dict[str, Any]:
     nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": _NO_EPOCH}
     response = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
     try:
         log = await log_of(topic, int(request.partition_index))
         check_leader_epoch(log, request.current_leader_epoch)
-        found = _find(log, int(request.timestamp))
+        end = log.last_stable_offset if reads_committed else log.high_watermark
+        found = _find(log, int(request.timestamp), end)
         if found is None:
             return response | nowhere
         offset, timestamp_ms = found
@@ -219,16 +247,23 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
         return _NO_EPOCH
 
 
-def _find(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
-    """(offset, timestamp), without a timestamp for the ends of the log; None if there is no such record."""
+def _find(log: PartitionLog, timestamp_ms: int, end: int) -> tuple[int, int] | None:
+    """(offset, timestamp), without a timestamp for the ends of the log; None if there is no such record before ``end``.
+
+    As in Kafka, a search by time that finds a record behind the end does not look for another one.
+    """
     if timestamp_ms >= 0:
-        return log.offset_for_time(timestamp_ms)
+        return _before(end, log.offset_for_time(timestamp_ms))
     if timestamp_ms == LATEST:
-        return log.high_watermark, NO_TIMESTAMP
+        return end, NO_TIMESTAMP
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return log.log_start_offset, NO_TIMESTAMP
     if timestamp_ms == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp()
+        return _before(end, log.offset_of_max_timestamp())
     if timestamp_ms == LATEST_TIERED:
         return None
     raise UnsupportedTimestamp(f"timestamp {timestamp_ms} has no meaning")
+
+
+def _before(end: int, found: tuple[int, int] | None) -> tuple[int, int] | None:
+    return found if found is not None and found[0] < end else None

@@ -74,16 +74,28 @@ from muster.actors.log.files import recovery
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.segment import first_serial
-from muster.actors.log.format.batch import BatchHeader, check_client_batch, read_header, stamp, stamp_log_append_time
+from muster.actors.log.format.batch import (
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    check_client_batch,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+)
+from muster.actors.log.format.control import EndOfTransaction, control_batch
 from muster.actors.log.format.recompression import recompressed
-from muster.actors.log.format.records import build_batch
-from muster.actors.log.producers import WrittenBatch
+from muster.actors.log.format.records import NOT_A_PRODUCER, BatchProducer, build_batch
+from muster.actors.log.producers import ProducerEntry, WrittenBatch
 from muster.actors.log.reading import LogReader
+from muster.actors.log.transactions.decisions import Decisions
+from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
 from muster.actors.log.upkeep.compaction import check_keys
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 from muster.actors.wire.framing import Buffer
+from muster.actors.wire.markers import Marker
 
 HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""
@@ -137,6 +149,7 @@ class PartitionLog(LogReader):
         self.epoch = epoch
         self._now_ms = now_ms
         self._watchers: set[Callable[[], None]] = set()
+        self._decisions = Decisions()
         self._writer = Committer(
             directory, epoch, claim, recovered.segments, recovered.producers, config, disk, self._wake
         )
@@ -192,16 +205,17 @@ class PartitionLog(LogReader):
         """
         return await self.enqueue(records).durable()
 
-    def enqueue(self, records: Buffer) -> Append:
+    def enqueue(self, records: Buffer, guard: VerificationGuard | None = None) -> Append:
         """Check a client's batch and assign its offsets. The order of the calls is the order in the log.
 
-        LogError if the batch is refused: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
+        ``guard``: from :meth:`guard_for`, once the coordinator has confirmed the transaction. LogError if the batch is
+        refused: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
         """
         self._check_leader()
         header = check_client_batch(records, self.config.max_message_bytes)
         if self.config.compacts:
             check_keys(records, header)
-        duplicate = self._writer.producers.check(header)
+        duplicate = self._writer.producers.check(header, guard)
         if duplicate is not None:
             return self._again(duplicate)
         batch = self._in_own_codec(records, header)
@@ -230,16 +244,74 @@ class PartitionLog(LogReader):
         await acknowledged(append.done)
         return append.header.base_offset
 
-    def enqueue_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> Write:
-        """Like :meth:`append_records` for at least one record, but does not wait."""
+    def enqueue_records(
+        self,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        timestamp_ms: int,
+        *,
+        producer: tuple[int, int] | None = None,
+        guard: VerificationGuard | None = None,
+    ) -> Write:
+        """Like :meth:`append_records` for at least one record, but does not wait.
+
+        ``producer``: the records are part of the transaction of that producer id and epoch, without a sequence. Then
+        also InvalidTxnState without an open transaction or the current guard, and InvalidProducerEpoch.
+        """
         self._check_leader()
-        batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch, self.config.own_codec)
+        own = NOT_A_PRODUCER if producer is None else BatchProducer(*producer, TRANSACTIONAL)
+        place = (self._writer.end_offset, self.epoch)
+        batch = build_batch(records, timestamp_ms, *place, self.config.own_codec, own)
         if len(batch) > self.config.max_batch_bytes:  # a codec makes random data slightly larger
-            batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch)
+            batch = build_batch(records, timestamp_ms, *place, producer=own)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
-        self._check_segment_holds(read_header(batch))
+        header = read_header(batch)
+        self._check_segment_holds(header)
+        self._writer.producers.check(header, guard)
         return self._writer.push(batch, None)
+
+    def guard_for(
+        self, producer_id: int, producer_epoch: int, base_sequence: int = NO_SEQUENCE, transaction_version: int = 0
+    ) -> VerificationGuard | None:
+        """What the first batch of a transaction needs; None if the transaction is open and it needs none.
+
+        The guard counts once the coordinator has confirmed the transaction, and until a batch or a marker of the
+        producer is appended. InvalidProducerEpoch, OutOfOrderSequence, NotLeader.
+        """
+        self._check_leader()
+        producers = self._writer.producers
+        if producers.in_transaction(producer_id, producer_epoch):
+            return None
+        producers.check_epoch(producer_id, producer_epoch)
+        return producers.guards.take(producer_id, producer_epoch, base_sequence, transaction_version)
+
+    def release(self, guard: VerificationGuard) -> None:
+        """The coordinator has not confirmed the transaction."""
+        self._writer.producers.guards.release(guard)
+
+    def enqueue_marker(self, marker: Marker) -> Append:
+        """End a producer's transaction. Its place in the log is that of the call.
+
+        A decision that was executed before, or is older than one, is not appended again: it is a ``duplicate``. As in
+        Kafka, a marker without an open transaction is appended: it may bring a newer epoch. InvalidProducerEpoch,
+        TransactionCoordinatorFenced, NotLeader, StorageError.
+        """
+        self._check_leader()
+        executed = self._decisions.executed(marker)
+        if executed is not None:
+            return Append(self._result(self._writer.end_offset, NO_TIMESTAMP, duplicate=True), executed)
+        producer_id, producer_epoch, coordinator_epoch, commit, transaction_version, *_ = marker
+        self._writer.producers.check_end(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        end = EndOfTransaction(commit, coordinator_epoch)
+        place = (self._writer.end_offset, self.epoch)
+        write = self._writer.push(control_batch(producer_id, producer_epoch, end, self._now_ms(), *place), None, end)
+        self._decisions.add(marker, write.done)
+        return Append(self._result(write.header.base_offset, NO_TIMESTAMP), write.done)
+
+    def producers(self) -> dict[int, ProducerEntry]:
+        """The state of each producer that has written to the partition, by producer id. NotLeader."""
+        self._check_leader()
+        return self._writer.producers.entries()
 
     async def delete_records(self, before_offset: int) -> int:
         """Move the log start to that offset (-1: the high watermark), for good. Returns the log start; it never falls.
@@ -266,6 +338,7 @@ class PartitionLog(LogReader):
         now_ms = self._now_ms()
         settled = self._writer.segments[-1].base_offset
         self._writer.producers.expire(now_ms - self.config.producer_id_expiration_ms, settled)
+        self._decisions.keep(self._writer.producers.entries())
         with self._errors("nothing is removed"):
             if retention.is_roll_due(self._writer, now_ms):
                 await self._writer.roll()

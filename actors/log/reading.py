@@ -7,7 +7,7 @@ that exists.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,9 @@ from muster.actors.log.commit import Committer
 from muster.actors.log.errors import OffsetOutOfRange, StorageError
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.format.control import EndOfTransaction, read_control
 from muster.actors.log.format.records import Record, read_records
+from muster.actors.log.transactions.aborted import AbortedTransaction, overlapping
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 
 
@@ -46,6 +48,14 @@ class LogReader:
         return self._writer.high_watermark
 
     @property
+    def last_stable_offset(self) -> int:
+        """The end of what READ_COMMITTED reads: no transaction that is open, or ends undurably, has records before."""
+        first_unstable = self._writer.producers.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log_start_offset)
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next append gets."""
         return self._writer.end_offset
@@ -70,18 +80,21 @@ class LogReader:
         """The number of its segments that are set aside or missing."""
         return self._writer.keeper.corrupt_segments
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, before: int | None = None) -> bytes:
         """Whole batches below the high watermark, starting with the one that holds the offset.
 
-        At most ``max_bytes``; with ``at_least_one`` the first batch is returned even if it is larger. Empty at the
-        high watermark. OffsetOutOfRange.
+        At most ``max_bytes``; with ``at_least_one`` the first batch is returned even if it is larger. ``before``: only
+        batches that end before that offset, such as the last stable one. Empty at the bound. OffsetOutOfRange.
         """
-        extents = self.extents(offset, max_bytes, at_least_one=at_least_one)
-        with self._errors(f"offset {offset} cannot be read"):
+        return self.read_extents(self.extents(offset, max_bytes, at_least_one=at_least_one, before=before))
+
+    def read_extents(self, extents: Sequence[Extent]) -> bytes:
+        """The whole batches, checked."""
+        with self._errors("it cannot be read"):
             parts = [segment.read(start, end) for segment, start, end in extents]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def extents(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[Extent]:
+    def extents(self, offset: int, max_bytes: int, *, at_least_one: bool, before: int | None = None) -> list[Extent]:
         """Where the bytes that :meth:`read` returns are."""
         self._check_offset(offset)
         found: list[Extent] = []
@@ -89,8 +102,12 @@ class LogReader:
             for segment in self._writer.segments[self._segment_index(offset) :]:
                 if (max_bytes <= 0 and not at_least_one) or (segment.corrupt is not None and found):
                     break
+                if before is not None and before <= segment.base_offset:
+                    break
                 start = segment.locate(offset)
                 end = segment.cut(start, max_bytes, at_least_one=at_least_one)
+                if before is not None and before < segment.next_offset:
+                    end = min(end, segment.locate(before))
                 if end > start:
                     found.append(Extent(segment, start, end))
                     at_least_one = False
@@ -99,15 +116,33 @@ class LogReader:
                     break
         return found
 
-    def bytes_available(self, offset: int) -> int:
-        """The size of an unlimited read from that offset. OffsetOutOfRange."""
+    def bytes_available(self, offset: int, before: int | None = None) -> int:
+        """The size of an unlimited read from that offset, up to ``before`` if given. OffsetOutOfRange."""
         self._check_offset(offset)
         if offset >= self._writer.high_watermark:
             return 0
-        index = self._segment_index(offset)
         with self._errors(f"offset {offset} cannot be read"):
-            first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
+            available = self._bytes_behind(offset)
+            if before is not None and before < self._writer.high_watermark:
+                available -= self._bytes_behind(before)
+        return max(available, 0)
+
+    def _bytes_behind(self, offset: int) -> int:
+        """Size of the batches from the one on that holds the offset. OSError."""
+        index = self._segment_index(offset)
+        first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
         return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
+
+    def aborted_transactions(self, start: int, extents: Sequence[Extent], before: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in a read from ``start`` that ended at ``before`` or earlier."""
+        segments = self._writer.segments[self._segment_index(start) :]
+        if not extents or not any(len(segment.aborted) for segment in segments):
+            return []
+        last = extents[-1]
+        with self._errors("the end of what was read cannot be found"):
+            behind = last.segment.offset_at(last.end)
+        upper = min(behind if behind is not None else last.segment.next_offset, before)
+        return list(overlapping((segment.aborted for segment in segments), start, upper))
 
     def bytes_before(self, offset: int) -> int:
         """Size of the batches whose last offset is before ``offset``, from the first batch on the disk.
@@ -173,14 +208,23 @@ class LogReader:
         return (latest.offset, latest.timestamp_ms) if latest is not None else None
 
     def replay(self) -> Iterator[Record]:
-        """All records up to the high watermark, in order. Blocks. CorruptMessage.
+        """All records up to the high watermark, in order, without control records. Blocks. CorruptMessage.
 
         For a coordinator that loads before it serves: nothing is appended meanwhile.
         """
+        for _, records in self.replay_batches():
+            if not isinstance(records, EndOfTransaction):
+                yield from records
+
+    def replay_batches(self) -> Iterator[tuple[BatchHeader, Iterator[Record] | EndOfTransaction]]:
+        """The same with the header of each batch, and what control batches say; unknown ones are left out."""
         with self._errors("it cannot be replayed"):
             for segment in list(self._writer.segments):
                 for header, batch in segment.batches(self._writer.config.load_buffer_bytes):
-                    yield from self._records(header, batch)
+                    if not header.is_control:
+                        yield header, self._records(header, batch)
+                    elif header.base_offset >= self.log_start_offset and (end := read_control(batch, header)):
+                        yield header, end
 
     def _latest(self, segment: Segment) -> Record | None:
         """The first of the segment's records with the largest timestamp."""

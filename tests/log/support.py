@@ -62,7 +62,7 @@ def segment_files(directory: Path) -> list[Path]:
 
 def lose_what_is_not_synced(directory: Path) -> None:
     """As after a power failure: recovery point, indexes and snapshots."""
-    for pattern in ("recovery-point-*", "*.index", "*.snapshot"):
+    for pattern in ("recovery-point-*", "*.index", "*.snapshot", "*.txnindex"):
         for path in directory.glob(pattern):
             path.unlink()
 

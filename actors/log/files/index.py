@@ -7,12 +7,15 @@ batches before it. One file holds what Kafka keeps in ``.index`` and ``.timeinde
 
     magic "MIDX" | version u16 | cleaned u16 (0, 1) | leader epoch i64 | serial i64 | base offset i64
     size of the segment i64 | next offset i64 | position of the last batch i64
-    largest timestamp i64 | its position i64 | entries i64 | crc of the entries u32 | crc of all before u32
+    largest timestamp i64 | its position i64 | entries i64 | crc of the entries u32
+    in version 2: aborted transactions u32 | crc of their file u32
+    crc of all before u32
     offsets i64 * entries | positions i64 * entries | timestamps i64 * entries
 
 The file is valid only if both CRC-32Cs match and it belongs to the segment whose name it has. No segment name is used
 twice and no byte of a segment is written twice, so what a whole index says about the first ``size`` bytes stays true.
-The head is read when a log is opened, the entries when they are first needed.
+The head is read when a log is opened, the entries when they are first needed. Version 2 is for segments with aborted
+transactions: these are in a file of their own (``muster.actors.log.transactions.aborted``), which must match, too.
 
 **Memory.** The segment that is written to has its index in memory, 24 bytes per entry. All others share
 :data:`CACHE`, which evicts the least recently used one.
@@ -38,10 +41,11 @@ from muster.actors.log.files.disk import Disk
 
 SUFFIX = ".index"
 _MAGIC = b"MIDX"
-_VERSION = 1
-_FIELDS = struct.Struct(">4sHHqqqqqqqqqI")
+_VERSION, _VERSION_ABORTED = 1, 2
+_FIELDS = {_VERSION: struct.Struct(">4sHHqqqqqqqqqI"), _VERSION_ABORTED: struct.Struct(">4sHHqqqqqqqqqIII")}
+_START = struct.Struct(">4sH")
 _CRC = struct.Struct(">I")
-HEAD_BYTES = _FIELDS.size + _CRC.size
+_MAX_HEAD_BYTES = max(fields.size for fields in _FIELDS.values()) + _CRC.size
 ENTRY_BYTES = 24
 CACHE_BYTES = 64 << 20
 
@@ -130,34 +134,53 @@ class Head:
     max_timestamp_position: int
     entries: int
     entries_crc: int
+    aborted: int = 0
+    """How many aborted transactions the file beside this one has."""
+    aborted_crc: int = 0
+
+    @property
+    def _version(self) -> int:
+        return _VERSION_ABORTED if self.aborted else _VERSION
+
+    @property
+    def head_bytes(self) -> int:
+        """Where the entries begin."""
+        return _FIELDS[self._version].size + _CRC.size
 
     @classmethod
     def read(cls, path: Path) -> Head | None:
         """None if the file does not exist or is not whole. OSError for all other failures."""
         try:
             with path.open("rb") as file:
-                content = file.read(HEAD_BYTES)
+                content = file.read(_MAX_HEAD_BYTES)
                 size_bytes = os.fstat(file.fileno()).st_size
         except FileNotFoundError:
             return None
         head = cls._parse(content)
-        if head is None or size_bytes != HEAD_BYTES + head.entries * ENTRY_BYTES:
+        if head is None or size_bytes != head.head_bytes + head.entries * ENTRY_BYTES:
             log.warning("%s is torn or damaged; it is made anew", path)
             return None
         return head
 
     @classmethod
     def _parse(cls, content: bytes) -> Head | None:
-        if len(content) < HEAD_BYTES or crc32c(content[: _FIELDS.size]) != _CRC.unpack_from(content, _FIELDS.size)[0]:
+        if len(content) < _START.size:
             return None
-        magic, version, cleaned, *fields = _FIELDS.unpack_from(content)
-        return cls(bool(cleaned), *fields) if magic == _MAGIC and version == _VERSION else None
+        magic, version = _START.unpack_from(content)
+        layout = _FIELDS.get(version)
+        if magic != _MAGIC or layout is None or len(content) < layout.size + _CRC.size:
+            return None
+        if crc32c(content[: layout.size]) != _CRC.unpack_from(content, layout.size)[0]:
+            return None
+        _, _, cleaned, *fields = layout.unpack_from(content)
+        return cls(bool(cleaned), *fields)
 
     def to_bytes(self) -> bytes:
-        fields = _FIELDS.pack(
-            *(_MAGIC, _VERSION, self.cleaned, self.epoch, self.serial, self.base_offset),
+        fields = _FIELDS[self._version].pack(
+            *(_MAGIC, self._version, self.cleaned, self.epoch, self.serial, self.base_offset),
             *(self.size_bytes, self.next_offset, self.last_position),
             *(self.max_timestamp_ms, self.max_timestamp_position, self.entries, self.entries_crc),
+            *((self.aborted, self.aborted_crc) if self.aborted else ()),
         )
         return fields + _CRC.pack(crc32c(fields))
 
@@ -166,7 +189,7 @@ def read_entries(path: Path, head: Head) -> SparseIndex | None:
     """The entries that belong to the head; None if they are missing or damaged. OSError."""
     try:
         with path.open("rb") as file:
-            file.seek(HEAD_BYTES)
+            file.seek(head.head_bytes)
             content = file.read()
     except FileNotFoundError:
         return None

@@ -13,16 +13,19 @@ A damaged segment becomes a :meth:`Segment.lost`: its offsets are known and not 
 ``<name>.log.corrupt`` and never removed. If an operator renames it to ``<name>.log.lost``, the loss is accepted: the
 segment is a hole, like those that the cleaner leaves, and readers continue behind it.
 
-Producer states come from the newest valid snapshot and the batches behind it.
+Producer states come from the newest valid snapshot and the batches behind it. A segment that is read needs the state at
+its beginning, because it may abort transactions that began before it: so only a snapshot before the first such segment
+counts.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from muster.actors.log.errors import CorruptSegment
@@ -30,8 +33,7 @@ from muster.actors.log.files import snapshot
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.files.recovery_point import RecoveryPoint
-from muster.actors.log.files.segment import Segment, SegmentName
-from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.files.segment import OnBatch, Segment, SegmentName
 from muster.actors.log.producers import ProducerStates
 
 SET_ASIDE = ".corrupt"
@@ -39,7 +41,7 @@ SET_ASIDE = ".corrupt"
 ACCEPTED = ".lost"
 """Suffix of a segment file whose loss is accepted."""
 
-_UNFINISHED = re.compile(r".+\.(index|snapshot)\.\d+\.tmp")
+_UNFINISHED = re.compile(r".+\.(index|snapshot|txnindex)\.\d+\.tmp")
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +86,10 @@ def load(
         if (segment := _indexed(directory, name, end, index_interval_bytes)) is not None
     }
     loaded.segments.extend(by_index.values())
-    known_until = _restore_producers(by_index, ends, loaded.producers)
+    known_until = _restore_producers(directory, by_index, ends, loaded.producers)
     held: list[Segment] = []
     for name, end in ends.items():
-        on_batch = loaded.producers.update if name.base_offset >= known_until else None
+        on_batch = loaded.producers.replay if name.base_offset >= known_until else None
         segment = by_index.get(name)
         if segment is None:
             segment = _scanned(directory, name, end, point, index_interval_bytes, on_batch)
@@ -102,12 +104,12 @@ def load(
         loaded.refusal = f"{held[-1].path.name} is corrupt ({held[-1].corrupt}), so that the log's end is not known"
 
 
-def _pass_headers(segment: Segment, on_batch: Callable[[BatchHeader], object]) -> None:
+def _pass_headers(segment: Segment, on_batch: OnBatch) -> None:
     """Call ``on_batch`` with the headers, up to the end or to the first corrupt batch."""
     segment.on_corrupt = lambda _: None  # it is set aside with the other corrupt segments
     with suppress(CorruptSegment):
-        for header in segment.headers():
-            on_batch(header)
+        for header, end in segment.headers():
+            on_batch(header, end)
 
 
 def _gap(directory: Path, before: Segment, end: int) -> Segment:
@@ -123,9 +125,12 @@ def _indexed(directory: Path, name: SegmentName, end: int | None, index_interval
         return None
 
 
-def _restore_producers(by_index: Mapping[SegmentName, Segment], ends: Ends, producers: ProducerStates) -> int:
-    """Restore from the newest snapshot. Returns the offset from which batches must still be replayed."""
-    for name in reversed(list(ends)):
+def _restore_producers(
+    directory: Path, by_index: Mapping[SegmentName, Segment], ends: Ends, producers: ProducerStates
+) -> int:
+    """Restore from the newest snapshot that counts. Returns the offset from which batches must still be replayed."""
+    before = list(takewhile(lambda name: name in by_index or not (directory / str(name)).exists(), ends))
+    for name in reversed(before):
         segment = by_index.get(name)
         if segment is None:
             continue
@@ -142,7 +147,7 @@ def _scanned(
     end: int | None,
     point: RecoveryPoint | None,
     index_interval_bytes: int,
-    on_batch: Callable[[BatchHeader], object] | None,
+    on_batch: OnBatch | None,
 ) -> Segment:
     acknowledged = point if point is not None and point.segment == name else None
     known_end = end if end is not None else acknowledged.next_offset if acknowledged is not None else name.base_offset

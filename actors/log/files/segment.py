@@ -25,6 +25,9 @@ from muster.actors.log.files import index as indexes
 from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.index import Head, SparseIndex
 from muster.actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
+from muster.actors.log.format.control import EndOfTransaction, read_control
+from muster.actors.log.transactions import aborted as aborted_transactions
+from muster.actors.log.transactions.aborted import AbortedTransaction, AbortedTransactions
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,9 @@ _NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})(\.cleaned)?\.log")
 _SCAN_BYTES = 256 << 10
 _LOOKUP_BYTES = 8 << 10
 NO_TIMESTAMP = -1
+
+OnBatch = Callable[[BatchHeader, EndOfTransaction | None], AbortedTransaction | None]
+"""Called with a batch's header and, of a control batch, what it says. Returns the transaction that it aborts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,6 +101,7 @@ class Segment:
         "_head",
         "_index",
         "_interval_bytes",
+        "aborted",
         "corrupt",
         "fd",
         "last_position",
@@ -117,6 +124,8 @@ class Segment:
         """Of the last batch."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_position = 0
+        self.aborted = AbortedTransactions()
+        """The transactions that a batch of this segment aborts."""
         self.corrupt: str | None = None
         """What is wrong with it; None without known damage."""
         self.on_corrupt: Callable[[Segment], None] = _report
@@ -140,23 +149,24 @@ class Segment:
         limit: int | None,
         verify: bool,
         index_interval_bytes: int,
-        on_batch: Callable[[BatchHeader], object] | None = None,
+        on_batch: OnBatch | None = None,
     ) -> Segment:
         """Scan a file up to the first batch that is torn, out of order or at ``limit`` (an offset). OSError.
 
-        ``verify`` checks every CRC. ``on_batch`` is called with each header, in order.
+        ``verify`` checks every CRC. ``on_batch`` is called for each batch, in order; without it, the segment does not
+        know the transactions that it aborts.
         """
         path = directory / str(name)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         segment = cls(path, name, fd, index_interval_bytes)
         try:
             end = os.fstat(fd).st_size
-            for _, header in walk(fd, 0, end, verify=verify, chunk_bytes=_SCAN_BYTES):
+            for position, header in walk(fd, 0, end, verify=verify, chunk_bytes=_SCAN_BYTES):
                 if header.base_offset < segment.next_offset or (limit is not None and header.next_offset > limit):
                     break
                 segment.add(header)
-                if on_batch is not None:
-                    on_batch(header)
+                if on_batch is not None and (aborted := on_batch(header, segment._end_at(position, header))):
+                    segment.aborted.add(aborted)
         except OSError:
             os.close(fd)
             raise
@@ -185,7 +195,13 @@ class Segment:
         try:
             size_bytes = os.fstat(fd).st_size
             known = size_bytes == head.size_bytes if end is None else end == head.next_offset
-            if known and size_bytes >= head.size_bytes and segment._ends_are_sound():
+            aborted = (
+                AbortedTransactions.read(path, head.aborted, head.aborted_crc) if head.aborted else segment.aborted
+            )
+            if aborted is None:
+                log.warning("%s is missing or damaged; it is made anew", path.with_suffix(aborted_transactions.SUFFIX))
+            elif known and size_bytes >= head.size_bytes and segment._ends_are_sound():
+                segment.aborted = aborted
                 return segment
         except OSError:
             os.close(fd)
@@ -227,7 +243,7 @@ class Segment:
         self.next_offset = header.next_offset
 
     def keep_index(self, disk: Disk) -> None:
-        """Write the index file if it does not exist; no batch may follow. OSError: the index stays in memory."""
+        """Write the index files if they do not exist; no batch may follow. OSError: the index stays in memory."""
         index = self._index
         if index is None or not self.size_bytes or self.corrupt is not None:
             return
@@ -236,6 +252,8 @@ class Segment:
 
     def _write_index(self, index: SparseIndex, disk: Disk) -> None:
         entries = index.to_bytes()
+        if len(self.aborted):
+            self.aborted.write(self.path, disk)
         head = Head(
             epoch=self.name.epoch,
             serial=self.name.serial,
@@ -248,6 +266,8 @@ class Segment:
             max_timestamp_position=self.max_timestamp_position,
             entries=len(index),
             entries_crc=crc32c(entries),
+            aborted=len(self.aborted),
+            aborted_crc=self.aborted.crc if len(self.aborted) else 0,
         )
         indexes.write(self.path.with_suffix(indexes.SUFFIX), head, entries, disk)
         self._head = head
@@ -271,6 +291,12 @@ class Segment:
             return None
         batches = self._walk(self._indexed().at_offset(offset))
         return next((found for found in batches if found[1].last_offset >= offset), None)
+
+    def offset_at(self, position: int) -> int | None:
+        """Base offset of the batch at that position; None at the segment's end."""
+        self._check_sound()
+        found = next(self._walk(position), None) if position < self.size_bytes else None
+        return found[1].base_offset if found else None
 
     def read(self, start: int, end: int) -> bytes:
         """The whole batches between two positions, checked."""
@@ -296,10 +322,16 @@ class Segment:
             end = batch_end
         return end
 
-    def headers(self) -> Iterator[BatchHeader]:
-        """Headers of all batches; record data is not read."""
+    def headers(self) -> Iterator[tuple[BatchHeader, EndOfTransaction | None]]:
+        """Headers of all batches, and what control batches say; record data is not read."""
         self._check_sound()
-        return (header for _, header in self._walk(0, _SCAN_BYTES))
+        return ((header, self._end_at(position, header)) for position, header in self._walk(0, _SCAN_BYTES))
+
+    def _end_at(self, position: int, header: BatchHeader) -> EndOfTransaction | None:
+        """What the control batch at that position says; None for any other batch."""
+        if not header.is_control:
+            return None
+        return read_control(os.pread(self.fd, header.size_bytes, position), header)
 
     def batches(self, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Every batch, whole. One read covers as many as fit into the buffer, or a single larger one."""

@@ -1,4 +1,4 @@
-"""The state of idempotent producers at the end of a segment: ``<name of the segment>.snapshot`` beside it.
+"""The state of producers at the end of a segment: ``<name of the segment>.snapshot`` beside it.
 
 It replaces the headers of all batches up to that offset, so opening a log only reads what came after. It is written
 when the segment is closed, never synced, and valid only if its CRC-32C matches and its offset is the one at which the
@@ -6,7 +6,8 @@ segment ends. Big-endian::
 
     magic "MSNP" | version u16 | reserved u16 | offset i64 | producers u32
     crc of the producers u32 | crc of all before u32
-    per producer: id i64 | epoch i16 | batches u8
+    per producer: id i64 | epoch i16 | last offset i64 | last timestamp i64 | coordinator epoch i32
+                  first offset of the open transaction i64 | batches u8
     per batch, oldest first: base sequence i32 | last sequence i32 | base offset i64 | last offset i64 | timestamp i64
 """
 
@@ -25,10 +26,10 @@ from muster.actors.log.producers import ProducerEntry, WrittenBatch
 
 SUFFIX = ".snapshot"
 _MAGIC = b"MSNP"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct(">4sHHqII")
 _CRC = struct.Struct(">I")
-_PRODUCER = struct.Struct(">qhB")
+_PRODUCER = struct.Struct(">qhqqiqB")
 _BATCH = struct.Struct(">iiqqq")
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,9 @@ def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
     """Store the state at ``offset``, where the segment ends. OSError."""
     body = bytearray()
     for producer_id, entry in entries.items():
-        body += _PRODUCER.pack(producer_id, entry.epoch, len(entry.batches))
-        for batch in entry.batches:
+        epoch, batches, *rest = entry
+        body += _PRODUCER.pack(producer_id, epoch, *rest, len(batches))
+        for batch in batches:
             body += _BATCH.pack(*batch)
     head = _HEAD.pack(_MAGIC, _VERSION, 0, offset, len(entries), crc32c(body))
     disk.replace_unsynced(path_of(segment), head + _CRC.pack(crc32c(head)) + body, f"{os.getpid()}")
@@ -77,9 +79,10 @@ def _parse(content: bytes, offset: int) -> dict[int, ProducerEntry] | None:
     entries: dict[int, ProducerEntry] = {}
     at = 0
     for _ in range(count):
-        producer_id, epoch, batches = _PRODUCER.unpack_from(body, at)
+        producer_id, epoch, *rest, batches = _PRODUCER.unpack_from(body, at)
         at += _PRODUCER.size
         end = at + batches * _BATCH.size
-        entries[producer_id] = ProducerEntry(epoch, tuple(map(WrittenBatch._make, _BATCH.iter_unpack(body[at:end]))))
+        written = tuple(map(WrittenBatch._make, _BATCH.iter_unpack(body[at:end])))
+        entries[producer_id] = ProducerEntry(epoch, written, *rest)
         at = end
     return entries

@@ -23,7 +23,6 @@ from muster.actors.log.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTxnState,
     MessageTooLarge,
     UnsupportedCompression,
     UnsupportedMessageFormat,
@@ -44,7 +43,7 @@ _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
+TRANSACTIONAL = 0x10
 CONTROL = 0x20
 _LAST_CODEC = 4
 
@@ -93,7 +92,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
@@ -163,8 +162,8 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
 
     As Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
     LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedMessageFormat,
-    UnsupportedCompression, MessageTooLarge, InvalidTimestamp or InvalidTxnState. Unlike Kafka, it does not
-    decompress the records: what the CRC covers is stored as the producer sent it.
+    UnsupportedCompression, MessageTooLarge or InvalidTimestamp. Unlike Kafka, it does not decompress the records: what
+    the CRC covers is stored as the producer sent it.
     """
     if not records:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
@@ -198,14 +197,14 @@ def _check_attributes(header: BatchHeader) -> None:
         raise UnsupportedCompression(f"compression codec {header.codec} does not exist")
     if header.is_control:
         raise InvalidRecord("clients may not write control batches")
-    if header.is_transactional:
-        raise InvalidTxnState("a transactional batch outside of a transaction")
     if header.has_log_append_time:
         raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
     if header.producer_id != NO_PRODUCER and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise InvalidRecord(
             f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}"
         )
+    if header.producer_id == NO_PRODUCER and header.is_transactional:
+        raise InvalidRecord("a transactional batch without a producer id")
 
 
 def _check_count(header: BatchHeader) -> None:

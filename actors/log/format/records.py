@@ -155,12 +155,25 @@ def _read_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
     return payload[at:end], end
 
 
+class BatchProducer(NamedTuple):
+    """The producer of a batch that is built here; such a batch has no sequence."""
+
+    id: int
+    epoch: int
+    attributes: int
+    """TRANSACTIONAL, or that and CONTROL."""
+
+
+NOT_A_PRODUCER = BatchProducer(NO_PRODUCER, -1, 0)
+
+
 def build_batch(
     records: Sequence[tuple[bytes | None, bytes | None]],
     timestamp_ms: int,
     base_offset: int,
     leader_epoch: int,
     codec: int = NO_COMPRESSION,
+    producer: BatchProducer = NOT_A_PRODUCER,
 ) -> bytearray:
     """One batch with create time. ``records``, at least one, are pairs of key and value."""
     parts: list[bytes] = []
@@ -174,8 +187,8 @@ def build_batch(
     HEADER.pack_into(
         batch,
         0,
-        *(base_offset, length, leader_epoch, 2, 0, codec, last, timestamp_ms, timestamp_ms),
-        *(NO_PRODUCER, -1, NO_SEQUENCE, len(records)),
+        *(base_offset, length, leader_epoch, 2, 0, codec | producer.attributes, last, timestamp_ms, timestamp_ms),
+        *(producer.id, producer.epoch, NO_SEQUENCE, len(records)),
     )
     seal(batch)
     return batch

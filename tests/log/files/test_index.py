@@ -171,8 +171,9 @@ def test_what_did_not_come_to_be_whole_is_removed(original: Path) -> None:
 
 def test_a_snapshot_holds_what_the_headers_said(tmp_path: Path) -> None:
     entries = {
-        -5: ProducerEntry(3, (WrittenBatch(0, 4, 100, 104, NOW_MS),)),
-        2**62: ProducerEntry(0, tuple(WrittenBatch(n, n, n, n, -1) for n in range(5))),
+        -5: ProducerEntry(3, (WrittenBatch(0, 4, 100, 104, NOW_MS),), 104, NOW_MS),
+        2**62: ProducerEntry(0, tuple(WrittenBatch(n, n, n, n, -1) for n in range(5)), 2**50, -1, 2**31 - 1, 2**40),
+        2: ProducerEntry(7, (), 90, NOW_MS, 4),
     }
     segment = tmp_path / "00000000000000000000.1.0.log"
     snapshot.write(segment, 105, entries, DISK)

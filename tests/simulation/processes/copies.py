@@ -169,8 +169,8 @@ class WatchedLog(PartitionLog):
         writer, synced = self._writer, copy.disk.synced_bytes
         push, settle = writer.push, writer._settle
 
-        def pushed(batch: bytearray, appended_ms: int | None) -> Any:
-            write = push(batch, appended_ms)
+        def pushed(*arguments: Any) -> Any:
+            write = push(*arguments)
             copy.acknowledged.pushed(write)
             return write
 
@@ -179,7 +179,7 @@ class WatchedLog(PartitionLog):
             copy.acknowledged.settled(copy.name, self.epoch, write, error, synced(tail.path) >= tail.size_bytes)
             settle(write, error)
 
-        writer.push, writer._settle = pushed, settled  # type: ignore[method-assign]
+        writer.push, writer._settle = pushed, settled  # type: ignore[method-assign, assignment]
 
     def close_files(self) -> None:
         """Like the kernel at the end of the process."""
