@@ -5,6 +5,7 @@ log.cleaner.dedupe.buffer.size. It then copies the closed segments below, group 
 later ones supersede. A group is as many neighbours as make one segment. Each copy becomes part of the log by itself
 (``muster.actors.log.upkeep.segment_replacement``), oldest first. Wherever a run stops, no record is removed before its
 successor is in place, and no tombstone before its predecessors. The last change also records how far the log is clean.
+A run ends at the last stable offset: what is before it is committed or aborted for good.
 
 The work is done in one thread per process, which sleeps for as long as it works, because it shares the interpreter
 with the event loop. The thread reads through its own file descriptors.
@@ -33,6 +34,7 @@ from muster.actors.log.files import append_times, snapshot
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
 from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.transactions.aborted import AbortedRanges, overlapping
 from muster.actors.log.upkeep.compaction import Compactor, KeyMap
 from muster.actors.log.upkeep.segment_replacement import Change, SegmentReplacer
 
@@ -100,7 +102,7 @@ class Cleaner:
             if self._stopping.is_set():
                 return None
             first_dirty_offset = max(self._replacer.cleaned_offset, self._replacer.log_start_offset)
-            plan = plan_run(self._writer.segments, first_dirty_offset, self._writer.config, self._now_ms())
+            plan = plan_run(self._stable_segments(), first_dirty_offset, self._writer.config, self._now_ms())
             if plan is None:
                 return None
             try:
@@ -114,23 +116,32 @@ class Cleaner:
         async with self._running:
             pass
 
+    def _stable_segments(self) -> list[Segment]:
+        """The closed segments that hold no record of an open transaction or behind its first one."""
+        *closed, _ = self._writer.segments
+        unstable = self._writer.producers.first_unstable_offset
+        return [segment for segment in closed if unstable is None or segment.next_offset <= unstable]
+
     async def _run(self, plan: _Plan) -> CleanResult:
         await self._writer.append_times.flush()
         dirty = [segment for segment in plan.segments if segment.next_offset > plan.first_dirty_offset]
         self._check_held(dirty)
         keys = KeyMap(self._writer.config.log_cleaner_dedupe_buffer_size)
+        aborted = self._aborted(plan)
         with _readers(dirty) as readers:
-            until = await self._in_thread(lambda: self._read_keys(readers, keys, plan.first_dirty_offset))
+            until = await self._in_thread(lambda: self._read_keys(readers, keys, plan.first_dirty_offset, aborted))
         compactor = Compactor(
             keys,
             self._now_ms(),
             self._writer.config.delete_retention_ms,
             self._writer.producers.batch_offsets(),
+            aborted,
         )
+        with_records: set[int] = set()
         cleanable = [segment for segment in plan.segments if segment.base_offset < until]
         after: list[Segment] = []
         for group in groups(cleanable, self._writer.config.segment_bytes):
-            after += await self._clean_group(group, compactor, until)
+            after += await self._clean_group(group, compactor, with_records, until)
         await self._replacer.apply(lambda: Change(cleaned_offset=until))
         result = CleanResult(
             cleaned_offset=until,
@@ -142,13 +153,21 @@ class Cleaner:
         log.info("%s: cleaned up to offset %d, %s", self._directory, until, result)
         return result
 
-    async def _clean_group(self, group: Sequence[Segment], compactor: Compactor, until: int) -> Sequence[Segment]:
+    def _aborted(self, plan: _Plan) -> AbortedRanges:
+        """The aborted transactions with records in the plan's segments; the markers of some are behind these."""
+        start, upper = plan.segments[0].base_offset, plan.segments[-1].next_offset
+        segments = (each.aborted for each in self._writer.segments if each.next_offset > start)
+        return AbortedRanges(overlapping(segments, start, upper))
+
+    async def _clean_group(
+        self, group: Sequence[Segment], compactor: Compactor, with_records: set[int], until: int
+    ) -> Sequence[Segment]:
         """Clean a group. Returns the segments that are then in its place."""
         self._check_held(group)
         name = SegmentName(self._epoch, self._serial, group[0].base_offset, cleaned=True)
         self._serial += 1
         with _readers(group) as readers:
-            made = await self._in_thread(lambda: self._copy(readers, name, compactor, until))
+            made = await self._in_thread(lambda: self._copy(readers, name, compactor, with_records, until))
         if made is None:
             return group
 
@@ -172,31 +191,48 @@ class Cleaner:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
 
-    def _read_keys(self, readers: Sequence[Segment], keys: KeyMap, first_dirty_offset: int) -> int:
+    def _read_keys(
+        self, readers: Sequence[Segment], keys: KeyMap, first_dirty_offset: int, aborted: AbortedRanges
+    ) -> int:
         """Fill the map. Returns the offset up to which it holds all keys, starting with the first dirty one."""
         for reader in readers:
             for header, batch in self._batches(reader):
-                if header.last_offset >= first_dirty_offset and not keys.add_batch(batch, header):
+                if header.last_offset < first_dirty_offset or header.is_control or aborted.hold(header):
+                    continue
+                if not keys.add_batch(batch, header):
                     return header.base_offset
         return readers[-1].next_offset
 
-    def _copy(self, readers: Sequence[Segment], name: SegmentName, compactor: Compactor, until: int) -> Segment | None:
-        """A new, durable segment of the records that stay; None if a single segment needs no change."""
+    def _copy(
+        self,
+        readers: Sequence[Segment],
+        name: SegmentName,
+        compactor: Compactor,
+        with_records: set[int],
+        until: int,
+    ) -> Segment | None:
+        """A new, durable segment of the records that stay; None if a single segment needs no change.
+
+        ``with_records``: as of the beginning; then, as of the end.
+        """
         end = readers[-1].next_offset
 
-        def compacted(reader: Segment) -> Iterator[tuple[BatchHeader, bytes, bytes | None]]:
+        def compacted(reader: Segment, seen: set[int]) -> Iterator[tuple[BatchHeader, bytes, bytes | None]]:
             for header, batch in self._batches(reader):
                 if header.last_offset >= until:
                     yield header, batch, batch
                 else:
-                    yield header, batch, compactor.compact(batch, header, is_last=header.next_offset == end)
+                    yield header, batch, compactor.compact(batch, header, seen, is_last=header.next_offset == end)
 
-        if len(readers) == 1 and all(kept is batch for _, batch, kept in compacted(readers[0])):
+        first_look = set(with_records)
+        if len(readers) == 1 and all(kept is batch for _, batch, kept in compacted(readers[0], first_look)):
+            with_records.clear()
+            with_records |= first_look
             return None
         output = _Output(Segment.create(self._directory, name, self._interval_bytes(), self._disk), self._disk)
         try:
             for reader in readers:
-                for header, batch, kept in compacted(reader):
+                for header, batch, kept in compacted(reader, with_records):
                     if kept is not None:
                         output.add(kept, header if kept is batch else read_header(kept))
             output.finish(readers)
@@ -231,9 +267,12 @@ class _Output:
         self._written_bytes = 0
         self._buffer = bytearray()
         self._offsets = array("q")
+        self._markers = array("q")
 
     def add(self, batch: bytes, header: BatchHeader) -> None:
         self.segment.add(header)
+        if header.is_control and header.record_count:
+            self._markers.append(header.base_offset)
         self._offsets.append(header.base_offset)
         self._buffer += batch
         if len(self._buffer) >= _WRITE_BYTES:
@@ -246,6 +285,10 @@ class _Output:
 
     def finish(self, sources: Sequence[Segment]) -> None:
         """Make the segment durable, and write the files beside it. Failures of the latter are logged."""
+        markers = frozenset(self._markers)
+        for aborted in (each for source in sources for each in source.aborted):
+            if aborted.last_offset in markers:
+                self.segment.aborted.add(aborted)
         self._flush()
         self._disk.sync(self.segment.fd)
         try:
@@ -259,10 +302,13 @@ class _Output:
 
 
 def plan_run(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> _Plan | None:
-    """What a run would clean; None if no run is due. As Kafka's LogCleanerManager. OSError, CorruptSegment."""
+    """What a run would clean of these closed segments; None if no run is due. As Kafka's LogCleanerManager.
+
+    OSError, CorruptSegment.
+    """
     if not config.compacts or not config.log_cleaner_enable:
         return None
-    sound = [segment for segment in segments[:-1] if segment.size_bytes and segment.corrupt is None]
+    sound = [segment for segment in segments if segment.size_bytes and segment.corrupt is None]
     clean = [segment for segment in sound if segment.next_offset <= first_dirty_offset]
     newest_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else _MAX_LONG
     dirty = list(takewhile(lambda segment: segment.max_timestamp_ms <= newest_ms, sound[len(clean) :]))

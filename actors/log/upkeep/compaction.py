@@ -7,6 +7,10 @@ a client that reads from the beginning that long to see it. A record without key
 
 A batch keeps its offsets, producer, sequence and codec. With no record left, it stays as a header alone where it is
 needed: as one of the last batches of its producer, and at the end of a segment.
+
+Records of aborted transactions go, whatever their keys, and supersede nothing. A control batch stays while its
+transaction has records in the log; the run that finds none gives it a delete horizon, as to a tombstone: a client that
+reads slowly may still need it.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
 from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
 from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
+from muster.actors.log.transactions.aborted import AbortedRanges
 from muster.actors.wire.framing import Buffer
 
 BYTES_PER_KEY = 160
@@ -86,19 +91,29 @@ class Compactor:
     now_ms: int
     delete_retention_ms: int
     producers_batches: AbstractSet[int]
-    """Base offsets of the batches that idempotence requires."""
+    """Base offsets of the batches that idempotence and the fencing of producers require."""
+    aborted: AbortedRanges
 
-    def compact(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes | None:
+    def compact(self, batch: bytes, header: BatchHeader, with_records: set[int], *, is_last: bool) -> bytes | None:
         """What stays of the batch: all (the same object), less, or None. ``is_last``: the last batch of its segment.
 
-        CorruptMessage.
+        ``with_records``: the producers whose transaction has records before this batch; it is changed with each batch
+        of the log. CorruptMessage.
         """
-        if header.is_control:
-            return batch
         payload = _payload(batch, header)
         horizon_ms = delete_horizon_ms(header)
-        kept = [record for record in scan_records(payload, header) if self._stays(record, horizon_ms)]
-        sets_horizon = horizon_ms is None and any(not record.has_value for record in kept)
+        everything = list(scan_records(payload, header))
+        if header.is_control:
+            is_needed = header.producer_id in with_records
+            with_records.discard(header.producer_id)
+            is_needed = is_needed or header.base_offset in self.producers_batches
+            kept = everything if is_needed or horizon_ms is None or self.now_ms < horizon_ms else []
+            sets_horizon = not is_needed and horizon_ms is None and bool(kept)
+        else:
+            if header.is_transactional and everything:
+                with_records.add(header.producer_id)
+            kept = [] if self.aborted.hold(header) else [each for each in everything if self._stays(each, horizon_ms)]
+            sets_horizon = horizon_ms is None and any(not record.has_value for record in kept)
         if not kept and not is_last and header.base_offset not in self.producers_batches:
             return None
         if len(kept) == header.record_count and not sets_horizon:
