@@ -65,6 +65,10 @@ class Kind(IntEnum):
     """token u32, ends of transactions: see :mod:`muster.actors.wire.markers`."""
     MARKED = 15
     """token u32, what became of them: the response to a MARKERS."""
+    VERIFY = 16
+    """token u32, partitions of a transaction: see :mod:`muster.actors.wire.verifying`."""
+    VERIFIED = 17
+    """token u32, an error code for each of them: the response to a VERIFY."""
 
 
 _REQUEST = struct.Struct(">BIH")

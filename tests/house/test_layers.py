@@ -23,6 +23,7 @@ IMPURE = {"ray", "asyncio", "socket", "threading", "time", "datetime", "random",
 PURE = (
     *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
+    *sorted((ROOT / "actors/transactions").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     ROOT / "actors/tables/rebalance_entry.py",
     *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "consumption_pauses.py")),

@@ -1,0 +1,1 @@
+"""The transaction coordinator of a ``__transaction_state`` partition, pure."""
