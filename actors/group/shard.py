@@ -70,7 +70,7 @@ class Shard:
         self.new_id = new_id
         self.hard = HardState()
         self.groups: dict[GroupId, Group] = {}
-        self.timers = Timers()
+        self.timers: Timers[TimerName] = Timers()
         self.registry = Registry(partition, epoch)
         self.now_ms = 0
         self._writes: dict[WriteId, Write] = {}

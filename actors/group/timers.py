@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 _FEW = 64
 """A number of outdated entries that is not worth the work."""
@@ -34,7 +34,10 @@ class TimerName(NamedTuple):
     member: str = ""
 
 
-class Timers:
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Timers(Generic[Name]):
     """Deadlines by name. A replaced or cancelled timer never fires.
 
     An entry is (deadline in ms, order of setting). The heap may hold outdated entries of a name. The entry in
@@ -43,19 +46,19 @@ class Timers:
     """
 
     def __init__(self) -> None:
-        self._armed: dict[TimerName, tuple[int, int]] = {}
-        self._queued: dict[TimerName, tuple[int, int]] = {}
-        self._heap: list[tuple[int, int, TimerName]] = []
+        self._armed: dict[Name, tuple[int, int]] = {}
+        self._queued: dict[Name, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, Name]] = []
         self._order = 0
 
-    def set(self, name: TimerName, deadline_ms: int) -> None:
+    def set(self, name: Name, deadline_ms: int) -> None:
         self._order += 1
         self._armed[name] = (deadline_ms, self._order)
         queued = self._queued.get(name)
         if queued is None or deadline_ms < queued[0]:
             self._queue(name)
 
-    def cancel(self, name: TimerName) -> None:
+    def cancel(self, name: Name) -> None:
         self._armed.pop(name, None)
 
     def clear(self) -> None:
@@ -63,7 +66,7 @@ class Timers:
         self._queued.clear()
         self._heap.clear()
 
-    def get(self, name: TimerName) -> int | None:
+    def get(self, name: Name) -> int | None:
         """Deadline of that timer in ms; None if it is not set."""
         armed = self._armed.get(name)
         return armed[0] if armed else None
@@ -80,14 +83,14 @@ class Timers:
             self._discard()
         return None
 
-    def due(self, now_ms: int) -> Iterator[TimerName]:
+    def due(self, now_ms: int) -> Iterator[Name]:
         """Take out the timers that are due, one by one, earliest first.
 
         A timer that is set while the caller handles another one fires in the next call at the earliest: a
         timer that re-arms itself without delay cannot keep the caller forever.
         """
         last = self._order
-        later: list[tuple[int, int, TimerName]] = []
+        later: list[tuple[int, int, Name]] = []
         try:
             while (entry := self._take(now_ms)) is not None:
                 if entry[1] > last:
@@ -99,7 +102,7 @@ class Timers:
             for entry in later:
                 heappush(self._heap, entry)
 
-    def _take(self, now_ms: int) -> tuple[int, int, TimerName] | None:
+    def _take(self, now_ms: int) -> tuple[int, int, Name] | None:
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, order, name = self._heap[0]
             if self._armed.get(name) == (deadline_ms, order):
@@ -115,7 +118,7 @@ class Timers:
             if name in self._armed:
                 self._queue(name)
 
-    def _queue(self, name: TimerName) -> None:
+    def _queue(self, name: Name) -> None:
         deadline_ms, order = self._queued[name] = self._armed[name]
         heappush(self._heap, (deadline_ms, order, name))
         if len(self._heap) > 2 * len(self._armed) + _FEW:

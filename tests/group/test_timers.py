@@ -16,7 +16,7 @@ A, B = TimerName(TimerKind.SESSION, "g", "a"), TimerName(TimerKind.SESSION, "g",
 
 
 def test_replaced_and_cancelled_timers_never_fire() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     timers.set(A, 10)
     timers.set(B, 20)
     timers.set(A, 30)
@@ -30,7 +30,7 @@ def test_replaced_and_cancelled_timers_never_fire() -> None:
 
 
 def test_an_earlier_deadline_counts() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     timers.set(A, 30)
     timers.set(A, 10)
     assert [*timers.due(10)] == [A]
@@ -38,7 +38,7 @@ def test_an_earlier_deadline_counts() -> None:
 
 
 def test_a_timer_that_re_arms_itself_fires_once_per_call() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     timers.set(A, 10)
     fired = 0
     for name in timers.due(10):
@@ -50,7 +50,7 @@ def test_a_timer_that_re_arms_itself_fires_once_per_call() -> None:
 
 
 def test_a_timer_cancelled_by_one_that_fires_before_it() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     timers.set(A, 10)
     timers.set(B, 11)
     for name in timers.due(20):
@@ -59,7 +59,7 @@ def test_a_timer_cancelled_by_one_that_fires_before_it() -> None:
 
 
 def test_heartbeats_do_not_grow_the_heap() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     for now in range(10_000):
         timers.set(A, now + 10)
     assert len(timers._heap) == 1
@@ -97,7 +97,7 @@ def test_members_that_come_and_go_leave_nothing_behind() -> None:
 
 
 def test_a_heap_made_anew_keeps_every_timer() -> None:
-    timers = Timers()
+    timers = Timers[TimerName]()
     names = [TimerName(TimerKind.SESSION, "g", str(n)) for n in range(100)]
     for deadline_ms in range(2000, 1000, -100):
         for n, name in enumerate(names):
@@ -132,7 +132,7 @@ def test_a_heartbeat_touches_no_heap_however_many_members_there_are(monkeypatch:
 
 def test_against_a_plain_dict() -> None:
     chance = random.Random(1)
-    timers, model = Timers(), dict[TimerName, int]()
+    timers, model = Timers[TimerName](), dict[TimerName, int]()
     names = [TimerName(TimerKind.JOIN, str(n)) for n in range(6)]
     for now in range(3000):
         name = chance.choice(names)

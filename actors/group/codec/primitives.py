@@ -62,6 +62,9 @@ class Reader:
         """The number of remaining bytes."""
         return len(self._data) - self._at
 
+    def int8(self) -> int:
+        return int.from_bytes(self._take(1), signed=True)
+
     def int16(self) -> int:
         return int(_INT16.unpack(self._take(2))[0])
 
@@ -107,13 +110,10 @@ class Reader:
             raise CorruptRecord(f"array of {length} elements before byte {self._at}")
         return length
 
-    def tagged_fields(self) -> None:
-        """Skip the tagged fields at the end of a flexible structure; does nothing in the classic encoding."""
-        if not self.flexible:
-            return
-        for _ in range(self._varint()):
-            self._varint()
-            self._take(self._varint())
+    def tagged_fields(self) -> dict[int, bytes]:
+        """The tagged fields at the end of a flexible structure by tag; none in the classic encoding."""
+        count = self._varint() if self.flexible else 0
+        return {self._varint(): self._take(self._varint()) for _ in range(count)}
 
     def _varint(self) -> int:
         value = shift = 0

@@ -313,7 +313,7 @@ def _some_updates_are_not_sent() -> list[Change]:
 def _cancelled_sessions_go_on() -> list[Change]:
     cancel = Timers.cancel
 
-    def mutant(timers: Timers, name: Any) -> None:
+    def mutant(timers: Timers[Any], name: Any) -> None:
         if name.kind is not TimerKind.SESSION:
             cancel(timers, name)
 
