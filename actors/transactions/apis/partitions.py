@@ -1,0 +1,141 @@
+"""AddPartitionsToTxn (24), AddOffsetsToTxn (25) and VERIFY: the partitions of a transaction.
+
+AddPartitionsToTxn v4 several transactions, sent by brokers only, and verification (KIP-890)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.errors import ApiError
+from muster.actors.group.types import Token
+from muster.actors.transactions.messages import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    PartitionsOfTransaction,
+    TransactionResult,
+    Verified,
+    results_of,
+)
+from muster.actors.transactions.shard import Shard
+from muster.actors.transactions.state import EPOCH_BUMP_VERSION, PREPARED, TransactionMetadata, TransactionState
+from muster.actors.transactions.types import TopicPartition, TransactionalId
+from muster.actors.wire.verifying import VerifyRequest
+from muster.placement import partition_for
+from muster.placement.view import OFFSETS_TOPIC
+
+_BY_BROKERS_FROM = 4
+"""AddPartitionsToTxn version, and with it the newest protocol."""
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class FromProducer(Protocol):
+    """A request that names the producer which it speaks for."""
+
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+
+
+def add_partitions(shard: Shard, request: AddPartitionsToTxn, token: Token) -> None:
+    version = EPOCH_BUMP_VERSION if request.api_version >= _BY_BROKERS_FROM else 0
+    results = tuple(_result(shard, each, version) for each in request.transactions)
+    response = AddPartitionsToTxnResponse(results_by_transaction=results)
+    if len(request.transactions) == 1:
+        shard.reply_of(request.transactions[0].transactional_id, token, request, response)
+    else:
+        shard.reply_of_all(token, request, response)
+
+
+def add_offsets(shard: Shard, request: AddOffsetsToTxn, token: Token) -> None:
+    place = partition_for(request.group_id, shard.config.offsets_topic_num_partitions)
+    _add(shard, request, {(OFFSETS_TOPIC, place)}, transaction_version=0)
+    shard.reply_of(request.transactional_id, token, request, AddOffsetsToTxnResponse())
+
+
+def verify(shard: Shard, request: VerifyRequest, token: Token) -> None:
+    transactional_id = TransactionalId(request.transactional_id)
+    if request.add:
+        _add(shard, request, request.partitions, request.transaction_version)
+        errors = (ErrorCode.none,) * len(request.partitions)
+    else:
+        found = _verify(shard, request, request.partitions)
+        errors = tuple(found[each] for each in request.partitions)
+    shard.reply_of(transactional_id, token, request, Verified(errors))
+
+
+def refused(
+    request: AddPartitionsToTxn, error_of: Callable[[str, int], ErrorCode]
+) -> AddPartitionsToTxnResponse | None:
+    """The response if the client may not add all of the partitions: then it adds none. None if it may.
+
+    ``error_of`` gives the error for a topic and partition: it does not exist, or is not permitted.
+    """
+    if all(error_of(*place) is ErrorCode.none for each in request.transactions for place in each.partitions):
+        return None
+
+    def result(transaction: PartitionsOfTransaction) -> TransactionResult:
+        errors = {place: error_of(*place) or ErrorCode.operation_not_attempted for place in transaction.partitions}
+        return results_of(transaction, errors)
+
+    return AddPartitionsToTxnResponse(results_by_transaction=tuple(map(result, request.transactions)))
+
+
+def check_producer(metadata: TransactionMetadata, request: FromProducer) -> None:
+    """INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless the request is of the present producer."""
+    if request.producer_id != metadata.producer_id:
+        raise ApiError(ErrorCode.invalid_producer_id_mapping)
+    if request.producer_epoch != metadata.producer_epoch:
+        raise ApiError(ErrorCode.producer_fenced)
+
+
+def _result(shard: Shard, transaction: PartitionsOfTransaction, transaction_version: int) -> TransactionResult:
+    """The results for one of possibly several transactions, whose errors are its own."""
+    try:
+        if transaction.verify_only:
+            return results_of(transaction, _verify(shard, transaction, transaction.partitions))
+        _add(shard, transaction, transaction.partitions, transaction_version)
+        error = ErrorCode.none
+    except ApiError as refusal:
+        error = refusal.error
+    return results_of(transaction, dict.fromkeys(transaction.partitions, error))
+
+
+def _add(shard: Shard, request: FromProducer, partitions: Iterable[TopicPartition], transaction_version: int) -> None:
+    """Add the partitions to the transaction, or begin one with them. Writes nothing if they are in it."""
+    transactional_id = TransactionalId(request.transactional_id)
+    before, last_epoch = shard.entry(transactional_id)
+    if before.state in PREPARED:
+        raise ApiError(ErrorCode.concurrent_transactions)
+    check_producer(before, request)
+    is_ongoing = before.state is TransactionState.ONGOING
+    if is_ongoing and before.partitions.issuperset(partitions):
+        return
+    after = replace(
+        before,
+        state=TransactionState.ONGOING,
+        partitions=before.partitions.union(partitions),
+        last_update_ms=shard.now_ms,
+        start_ms=before.start_ms if is_ongoing else shard.now_ms,
+        client_transaction_version=transaction_version,
+    )
+    shard.write(transactional_id, after, last_epoch)
+
+
+def _verify(shard: Shard, request: FromProducer, partitions: Iterable[TopicPartition]) -> Errors:
+    """Which of the partitions are in the transaction."""
+    metadata = shard.entry(TransactionalId(request.transactional_id)).metadata
+    check_producer(metadata, request)
+    if metadata.state in PREPARED:
+        raise ApiError(ErrorCode.concurrent_transactions)
+    missing = ErrorCode.transaction_abortable
+    return {each: ErrorCode.none if each in metadata.partitions else missing for each in partitions}
