@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from muster.actors.coordinator.batching import batches
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
 from muster.actors.group.types import Record
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.format.batch import iter_headers
-from muster.actors.offsets.batching import batches
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope

@@ -1,4 +1,4 @@
-"""Packs the records of the coordinator's steps into batches of its log.
+"""Packs the records of a coordinator's steps into batches of its log.
 
 The records of one step are atomic: they are in one batch. With ``group.coordinator.append.linger.ms``, and while the
 disk is busy, several steps share a batch.
@@ -60,34 +60,44 @@ def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:
     return [*packed, Batch(records, size)]
 
 
+class Written(NamedTuple):
+    """A write, and where its first record is."""
+
+    write: WriteId
+    offset: int
+    """In the log, or in the batches that are written together."""
+
+
 class Lingering:
     """Holds batches back until ``linger_ms`` after the first one, or until their total size is ``limit_bytes``.
 
     With -1, only until the end of this turn of the event loop, and while earlier ones are being written
     (:meth:`ended`): 50 connections that commit one offset each share a batch of a dozen, and one step of the core
-    answers them. With 0 nothing is held back. ``write`` gets the first and the last write and the batches. Call
-    :meth:`ended` when they are durable.
+    answers them. With 0 nothing is held back. ``write`` gets the writes and the batches. Call :meth:`ended` when they
+    are durable.
     """
 
     def __init__(
-        self, linger_ms: int, limit_bytes: Callable[[], int], write: Callable[[WriteId, WriteId, list[Batch]], None]
+        self, linger_ms: int, limit_bytes: Callable[[], int], write: Callable[[list[Written], list[Batch]], None]
     ) -> None:
         self._linger_ms = linger_ms
         self._limit_bytes = limit_bytes
         self._write = write
-        self._writes: list[WriteId] = []
+        self._writes: list[Written] = []
         self._held: list[Batch] = []
         self._held_bytes = 0
+        self._held_records = 0
         self._written = 0
         """How many are being written."""
         self._timer: asyncio.Handle | None = None
 
     def add(self, write: WriteId, parts: list[Batch]) -> None:
         """Write these batches after all earlier ones, in the same batch if they fit."""
-        self._writes.append(write)
+        self._writes.append(Written(write, self._held_records))
         self._held += parts
         for part in parts:
             self._held_bytes += part.size_bytes
+            self._held_records += len(part.records)
         if self._linger_ms == 0 or self._held_bytes >= self._limit_bytes():
             self.flush()
         elif self._timer is None and self._linger_ms > 0:
@@ -109,6 +119,6 @@ class Lingering:
         if not self._writes:
             return
         writes, parts = self._writes, self._held
-        self._writes, self._held, self._held_bytes = [], [], 0
+        self._writes, self._held, self._held_bytes, self._held_records = [], [], 0, 0
         self._written += 1
-        self._write(writes[0], writes[-1], _pack(parts, self._limit_bytes()))
+        self._write(writes, _pack(parts, self._limit_bytes()))

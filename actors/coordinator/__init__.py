@@ -1,0 +1,1 @@
+"""What offsets actors and transactions actors share: a coordinator's partition, its log outside and its core inside."""

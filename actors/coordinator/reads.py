@@ -1,0 +1,73 @@
+"""Fetch and ListOffsets from the log of a coordinator's own partition."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+from uuid import UUID
+
+from muster.actors.log.errors import NotLeader
+from muster.actors.log.fetch import list_offsets
+from muster.actors.log.fetches import Fetches
+from muster.actors.log.partition import PartitionLog
+from muster.actors.wire import codec
+from muster.actors.wire.codec import Header
+from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.server import Peer
+
+log = logging.getLogger(__name__)
+
+
+class PartitionReads:
+    """Serves what gateways read from one partition, whose log is open."""
+
+    def __init__(self, topic: str, topic_id: UUID, partition: int, partition_log: PartitionLog) -> None:
+        self._log = partition_log
+        self._places = {(topic_id, partition), (topic, partition)}
+        self._fetches = Fetches(self._open_log, self.log_of)
+        self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        self._fetches.serve(peer, token, request)
+
+    def list_offsets(self, peer: Peer, token: int, header: Header, entity: Any) -> None:
+        async def serve() -> None:
+            try:
+                body = await list_offsets(entity, self.log_of)
+                version, correlation_id = header.api_version, header.correlation_id
+                peer.reply(token, codec.encode_response(header.api_key, version, correlation_id, body))
+            except Exception:
+                log.exception("api key %d failed", header.api_key)
+                peer.close()
+            finally:
+                self._running.pop((peer, token), None)
+
+        self._running[peer, token] = asyncio.get_running_loop().create_task(serve())
+
+    async def log_of(self, topic: UUID | str, partition: int) -> PartitionLog:
+        """The log of that partition. NotLeader if it is another one."""
+        return self._open_log(topic, partition)
+
+    def _open_log(self, topic: UUID | str, partition: int) -> PartitionLog:
+        if (topic, partition) not in self._places:
+            raise NotLeader(f"partition {partition} of {topic} is not served here")
+        return self._log
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        """The response is no longer needed. Tokens of anything else are ignored."""
+        if task := self._running.pop((peer, token), None):
+            task.cancel()
+        self._fetches.cancel(peer, token)
+
+    def left(self, peer: Peer) -> None:
+        """The gateway is gone."""
+        for key in [key for key in self._running if key[0] is peer]:
+            self._running.pop(key).cancel()
+        self._fetches.left(peer)
+
+    def stop(self) -> None:
+        """Send no more responses."""
+        for task in self._running.values():
+            task.cancel()
+        self._fetches.stop()

@@ -1,0 +1,360 @@
+"""The shell around a coordinator: socket and log outside, the pure core inside.
+
+The shell reads a request, lets the core decide, appends the core's records, waits until they are durable, and sends
+the responses. It contains no rules of the protocol. If the log fails, the process informs its clients and exits. The
+successor replays the log, which is the only form of recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from muster.actors.coordinator.appends import Appends
+from muster.actors.coordinator.batching import Written
+from muster.actors.coordinator.reads import PartitionReads
+from muster.actors.group.types import Record, Token, WriteId
+from muster.actors.log.config import LogConfig
+from muster.actors.log.format.records import Record as LogRecord
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.progress import append_times
+from muster.actors.log.upkeep.schedule import Upkeep
+from muster.actors.runtime.memory import gc_paused
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.envelope import SeenLease
+from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.producing import ProduceRequest
+from muster.actors.wire.queries import Handler, QueryHandlers
+from muster.actors.wire.server import Peer
+from muster.placement.client import Context, of_client
+
+log = logging.getLogger(__name__)
+
+LIST_OFFSETS = 2
+_EXIT_S = 0.05
+"""How long the last responses have before the process exits."""
+
+
+class Outcome(Protocol):
+    """What a step of a core wants done."""
+
+    @property
+    def replies(self) -> tuple[tuple[Token, Any], ...]:
+        """May be sent immediately."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """To append as one batch."""
+
+    @property
+    def write(self) -> WriteId | None:
+        """If set, the core must hear when the records and all before them are durable, or that they failed."""
+
+    @property
+    def events(self) -> tuple[Any, ...]:
+        """For operators."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
+
+
+class Core(Protocol[OutcomeT_co]):
+    """A coordinator: a deterministic state machine. Its steps are applied to memory before they are in the log."""
+
+    def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
+        """Apply a record of the log."""
+
+    def loaded(self, now_ms: int) -> OutcomeT_co:
+        """The whole log was replayed: start serving."""
+
+    def step(self, request: Any, context: Context, token: Token, now_ms: int) -> OutcomeT_co:
+        """Handle a request. The reply may come with a later outcome."""
+
+    def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> OutcomeT_co:
+        """The records of that write and all later ones are not in the log."""
+
+    def tick(self, now_ms: int) -> OutcomeT_co:
+        """Do everything that is due."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call ``tick``; None: never, in the current state."""
+
+    def resign(self, now_ms: int) -> OutcomeT_co:
+        """Stop serving: every request without a reply gets one."""
+
+
+class WaitingRequest(NamedTuple):
+    """A request without a response so far."""
+
+    peer: Peer
+    token: int
+    header: Header
+
+
+class CoordinatorShell(ABC, Generic[OutcomeT]):
+    """Serves one partition of a coordinator's topic; a :class:`muster.actors.wire.server.Handler`."""
+
+    def __init__(
+        self,
+        core: Core[OutcomeT],
+        *,
+        topic: str,
+        topic_id: UUID,
+        partition: int,
+        epoch: int,
+        partition_log: PartitionLog,
+        linger_ms: int,
+        timeout_ms: int,
+        fail: Callable[[], None],
+    ) -> None:
+        """``timeout_ms`` is how long an append may take.
+
+        ``fail`` is called shortly after the log or a step has failed. A successor must then replay the log.
+        """
+        self.partition = partition
+        self.epoch = epoch
+        self.observe: list[Callable[[Any, int], None]] = []
+        """Called with every event of the core and its time, ms since the Unix epoch. Add before ``activate``."""
+        self._name = f"{topic}-{partition}"
+        self._core = core
+        self._log = partition_log
+        self._fail = fail
+        self._failed = False
+        self._waiting_requests: dict[Token, WaitingRequest] = {}
+        self._next_token = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms: int | None = None
+        self._appends = Appends(
+            self._name,
+            partition_log,
+            linger_ms=linger_ms,
+            timeout_ms=timeout_ms,
+            written=lambda writes: self._guarded(lambda: self._written(writes)),
+            failed=self._give_up,
+        )
+        self._reads = PartitionReads(topic, topic_id, partition, partition_log)
+        self._upkeep = Upkeep(
+            self._logs,
+            retention_interval_ms=partition_log.config.log_retention_check_interval_ms,
+            cleaner_interval_ms=partition_log.config.log_cleaner_backoff_ms,
+        )
+        self._queries = QueryHandlers()
+        self.query_handlers["append_times"] = lambda query: append_times(query, self._reads.log_of, now_ms)
+
+    # -- of each kind of coordinator -------------------------------------------------------------------
+
+    @abstractmethod
+    def _read(self, header: Header, frame: bytes) -> Any:
+        """The request for the core. UndecodableRequest, UnknownApi."""
+
+    @abstractmethod
+    def _write(self, header: Header, response: Any) -> bytes:
+        """The response frame."""
+
+    @abstractmethod
+    def _refused(self, request: Any) -> Any:
+        """The response to a request that the core could not handle."""
+
+    @abstractmethod
+    def _written(self, writes: Sequence[Written]) -> OutcomeT:
+        """Inform the core that these writes are durable."""
+
+    @abstractmethod
+    def _is_routine(self, event: Any) -> bool:
+        """Whether an event is too frequent for the log file."""
+
+    def _send(self, outcome: OutcomeT) -> None:
+        """Send the replies. Others may send more, before and after them."""
+        for token, response in outcome.replies:
+            waiting = self._waiting_requests.pop(token, None)
+            if waiting is not None:
+                waiting.peer.reply(waiting.token, self._write(waiting.header, response))
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    @property
+    def query_handlers(self) -> dict[str, Handler]:
+        """Handlers of queries other than Kafka's APIs, by name; callers may add to it."""
+        return self._queries.handlers
+
+    def _configure(self, log_config: LogConfig, timeout_ms: int) -> None:
+        """Apply other configurations from now on. The linger does not change."""
+        self._appends.timeout_ms = timeout_ms
+        self._log.config = log_config
+        self._upkeep.configure(
+            retention_interval_ms=log_config.log_retention_check_interval_ms,
+            cleaner_interval_ms=log_config.log_cleaner_backoff_ms,
+        )
+
+    def load(self) -> int:
+        """Replay the log into the core. Blocks. Returns the number of records in the log.
+
+        The core gets only the last record of each key, which is what a compacted log would hold.
+        """
+        count = 0
+        latest: dict[bytes, LogRecord] = {}
+        with gc_paused():
+            for entry in self._log.replay():
+                latest[entry.key or b""] = entry
+                count += 1
+            for key, entry in latest.items():
+                self._core.replay(entry.offset, Record(key, entry.value), entry.timestamp_ms)
+        return count
+
+    def activate(self) -> None:
+        """Start serving what was loaded."""
+        self._apply(self._core.loaded(now_ms()))
+        self._upkeep.start()
+
+    async def stop(self) -> None:
+        """Answer all waiting requests with NOT_COORDINATOR, write what is pending, close the log.
+
+        After a failure of the log, there is nothing left to answer or write.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._failed:
+            self._apply(self._core.resign(now_ms()))
+        await self._appends.stop()
+        self._reads.stop()
+        self._queries.stop()
+        await self._upkeep.stop()
+        await self._log.close()
+
+    async def _logs(self) -> list[PartitionLog]:
+        return [self._log]
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def joined(self, peer: Peer) -> None:
+        """A new gateway gets no initial message."""
+
+    def left(self, peer: Peer) -> None:
+        self._reads.left(peer)
+        self._queries.left(peer)
+
+    def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
+        self._queries.query(peer, token, query)
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        self._reads.cancel(peer, token)
+        self._queries.cancel(peer, token)
+
+    def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
+        raise ValueError("only groups have members")
+
+    def lease_confirmed(self, peer: Peer, lease: int) -> None:
+        raise ValueError("only groups have leases")
+
+    def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
+        raise ValueError("only the coordinator writes to its partition")
+
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        raise ValueError("there are no transactions in this partition")
+
+    def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        self._reads.fetch(peer, token, request)
+
+    def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        try:
+            header = codec.decode_header(frame)
+            if header.api_key == LIST_OFFSETS:
+                self._reads.list_offsets(peer, token, header, codec.decode_request(header, frame))
+                return
+            request = self._read(header, frame)
+        except (UndecodableRequest, UnknownApi) as error:
+            log.warning("a gateway forwarded what cannot be read: %s", error)
+            peer.close()
+            return
+        waiting = WaitingRequest(peer, token, header)
+        try:
+            self._call_core(waiting, request, of_client(context, header.client_id))
+        except Exception:
+            log.exception("api key %d version %d failed", header.api_key, header.api_version)
+            peer.reply(token, self._write(header, self._refused(request)))
+
+    def _call_core(self, waiting: WaitingRequest, request: Any, context: Context) -> None:
+        token = Token(self._next_token)
+        self._next_token += 1
+        self._waiting_requests[token] = waiting
+        try:
+            outcome = self._core.step(request, context, token, now_ms())
+        except Exception:
+            del self._waiting_requests[token]
+            raise
+        self._guarded(lambda: outcome)
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def _apply(self, outcome: OutcomeT) -> None:
+        fits = outcome.write is None or self._appends.add(outcome.records, outcome.write)
+        self._send(outcome)
+        if outcome.events:
+            self._report(outcome.events)
+        if outcome.write is not None and not fits:
+            # A refused write, not a failed log: no later step depends on this one yet.
+            self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
+        self._arm()
+
+    def _report(self, events: Iterable[Any]) -> None:
+        """Report the events of one step, all with the same time."""
+        happened_ms = now_ms()
+        for event in events:
+            if not self._is_routine(event):
+                log.info("%s", event)
+            elif log.isEnabledFor(logging.DEBUG):
+                log.debug("%s", event)
+            for observer in self.observe:
+                try:
+                    observer(event, happened_ms)
+                except Exception:
+                    log.exception("%s: %s is not counted", self._name, event)
+
+    def _guarded(self, step: Callable[[], OutcomeT]) -> None:
+        """Apply a step without a request to answer. If it fails, no client can be informed: the actor exits."""
+        try:
+            self._apply(step())
+        except Exception:
+            log.exception("%s failed, the actor ends", self._name)
+            self._give_up(None, ErrorCode.not_coordinator)
+
+    def _give_up(self, write: WriteId | None, error: ErrorCode) -> None:
+        """The core's state may be ahead of the log: answer all requests, then let a successor replay the log."""
+        if self._failed:
+            return
+        self._failed = True
+        self._appends.end()
+        asyncio.get_running_loop().call_later(_EXIT_S, self._fail)
+        if write is not None:
+            self._respond_to_last(self._core.write_failed(write, error, now_ms()))
+        self._respond_to_last(self._core.resign(now_ms()))
+
+    def _respond_to_last(self, outcome: OutcomeT) -> None:
+        """Send the replies of a step whose records are not appended any more."""
+        self._report(outcome.events)
+        for token, response in outcome.replies:
+            if waiting := self._waiting_requests.pop(token, None):
+                waiting.peer.reply(waiting.token, self._write(waiting.header, response))
+
+    def _arm(self) -> None:
+        due_ms = self._core.next_deadline_ms()
+        if due_ms == self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at_ms = None, due_ms
+        if due_ms is not None:
+            delay_s = max(0.0, (due_ms - now_ms()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at_ms = None
+        self._guarded(lambda: self._core.tick(now_ms()))
