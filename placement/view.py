@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,6 +13,11 @@ from muster.placement.racks import replicas
 from muster.placement.rendezvous import choose
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+OFFSETS, TRANSACTIONS = "offsets", "transactions"
+COORDINATORS: Mapping[str, str] = MappingProxyType({OFFSETS_TOPIC: OFFSETS, TRANSACTIONS_TOPIC: TRANSACTIONS})
+"""The kind of actors that own the partitions of each topic of coordinators; log actors own those of all others."""
+_TOPICS = {kind: topic for topic, kind in COORDINATORS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,8 @@ class ClusterView:
     """Log actors by index; None while one is down. The indices never change while the cluster runs."""
     offsets: Mapping[int, Endpoint | None]
     """Active offsets partitions; None while the actor is down; absent if it was never started."""
+    transactions: Mapping[int, Endpoint | None] = field(default_factory=dict)
+    """The same for partitions of ``__transaction_state``."""
     configs: DynamicConfigs = field(default_factory=DynamicConfigs)
     leaders: Leaders = field(default_factory=dict)
     """As :meth:`with_leaders` has assigned them."""
@@ -113,6 +121,7 @@ class ClusterView:
             self.topics,
             self.logs,
             self.offsets,
+            self.transactions,
             self.configs,
             self.leaders,
         )
@@ -149,7 +158,7 @@ class ClusterView:
         topics = [
             Partitions(topic_id=topic.topic_id, owners=self._owners(topic))
             for topic in self.topics.values()
-            if topic.name != OFFSETS_TOPIC
+            if topic.name not in COORDINATORS
         ]
         return replace(self, leaders=deal(gateways, topics, before))
 
@@ -165,9 +174,12 @@ class ClusterView:
         return found
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
-        """The gateway that Metadata names as leader; the coordinator of an offsets partition. None without gateways."""
-        if topic.name == OFFSETS_TOPIC:
-            return self.coordinator_of(partition)
+        """The gateway that Metadata names as leader; of a coordinator's partition, as FindCoordinator does.
+
+        None without gateways.
+        """
+        if topic.name in COORDINATORS:
+            return self.coordinator_of(partition, COORDINATORS[topic.name])
         leaders = self.leaders.get(topic.topic_id, ())
         return self._broker(leaders[partition]) if partition < len(leaders) else None
 
@@ -197,19 +209,23 @@ class ClusterView:
         broker = self._broker(broker_id)
         return broker.rack if broker is not None else None
 
-    def coordinator_of(self, offsets_partition: int) -> Broker | None:
-        """The gateway that FindCoordinator names for groups of that partition: on its actor's node if there is one."""
-        key = ("coordinator", offsets_partition)
+    def owners(self, kind: str) -> Mapping[int, Endpoint | None]:
+        """The coordinators of that kind, OFFSETS or TRANSACTIONS, by partition."""
+        return self.transactions if kind == TRANSACTIONS else self.offsets
+
+    def coordinator_of(self, partition: int, kind: str = OFFSETS) -> Broker | None:
+        """The gateway that FindCoordinator names for that partition: on its actor's node if there is one."""
+        key = ("coordinator", kind, partition)
         if key not in self._found:
-            self._found[key] = self._nearest(offsets_partition)
+            self._found[key] = self._nearest(partition, kind)
         found: Broker | None = self._found[key]
         return found
 
-    def _nearest(self, offsets_partition: int) -> Broker | None:
-        owner = self.offsets.get(offsets_partition)
+    def _nearest(self, partition: int, kind: str) -> Broker | None:
+        owner = self.owners(kind).get(partition)
         near = [broker for broker in self._staying if owner is not None and broker.node_id == owner.node_id]
         candidates = {str(broker.id): broker for broker in near or self._staying}
-        key = f"{OFFSETS_TOPIC}-{offsets_partition}"
+        key = f"{_TOPICS[kind]}-{partition}"
         return candidates[choose(key, list(candidates))] if candidates else None
 
     @property
@@ -232,6 +248,7 @@ def _restore(
     topics: Mapping[str, Topic],
     logs: Mapping[int, Endpoint | None],
     offsets: Mapping[int, Endpoint | None],
+    transactions: Mapping[int, Endpoint | None],
     configs: DynamicConfigs,
     leaders: Leaders,
 ) -> ClusterView:
@@ -244,6 +261,7 @@ def _restore(
         topics=topics,
         logs=logs,
         offsets=offsets,
+        transactions=transactions,
         configs=configs,
         leaders=leaders,
     )

@@ -33,6 +33,7 @@ from muster.actors.wire.markers import Marker
 from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
+from muster.actors.wire.verifying import VerifyRequest
 from muster.placement.client import Context, of_client
 
 log = logging.getLogger(__name__)
@@ -176,7 +177,11 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         for token, response in outcome.replies:
             waiting = self._waiting_requests.pop(token, None)
             if waiting is not None:
-                waiting.peer.reply(waiting.token, self._write(waiting.header, response))
+                self._reply(waiting, response)
+
+    def _reply(self, waiting: WaitingRequest, response: Any) -> None:
+        """Send one response."""
+        waiting.peer.reply(waiting.token, self._write(waiting.header, response))
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -258,7 +263,10 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         raise ValueError("only the coordinator writes to its partition")
 
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
-        raise ValueError("there are no transactions in this partition")
+        raise ValueError("clients write nothing into this partition")
+
+    def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
+        raise ValueError("this partition has no transactions")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._reads.fetch(peer, token, request)
@@ -279,7 +287,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             self._call_core(waiting, request, of_client(context, header.client_id))
         except Exception:
             log.exception("api key %d version %d failed", header.api_key, header.api_version)
-            peer.reply(token, self._write(header, self._refused(request)))
+            self._reply(waiting, self._refused(request))
 
     def _call_core(self, waiting: WaitingRequest, request: Any, context: Context) -> None:
         token = Token(self._next_token)
@@ -342,7 +350,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._report(outcome.events)
         for token, response in outcome.replies:
             if waiting := self._waiting_requests.pop(token, None):
-                waiting.peer.reply(waiting.token, self._write(waiting.header, response))
+                self._reply(waiting, response)
 
     def _arm(self) -> None:
         due_ms = self._core.next_deadline_ms()

@@ -18,6 +18,7 @@ from muster.actors.wire.markers import Marker
 from muster.actors.wire.producing import ProduceRequest, write_produced
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
+from muster.actors.wire.verifying import VerifyRequest
 from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,9 @@ class LogServer:
     def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         submitted = [self._submit(*partition) for partition in request.partitions]
         Produce(submitted, lambda produced: peer.send(write_produced(token, produced)))
+
+    def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
+        raise ValueError("a log decides no transactions")
 
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)

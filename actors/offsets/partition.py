@@ -99,6 +99,8 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         return self._core.registrations()
 
     def joined(self, peer: Peer) -> None:
+        if not peer.is_gateway:
+            return
         self._peers.add(peer)
         registrations = self._core.registrations()
         peer.send(envelope.write_updates(self.partition, self.epoch, registrations, snapshot=True))

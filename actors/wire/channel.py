@@ -1,4 +1,4 @@
-"""A gateway's connection to one actor's listener: sends requests, and matches responses by token."""
+"""A connection to one actor's listener, of a gateway or another actor: sends requests, matches responses by token."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.envelope import Kind, Role
 from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
 from muster.actors.wire.producing import ProducedPartition, ProduceRequest, read_produced, write_produce
 from muster.actors.wire.sockets import keep_alive
+from muster.actors.wire.verifying import VerifyRequest, read_verified, write_verify
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 
@@ -61,7 +63,7 @@ _TICK_S = 1.0
 _MAX_SILENT_TICKS = 3
 """An actor that requests wait for is pinged at the first tick after a message of it, and lost at the third in a row
 without one: after 2 to 3 s."""
-_RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED, Kind.MARKED))
+_RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED, Kind.MARKED, Kind.VERIFIED))
 
 
 class _Waiting(NamedTuple):
@@ -77,8 +79,11 @@ class _Waiting(NamedTuple):
 class Channel(asyncio.Protocol):
     """Open with :func:`connect`. Call all methods on the event loop's thread."""
 
-    def __init__(self, endpoint: Endpoint, on_updates: OnUpdates | None, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, on_updates: OnUpdates | None, on_lost: Callable[[], None], role: Role = Role.GATEWAY
+    ) -> None:
         self.endpoint = endpoint
+        self._role = role
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_updates = on_updates
         self._on_lost = on_lost
@@ -165,8 +170,8 @@ class Channel(asyncio.Protocol):
     def _respond_to_challenge(self, body: bytes) -> None:
         secret = self.endpoint.secret
         if len(body) == envelope.NONCE_BYTES:
-            self._out.put(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
-        elif envelope.same_proof(body, envelope.proof(secret, b"actor", self._nonce)):
+            self._out.put(bytes([Kind.CHALLENGE]) + envelope.proof(secret, self._role.value, body) + self._nonce)
+        elif envelope.same_proof(body, envelope.proof(secret, Role.LISTENER.value, self._nonce)):
             if not self.ready.done():
                 self.ready.set_result(None)
         else:
@@ -294,6 +299,14 @@ class Channel(asyncio.Protocol):
             self._out.put(envelope.token_head(Kind.QUERY, token), data)
         return future
 
+    def verify(self, request: VerifyRequest) -> asyncio.Future[list[ErrorCode]]:
+        """Send partitions of a transaction; the future gets a code for each, or ChannelLost."""
+        future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        token = self._await_response(future, read_verified)
+        if token is not None:
+            self._out.put(write_verify(token, request))
+        return future
+
     def _await_response(
         self, future: asyncio.Future[Any], read: Callable[[bytes], Any], on_lease: OnLease | None = None
     ) -> int | None:
@@ -322,7 +335,12 @@ class Channel(asyncio.Protocol):
 
 
 async def connect(
-    endpoint: Endpoint, node_id: str, *, on_updates: OnUpdates | None, on_lost: Callable[[], None]
+    endpoint: Endpoint,
+    node_id: str,
+    *,
+    on_updates: OnUpdates | None,
+    on_lost: Callable[[], None],
+    role: Role = Role.GATEWAY,
 ) -> Channel:
     """Connect, with mutual authentication; by Unix domain socket if the actor is on ``node_id``.
 
@@ -331,7 +349,7 @@ async def connect(
     loop = asyncio.get_running_loop()
 
     def protocol() -> Channel:
-        return Channel(endpoint, on_updates, on_lost)
+        return Channel(endpoint, on_updates, on_lost, role)
 
     async with asyncio.timeout(_CONNECT_S):
         if endpoint.node_id == node_id:

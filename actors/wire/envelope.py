@@ -13,7 +13,7 @@ import hmac
 import json
 import struct
 from collections.abc import Iterable
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Any
 
@@ -69,6 +69,15 @@ class Kind(IntEnum):
     """token u32, partitions of a transaction: see :mod:`muster.actors.wire.verifying`."""
     VERIFIED = 17
     """token u32, an error code for each of them: the response to a VERIFY."""
+
+
+class Role(Enum):
+    """The sides of a connection, each with a proof of its own."""
+
+    LISTENER = b"actor"
+    GATEWAY = b"gateway"
+    ACTOR = b"another actor"
+    """An actor that connects to another one: it has no clients, and gets nothing that it has not requested."""
 
 
 _REQUEST = struct.Struct(">BIH")

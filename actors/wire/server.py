@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.envelope import Kind, Role
 from muster.actors.wire.fetching import FetchRequest, read_fetch
 from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.markers import Marker, read_markers
 from muster.actors.wire.producing import ProduceRequest, read_produce
 from muster.actors.wire.sockets import keep_alive
+from muster.actors.wire.verifying import VerifyRequest, read_verify
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
 
@@ -45,6 +46,9 @@ class Handler(Protocol):
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
         """End these transactions in the actor's logs, and send what became of that."""
 
+    def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
+        """Send whether these partitions are in that transaction, once they are."""
+
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Send what is in the logs of these partitions, or where it is."""
 
@@ -58,20 +62,22 @@ class Handler(Protocol):
         """The gateway does not use this lease of a group any more."""
 
     def joined(self, peer: Peer) -> None:
-        """A gateway has connected and authenticated."""
+        """A gateway, or another actor, has connected and authenticated."""
 
     def left(self, peer: Peer) -> None:
         """The gateway has disconnected; no response can reach it."""
 
 
 class Peer(asyncio.Protocol):
-    """One gateway's connection, on the actor's side."""
+    """The connection of one gateway, or of another actor, on the actor's side."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._framer = Framer(_PROOF_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._proven = False
+        self.is_gateway = True
+        """Else it is another actor."""
         self._host = "this node"
         self._out = Outbox()
 
@@ -116,6 +122,8 @@ class Peer(asyncio.Protocol):
             self._server.handler.produce(self, *read_produce(message))
         elif kind == Kind.MARKERS:
             self._server.handler.markers(self, *read_markers(message))
+        elif kind == Kind.VERIFY:
+            self._server.handler.verify(self, *read_verify(message))
         elif kind == Kind.FETCH:
             self._server.handler.fetch(self, *read_fetch(message))
         elif kind == Kind.QUERY:
@@ -141,13 +149,16 @@ class Peer(asyncio.Protocol):
 
     def _prove(self, message: bytes) -> None:
         claim, nonce = message[1:33], message[33:]
-        expected = envelope.proof(self._server.secret, b"gateway", self._nonce)
-        if len(nonce) != envelope.NONCE_BYTES or not envelope.same_proof(claim, expected):
+        roles = (Role.GATEWAY, Role.ACTOR)
+        proofs = {role: envelope.proof(self._server.secret, role.value, self._nonce) for role in roles}
+        role = next((role for role in roles if envelope.same_proof(claim, proofs[role])), None)
+        if len(nonce) != envelope.NONCE_BYTES or role is None:
             raise envelope.Unauthenticated("a peer without the cluster's secret")
         self._proven = True
+        self.is_gateway = role is Role.GATEWAY
         self._deadline.cancel()
         self._framer.limit_bytes = envelope.LIMIT_BYTES
-        self.send(bytes([Kind.CHALLENGE]) + envelope.proof(self._server.secret, b"actor", nonce))
+        self.send(bytes([Kind.CHALLENGE]) + envelope.proof(self._server.secret, Role.LISTENER.value, nonce))
         self._server.handler.joined(self)
 
     def reply(self, token: int, frame: bytes) -> None:

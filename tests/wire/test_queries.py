@@ -16,6 +16,7 @@ from muster.actors.wire.markers import Marker
 from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import QueryHandlers
 from muster.actors.wire.server import Peer, Server
+from muster.actors.wire.verifying import VerifyRequest
 from muster.placement.client import Context
 
 
@@ -38,6 +39,9 @@ class Actor:
 
     def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         raise AssertionError("nothing is produced")
+
+    def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
+        raise AssertionError("not sent")
 
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
         raise AssertionError("no transaction ends")

@@ -223,7 +223,7 @@ def _leases_outlive_the_log() -> list[Change]:
     def respond_to_last(partition: OffsetsPartition, outcome: Outcome) -> None:
         for token, response in outcome.replies:
             if waiting := partition._waiting_requests.pop(token, None):
-                waiting.peer.reply(waiting.token, partition._write(waiting.header, response))
+                partition._reply(waiting, response)
 
     return [(OffsetsPartition, "_respond_to_last", respond_to_last)]
 

@@ -1,0 +1,129 @@
+"""The connections of an actor to other actors: each is made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from ray.exceptions import RayError
+
+from muster.actors.runtime.errors import first_line
+from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.envelope import Role
+from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.verifying import VerifyRequest
+from muster.placement.hashing import partition_for
+from muster.placement.view import COORDINATORS, TRANSACTIONS, TRANSACTIONS_TOPIC, ClusterView, Endpoint
+
+log = logging.getLogger(__name__)
+
+_VERIFY_S = 10.0
+
+ActorKey = tuple[str, int]
+"""("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
+Activate = Callable[[int, str], Awaitable[Any]]
+"""Has the controller start the coordinator of a partition, of that kind. RayError if it cannot."""
+
+
+class ActorChannels:
+    """For one event loop. Also finds who owns a transaction, and so verifies partitions: a ``TransactionVerifier``."""
+
+    def __init__(self, node_id: str, view: ClusterView, activate: Activate) -> None:
+        """``node_id`` is that of this process."""
+        self.view = view
+        self._node_id = node_id
+        self._activate = activate
+        self._channels: dict[ActorKey, Channel] = {}
+        self._connecting: dict[ActorKey, asyncio.Task[Channel]] = {}
+        self._starting: dict[ActorKey, asyncio.Task[None]] = {}
+        self._limited_log = LimitedLog(log)
+
+    def follow(self, view: ClusterView) -> None:
+        """Disconnect from actors that are elsewhere now, or nowhere."""
+        self.view = view
+        for actor, channel in list(self._channels.items()):
+            if channel.endpoint != self._endpoint(actor):
+                del self._channels[actor]
+                channel.abort("another process serves now, or none")
+
+    async def to(self, actor: ActorKey) -> Channel:
+        """The channel to that actor. NotSent if it is down; a coordinator that never ran is started meanwhile."""
+        channel = self._channels.get(actor)
+        if channel is not None and channel.usable:
+            return channel
+        connecting = self._connecting.get(actor)
+        if connecting is None:
+            connecting = self._connecting[actor] = _begin(self._connect(actor), lambda: self._connecting.pop(actor))
+        return await asyncio.shield(connecting)
+
+    async def _connect(self, actor: ActorKey) -> Channel:
+        endpoint = self._endpoint(actor)
+        if endpoint is None:
+            self._start(actor)
+            raise NotSent(f"{actor[0]}-{actor[1]} is down")
+        try:
+            channel = await connect(endpoint, self._node_id, on_updates=None, on_lost=lambda: None, role=Role.ACTOR)
+        except OSError as error:
+            raise NotSent(f"{actor[0]}-{actor[1]} cannot be reached: {error}") from error
+        if endpoint != self._endpoint(actor):
+            channel.close()
+            raise NotSent(f"{actor[0]}-{actor[1]} has moved")
+        self._channels[actor] = channel
+        return channel
+
+    def _endpoint(self, actor: ActorKey) -> Endpoint | None:
+        kind, number = actor
+        owners = self.view.owners(kind) if kind in COORDINATORS.values() else self.view.logs
+        return owners.get(number)
+
+    def _start(self, actor: ActorKey) -> None:
+        kind, partition = actor
+        if kind not in COORDINATORS.values() or partition in self.view.owners(kind) or actor in self._starting:
+            return
+
+        async def start() -> None:
+            try:
+                await self._activate(partition, kind)
+            except RayError as error:
+                text = "%s-%d cannot be started now: %s"
+                self._limited_log.warning("start", kind, text, kind, partition, first_line(error))
+
+        self._starting[actor] = _begin(start(), lambda: self._starting.pop(actor))
+
+    async def verify(self, request: VerifyRequest) -> list[ErrorCode]:
+        """See :class:`muster.actors.wire.verifying.TransactionVerifier`."""
+        topic = self.view.topics.get(TRANSACTIONS_TOPIC)
+        error = ErrorCode.coordinator_not_available
+        if topic is not None:
+            try:
+                async with asyncio.timeout(_VERIFY_S):
+                    channel = await self.to((TRANSACTIONS, partition_for(request.transactional_id, topic.partitions)))
+                    return await channel.verify(request)
+            except NotSent:
+                pass
+            except (ChannelLost, TimeoutError):
+                error = ErrorCode.network_exception
+        return [error] * len(request.partitions)
+
+    def close(self) -> None:
+        """Disconnect from all. What waits gets ChannelLost."""
+        for task in (*self._connecting.values(), *self._starting.values()):
+            task.cancel()
+        for channel in self._channels.values():
+            channel.abort("this process does not serve any more")
+        self._channels.clear()
+        self._limited_log.flush()
+
+
+def _begin(work: Coroutine[Any, Any, Any], at_end: Callable[[], object]) -> asyncio.Task[Any]:
+    def ended(task: asyncio.Task[Any]) -> None:
+        at_end()
+        if not task.cancelled():
+            task.exception()  # those that wait get it; asyncio need not report it
+
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(ended)
+    return task
