@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from muster.actors.audit.commits import CommitSteps
 from muster.actors.config import MusterConfig, group_config, in_force, offsets_log_config
+from muster.actors.coordinator.opening import CoordinatorOpener
 from muster.actors.group.config import GroupConfig
 from muster.actors.log.config import LogConfig
 from muster.actors.log.partition import PartitionLog
@@ -21,8 +21,6 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.rebalances import RebalanceStore
 from muster.actors.wire.server import Server
 from muster.placement.view import OFFSETS_TOPIC, ClusterView
-
-log = logging.getLogger(__name__)
 
 _FLUSH_S = 2.0
 
@@ -94,36 +92,15 @@ class ServedPartition:
         await asyncio.to_thread(self._writer.close, _FLUSH_S)
 
 
-class OffsetsOpener:
-    """Opens roles ``offsets-<p>``: a :class:`muster.actors.serving.host.Opener`."""
+class OffsetsOpener(CoordinatorOpener[ServedPartition]):
+    """Opens roles ``offsets-<p>``."""
 
-    def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
-        self._settings = settings
-        self._secret = secret
+    topic = OFFSETS_TOPIC
 
-    async def prepare(self) -> None:
-        """There is nothing to prepare."""
+    def _log_config(self, view: ClusterView) -> LogConfig:
+        return offsets_configs(self._settings.config, view)[1]
 
-    async def close(self) -> None:
-        """There is nothing to undo."""
-
-    async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> ServedPartition:
-        """Open the log of that partition with the leader epoch, and replay it."""
-        partition_log = await asyncio.to_thread(self._open_log, number, epoch, view)
-        served = ServedPartition(self._settings, self._secret, number, epoch, view, partition_log, failed)
-        try:
-            records = await asyncio.to_thread(served.core.load)
-            served.core.configure(*offsets_configs(self._settings.config, view))
-            served.activate()
-        except BaseException:
-            await served.resign()
-            await served.finish()
-            raise
-        log.info("offsets-%d: %d records replayed", number, records)
-        return served
-
-    def _open_log(self, partition: int, epoch: int, view: ClusterView) -> PartitionLog:
-        folder = Path(self._settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{partition}"
-        _, config = offsets_configs(self._settings.config, view)
-        topic_id = view.topics[OFFSETS_TOPIC].topic_id
-        return PartitionLog.open(folder, topic_id=topic_id, epoch=epoch, config=config, now_ms=now_ms)
+    def _served(
+        self, partition: int, epoch: int, view: ClusterView, partition_log: PartitionLog, failed: Callable[[], None]
+    ) -> ServedPartition:
+        return ServedPartition(self._settings, self._secret, partition, epoch, view, partition_log, failed)

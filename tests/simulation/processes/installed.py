@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from muster.actors.coordinator import appends, shell
+from muster.actors.coordinator import appends, opening, shell
 from muster.actors.log import commit, trouble
 from muster.actors.log.files import directory
 from muster.actors.log.upkeep import cleaner
@@ -54,11 +54,11 @@ def installed(machine: Machine, ensemble: Ensemble) -> Iterator[None]:
             for module in (*(client, mirror, outages, reconciler, rate_limiter, commit, trouble, cleaner, leases),)
         ),
         *((module, "client", ensemble.client) for module in (mapping_writer, ephemeral, reconciler)),
-        *((module, "now_ms", now_ms) for module in (appends, partition, serving, shell)),
+        *((module, "now_ms", now_ms) for module in (appends, opening, partition, serving, shell)),
         *((serving, name, _Quiet) for name in ("RebalanceHistory", "GroupHistory", "RebalanceStore")),
         (mirror, "queue", QUEUE),
         (partition, "uuid", SimpleNamespace(uuid4=new_id)),
-        (serving, "PartitionLog", WatchedLog),
+        (opening, "PartitionLog", WatchedLog),
         (directory, "sync_directory", without_sync),
         (directory, "write_atomically", written_at_once),
     ]

@@ -1,0 +1,79 @@
+"""Opens partitions of coordinators: the log, then the coordinator that it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from muster.actors.coordinator.shell import CoordinatorShell
+from muster.actors.log.config import LogConfig
+from muster.actors.log.partition import PartitionLog
+from muster.actors.runtime.process import now_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.serving.host import Served
+from muster.placement.view import COORDINATORS, ClusterView
+
+log = logging.getLogger(__name__)
+
+
+class ServedCoordinator(Served, Protocol):
+    """A partition of a coordinator that is served under one leader epoch."""
+
+    @property
+    def core(self) -> CoordinatorShell[Any]:
+        """The shell of the partition."""
+
+    def activate(self) -> None:
+        """Serve requests from now on. Called once the log is replayed."""
+
+
+S = TypeVar("S", bound=ServedCoordinator)
+
+
+class CoordinatorOpener(ABC, Generic[S]):
+    """Opens roles ``offsets-<p>`` or ``transactions-<p>``: a :class:`muster.actors.serving.host.Opener`."""
+
+    topic: ClassVar[str]
+
+    def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
+        self._settings = settings
+        self._secret = secret
+
+    @abstractmethod
+    def _log_config(self, view: ClusterView) -> LogConfig:
+        """The configuration of the partitions' logs by that view."""
+
+    @abstractmethod
+    def _served(
+        self, partition: int, epoch: int, view: ClusterView, partition_log: PartitionLog, failed: Callable[[], None]
+    ) -> S:
+        """What serves the partition, once it is loaded."""
+
+    async def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    async def close(self) -> None:
+        """There is nothing to undo."""
+
+    async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> S:
+        """Open the log of that partition with the leader epoch, and replay it."""
+        partition_log = await asyncio.to_thread(self._open_log, number, epoch, view)
+        served = self._served(number, epoch, view, partition_log, failed)
+        try:
+            records = await asyncio.to_thread(served.core.load)
+            served.activate()
+        except BaseException:
+            await served.resign()
+            await served.finish()
+            raise
+        log.info("%s-%d: %d records replayed", COORDINATORS[self.topic], number, records)
+        return served
+
+    def _open_log(self, partition: int, epoch: int, view: ClusterView) -> PartitionLog:
+        folder = Path(self._settings.storage) / "logs" / f"{self.topic}-{partition}"
+        topic_id = view.topics[self.topic].topic_id
+        return PartitionLog.open(folder, topic_id=topic_id, epoch=epoch, config=self._log_config(view), now_ms=now_ms)
