@@ -16,7 +16,7 @@ from enum import Enum
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group import expiry, lease, rebalance, simple, watchdog
-from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
+from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync, transactions
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec.records import UnknownKey
 from muster.actors.group.config import GroupConfig
@@ -39,6 +39,8 @@ from muster.actors.group.messages import (
     OffsetFetch,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
+    WriteTxnMarker,
     failed,
 )
 from muster.actors.group.shard import Shard
@@ -89,15 +91,20 @@ class Coordinator:
         """The groups in memory. Read only."""
         return self._shard.groups
 
-    def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
+    def replay(self, offset: int, record: Record, timestamp_ms: int, producer_id: int | None = None) -> None:
         """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
 
+        ``producer_id`` is that of a transactional batch: its offsets are pending until :meth:`replay_marker`.
         Types that only KIP-848 and share groups use are skipped; ``loaded`` reports how many.
         """
-        applied = self._shard.hard.replay(record)
+        applied = self._shard.hard.replay(record, producer_id)
         if isinstance(applied, UnknownKey):
             count, first = self._skipped.get(applied.key_type, (0, offset))
             self._skipped[applied.key_type] = (count + 1, first)
+
+    def replay_marker(self, producer_id: int, *, commit: bool) -> None:
+        """Apply a control record of the log, in log order."""
+        self._shard.hard.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Outcome:
         """The whole log was replayed: start serving. Every member gets a full session timeout from now."""
@@ -226,6 +233,10 @@ class Coordinator:
                     heartbeat.heartbeat(shard, request, context, token)
             case OffsetCommit():
                 offsets.commit(shard, request, context, token)
+            case TxnOffsetCommit():
+                transactions.commit(shard, request, context, token)
+            case WriteTxnMarker():
+                transactions.end(shard, request, token)
             case OffsetFetch():
                 offsets.fetch(shard, request, context, token)
             case JoinGroup():

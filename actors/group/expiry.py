@@ -1,4 +1,7 @@
-"""Expires offsets that were not used for ``offsets.retention.minutes``, and groups that have nothing left (KIP-211)."""
+"""Expires offsets that were not used for ``offsets.retention.minutes``, and groups that have nothing left (KIP-211).
+
+A partition with a pending offset, of a transaction that has not ended, keeps its committed one, and keeps its group.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,17 @@ def on_expiry(shard: Shard) -> None:
 
 
 def _expire(shard: Shard, group: Group) -> None:
+    pending = shard.hard.pending.of_group(group.id)
     expired = [
         partition
         for partition, offset in shard.hard.offsets(group.id).items()
-        if _may_expire(group, partition[0]) and _is_expired(shard, group, offset)
+        if partition not in pending and _may_expire(group, partition[0]) and _is_expired(shard, group, offset)
     ]
     removed = shard.append_offset_tombstones(group.id, expired)
     if removed:
         event = OffsetsExpired(group=group.id, partitions=removed)
         shard.follow(lambda: shard.report(event), lambda error: None)
-    if group.state is GroupState.EMPTY and not shard.hard.offsets(group.id):
+    if group.state is GroupState.EMPTY and not shard.hard.has_offsets(group.id):
         remove_group(shard, group)
 
 

@@ -22,6 +22,7 @@ from muster.actors.group.codec.records import (
     decode_key,
     decode_value,
 )
+from muster.actors.group.transactions.pending import PendingOffsets, PendingPrior
 from muster.actors.group.types import GroupId, Record
 
 TopicPartition = tuple[str, int]
@@ -36,27 +37,44 @@ class OffsetPriors(NamedTuple):
     before: list[CommittedOffset | None]
 
 
+AnyPrior = Prior | OffsetPriors | PendingPrior
+
+
+class EndedTransaction(NamedTuple):
+    priors: list[AnyPrior]
+    committed: list[tuple[OffsetKey, CommittedOffset | None, CommittedOffset]]
+    """Offsets that the marker has committed: key, the committed offset until then, and now."""
+
+
 class HardState:
     """The last value of every key in the partition's log."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupMetadata] = {}
         self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
+        """Offsets of transactions that have not ended."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HardState):
             return NotImplemented
-        return self.groups == other.groups and self._offsets == other._offsets
+        return self.groups == other.groups and self._offsets == other._offsets and self.pending == other.pending
 
     __hash__ = None  # type: ignore[assignment]
 
-    def replay(self, record: Record) -> Prior | UnknownKey:
-        """Apply a record. Returns the key and its previous value. CorruptRecord if it is unreadable."""
+    def replay(self, record: Record, producer_id: int | None = None) -> RecordKey | UnknownKey:
+        """Apply a record, if ``producer_id`` is given one in a transaction. CorruptRecord if it is unreadable."""
         key = decode_key(record.key)
         if isinstance(key, UnknownKey):
             return key
         value = None if record.value is None else decode_value(key, record.value)
-        return key, self.put(key, value)
+        if producer_id is not None and isinstance(value, CommittedOffset) and isinstance(key, OffsetKey):
+            self.pending.add(producer_id, key, value)
+            return key
+        if isinstance(key, OffsetKey):
+            self.supersede(key, removed=value is None)
+        self.put(key, value)
+        return key
 
     def put(self, key: RecordKey, value: Value | None) -> Value | None:
         """Apply a record by what it says. Returns the key's previous value."""
@@ -74,10 +92,29 @@ class HardState:
         known.update(zip(partitions, values, strict=True))
         return priors
 
-    def undo(self, priors: Iterable[Prior | OffsetPriors]) -> None:
+    def supersede(self, key: OffsetKey, *, removed: bool) -> list[PendingPrior]:
+        """A record outside transactions has set the offset, or removed it. Returns what it changed of the pending."""
+        return self.pending.removed(key) if removed else self.pending.committed(key)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> EndedTransaction:
+        """Apply a marker. One of a producer without pending offsets changes nothing."""
+        ended = EndedTransaction([], [])
+        for key in self.pending.keys_of(producer_id):
+            value, prior = self.pending.take(producer_id, key, commit=commit)
+            ended.priors.append(prior)
+            if value is not None:
+                before = self.put(key, value)
+                ended.priors.append((key, before))
+                assert before is None or isinstance(before, CommittedOffset)
+                ended.committed.append((key, before, value))
+        return ended
+
+    def undo(self, priors: Iterable[AnyPrior]) -> None:
         """Undo changes, latest first."""
         for prior in priors:
-            if isinstance(prior, OffsetPriors):
+            if isinstance(prior, PendingPrior):
+                self.pending.undo(prior)
+            elif isinstance(prior, OffsetPriors):
                 for (topic, partition), before in zip(prior.partitions, prior.before, strict=True):
                     self._put(OffsetKey(prior.group, topic, partition), before)
             else:
@@ -92,12 +129,20 @@ class HardState:
         """Committed offsets of a group, read only; empty without any."""
         return self._offsets.get(group, {})
 
+    def partitions(self, group: GroupId) -> list[TopicPartition]:
+        """The partitions for which the group has an offset, committed or pending."""
+        return [*dict.fromkeys([*self.offsets(group), *self.pending.of_group(group)])]
+
+    def has_offsets(self, group: GroupId) -> bool:
+        """Whether the group has any offset, committed or pending."""
+        return bool(self.offsets(group) or self.pending.of_group(group))
+
     def offset_count(self) -> int:
         return sum(len(offsets) for offsets in self._offsets.values())
 
     def known_groups(self) -> Iterator[GroupId]:
-        """Groups with a record or with offsets, each once, in order of their first record."""
-        yield from dict.fromkeys([*self.groups, *self._offsets])
+        """Groups with a record or with offsets, if only pending ones, each once, in order of their first record."""
+        yield from dict.fromkeys([*self.groups, *self._offsets, *self.pending.groups()])
 
     def _put(self, key: RecordKey, value: Value | None) -> None:
         match key, value:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.types import GroupId, MemberId
+from muster.actors.group.types import GroupId, MemberId, TxnMarker
 
 NO_GENERATION = -1
 NO_OFFSET = -1
@@ -187,6 +187,38 @@ class OffsetCommitResponse(Unthrottled):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit:
+    """Offsets of a group, committed together with what a producer has written in its transaction (KIP-98, KIP-447)."""
+
+    api_version: int
+    transactional_id: str
+    group_id: GroupId
+    producer_id: int
+    producer_epoch: int
+    generation_id: int = NO_GENERATION
+    member_id: MemberId = NO_MEMBER
+    group_instance_id: str | None = None
+    topics: tuple[CommitTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponse(Unthrottled):
+    topics: tuple[TopicErrors, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarker:
+    """The transaction coordinator, or an administrator, ends a transaction in the partition."""
+
+    marker: TxnMarker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarkerResponse:
+    error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTopic:
     name: str
     """"" if the request named the topic by an id that could not be translated."""
@@ -230,7 +262,9 @@ class FetchedTopic:
     leader_epochs: tuple[int, ...]
     metadata: tuple[str, ...]
     error_code: ErrorCode = ErrorCode.none
-    """That of each partition."""
+    """That of each partition, except for the unstable ones."""
+    unstable: frozenset[int] = frozenset()
+    """Partitions with UNSTABLE_OFFSET_COMMIT and no offset."""
 
     @classmethod
     def without_offsets(cls, topic: FetchTopic, error: ErrorCode) -> FetchedTopic:
@@ -243,7 +277,11 @@ class FetchedTopic:
     def partitions(self) -> tuple[FetchedOffset, ...]:
         """One tuple for each partition."""
         columns = (self.indexes, self.offsets, self.leader_epochs, self.metadata, repeat(self.error_code))
-        return tuple(map(FetchedOffset, *columns))
+        rows = tuple(map(FetchedOffset, *columns))
+        if not self.unstable:
+            return rows
+        error = ErrorCode.unstable_offset_commit
+        return tuple([row._replace(error_code=error) if row[0] in self.unstable else row for row in rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,6 +390,8 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
+    | WriteTxnMarker
     | OffsetFetch
     | OffsetDelete
     | ListGroups
@@ -364,6 +404,8 @@ Response = (
     | HeartbeatResponse
     | LeaveGroupResponse
     | OffsetCommitResponse
+    | TxnOffsetCommitResponse
+    | WriteTxnMarkerResponse
     | OffsetFetchResponse
     | OffsetDeleteResponse
     | ListGroupsResponse
@@ -385,6 +427,10 @@ def failed(request: Request, error: ErrorCode) -> Response:
             return LeaveGroupResponse(error_code=error)
         case OffsetCommit():
             return OffsetCommitResponse(topics=tuple(_failed_commit(topic, error) for topic in request.topics))
+        case TxnOffsetCommit():
+            return TxnOffsetCommitResponse(topics=tuple(_failed_commit(topic, error) for topic in request.topics))
+        case WriteTxnMarker():
+            return WriteTxnMarkerResponse(error_code=error)
         case OffsetFetch():
             return OffsetFetchResponse(groups=tuple(failed_fetch(group, error) for group in request.groups))
         case OffsetDelete():

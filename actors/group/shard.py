@@ -25,12 +25,13 @@ from muster.actors.group.codec.records import (
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.errors import translate_for
 from muster.actors.group.events import Event, RemovedOffset
-from muster.actors.group.hard import HardState, OffsetPriors, Prior, TopicPartition
+from muster.actors.group.hard import AnyPrior, HardState, OffsetPriors, TopicPartition
 from muster.actors.group.messages import Request, Response, failed
 from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
 from muster.actors.group.timers import TimerKind, TimerName, Timers
-from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
+from muster.actors.group.transactions.pending import PendingPrior
+from muster.actors.group.types import GroupId, MemberId, Outcome, Producer, Record, Token, TxnMarker, WriteId
 from muster.placement.mapping.registration import RegistrationUpdate
 
 
@@ -40,6 +41,15 @@ class Held(NamedTuple):
     token: Token
     request: Request
     response: Response
+
+
+class Committer(NamedTuple):
+    """Who sent a commit, for :class:`muster.actors.group.events.OffsetsCommitted`."""
+
+    generation: int | None
+    member_id: MemberId | None
+    client_id: str | None
+    host: str
 
 
 class Follow(NamedTuple):
@@ -55,7 +65,9 @@ class Write:
 
     id: WriteId
     records: list[Record] = field(default_factory=list)
-    priors: list[Prior | OffsetPriors] = field(default_factory=list)
+    producer: Producer | None = None
+    marker: TxnMarker | None = None
+    priors: list[AnyPrior] = field(default_factory=list)
     offsets_of: set[GroupId] = field(default_factory=set)
     """The groups of which it changes offsets."""
     groups: set[GroupId] = field(default_factory=set)
@@ -72,6 +84,8 @@ class Shard:
         self.groups: dict[GroupId, Group] = {}
         self.timers: Timers[TimerName] = Timers()
         self.registry = Registry(partition, epoch)
+        self.committers: dict[tuple[int, GroupId], Committer] = {}
+        """Who has committed the pending offsets of a producer (by its id) and a group, if this is known."""
         self.now_ms = 0
         self._writes: dict[WriteId, Write] = {}
         self._last_write = 0
@@ -89,7 +103,7 @@ class Shard:
         """The outcome of the step. Without records, held replies join the latest write, or are sent without one."""
         step, self._open = self._open, Write(WriteId(0))
         write = None
-        if step.records:
+        if step.records or step.marker is not None:
             self._last_write += 1
             write = step.id = WriteId(self._last_write)
             self._writes[write] = step
@@ -102,6 +116,8 @@ class Shard:
             replies=tuple(self._replies),
             records=tuple(step.records),
             write=write,
+            producer=step.producer,
+            marker=step.marker,
             updates=tuple(self._updates),
             events=tuple(self._events),
             revoked=tuple(self._revoked),
@@ -132,6 +148,9 @@ class Shard:
         if not offsets:
             return []
         self._open.records += offset_records(group, topic, indexes, offsets)
+        if self.hard.pending:
+            for index in indexes:
+                self._open.priors += self.hard.supersede(OffsetKey(group, topic, index), removed=False)
         priors = self.hard.put_offsets(group, topic, indexes, offsets)
         self._open.priors.append(priors)
         self._open.offsets_of.add(group)
@@ -140,15 +159,41 @@ class Shard:
     def append_offset_tombstones(
         self, group: GroupId, partitions: Iterable[TopicPartition]
     ) -> tuple[RemovedOffset, ...]:
-        """Write tombstones for those of the partitions that have an offset. Returns the removed offsets."""
-        offsets = self.hard.offsets(group)
-        removed = tuple(RemovedOffset(*each, offsets[each].offset) for each in partitions if each in offsets)
-        for topic, partition, _ in removed:
+        """Write tombstones for those of the partitions that have an offset, committed or pending.
+
+        Returns the committed offsets that are removed.
+        """
+        offsets, pending = self.hard.offsets(group), self.hard.pending.of_group(group)
+        found = [each for each in dict.fromkeys(partitions) if each in offsets or each in pending]
+        removed = tuple([RemovedOffset(*each, offsets[each].offset) for each in found if each in offsets])
+        for topic, partition in found:
             key = OffsetKey(group, topic, partition)
             self._open.records.append(offset_record(key, None))
+            self._open.priors += self.hard.supersede(key, removed=True)
             self._open.priors.append((key, self.hard.put(key, None)))
         self._open.offsets_of.add(group)
         return removed
+
+    def append_pending(
+        self, producer: Producer, group: GroupId, topic: str, indexes: Sequence[int], offsets: Sequence[CommittedOffset]
+    ) -> None:
+        """Write offsets in the producer's transaction. They take effect with its marker. Nothing else in this step."""
+        self._open.producer = producer
+        self._open.records += offset_records(group, topic, indexes, offsets)
+        for index, offset in zip(indexes, offsets, strict=True):
+            key = OffsetKey(group, topic, index)
+            self._open.priors.append(self.hard.pending.add(producer.producer_id, key, offset))
+
+    def append_marker(self, marker: TxnMarker) -> list[tuple[OffsetKey, CommittedOffset | None, CommittedOffset]]:
+        """Write the marker, and apply it immediately. Nothing else in this step.
+
+        Returns the offsets that are now committed: key, the committed offset until then, and now.
+        """
+        ended = self.hard.end_transaction(marker.producer.producer_id, commit=marker.commit)
+        self._open.marker = marker
+        self._open.priors += ended.priors
+        self._open.offsets_of |= {key.group for key, _, _ in ended.committed}
+        return ended.committed
 
     def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
         """Call one of these when this step's records (at least one) are durable, or could not be written."""
@@ -207,6 +252,8 @@ class Shard:
         durable: dict[TopicPartition, CommittedOffset | None] = dict(offsets)
         for write in reversed(self._writes.values()):
             for prior in reversed(write.priors):
+                if isinstance(prior, PendingPrior):
+                    continue
                 if isinstance(prior, OffsetPriors):
                     if prior.group == group:
                         durable.update(zip(prior.partitions, prior.before, strict=True))

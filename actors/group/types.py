@@ -47,6 +47,23 @@ def maker(kind: type[_Named]) -> Callable[[tuple[Any, ...]], _Named]:
 new_record = maker(Record)
 
 
+class Producer(NamedTuple):
+    """A transactional producer, as it is in the headers of its batches."""
+
+    producer_id: int
+    epoch: int
+
+
+class TxnMarker(NamedTuple):
+    """The end of a producer's transaction in this partition: a control batch (WriteTxnMarkers, KIP-98)."""
+
+    producer: Producer
+    commit: bool
+    coordinator_epoch: int
+    """That of the transaction coordinator."""
+    transaction_version: int = 0
+
+
 class Outcome(NamedTuple):
     """What the shell must do after one step of the core.
 
@@ -59,6 +76,10 @@ class Outcome(NamedTuple):
     replies: tuple[tuple[Token, Any], ...] = ()
     records: tuple[Record, ...] = ()
     write: WriteId | None = None
+    producer: Producer | None = None
+    """Whose transactional batch the records are. None: they are an ordinary batch."""
+    marker: TxnMarker | None = None
+    """The marker to append; there are no records then."""
     updates: tuple[RegistrationUpdate, ...] = ()
     """Changes of which client consumes for which group, for the gateways and ZooKeeper."""
     events: tuple[Any, ...] = ()

@@ -32,11 +32,14 @@ from muster.actors.group.messages import (
     Response,
     SyncGroup,
     SyncGroupResponse,
+    TxnOffsetCommit,
+    WriteTxnMarker,
 )
 from muster.actors.group.state import Group
-from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token
+from muster.actors.group.types import GroupId, MemberId, Outcome, Producer, Token, TxnMarker
 from muster.placement.client import Context
 from muster.placement.mapping.registration import RegistrationUpdate
+from tests.group.transactions.logged import Logged, logged, replay, replay_latest
 
 G = GroupId("g")
 HOST = "10.0.0.7"
@@ -162,6 +165,36 @@ def fetch(*partitions: tuple[str, int], everything: bool = False, stable: bool =
     return OffsetFetch(api_version=8, groups=(wanted,), require_stable=stable)
 
 
+def txn_commit(
+    offsets: dict[tuple[str, int], int],
+    *,
+    producer_id: int = 1000,
+    epoch: int = 0,
+    member_id: str = "",
+    generation: int = -1,
+    instance: str | None = None,
+    metadata: str | None = None,
+    group: str = G,
+) -> TxnOffsetCommit:
+    return TxnOffsetCommit(
+        api_version=4,
+        transactional_id=f"txn-{producer_id}",
+        group_id=GroupId(group),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        generation_id=generation,
+        member_id=MemberId(member_id),
+        group_instance_id=instance,
+        topics=commit(offsets, metadata=metadata).topics,
+    )
+
+
+def marker(
+    *, commit: bool = True, producer_id: int = 1000, epoch: int = 0, coordinator_epoch: int = 3
+) -> WriteTxnMarker:
+    return WriteTxnMarker(marker=TxnMarker(Producer(producer_id, epoch), commit, coordinator_epoch))
+
+
 class Driver:
     """Drives one coordinator. With ``auto`` every append is durable at once; else ``write_all`` and ``fail`` decide."""
 
@@ -169,7 +202,7 @@ class Driver:
         self.config = config or GroupConfig()
         self.auto = auto
         self.now_ms = 1_000_000
-        self.log: list[Record] = []
+        self.log: list[Logged] = []
         self.unwritten: list[Outcome] = []
         self.responses: dict[Token, Response] = {}
         self.requests: dict[Token, Request] = {}
@@ -265,15 +298,17 @@ class Driver:
         for token in self.waiting():
             del self.requests[token]
         self.core = self._new_core()
-        for offset, record in enumerate(self.log):
-            self.core.replay(offset, record, self.now_ms)
+        replay(self.core, self.log, self.now_ms)
         self._take(self.core.loaded(self.now_ms))
 
     def replayed(self) -> HardState:
-        hard = HardState()
-        for record in self.log:
-            hard.replay(record)
-        return hard
+        """The hard state that the log gives, which is that of its compacted form, too."""
+        cores = [Coordinator(partition=7, epoch=0, config=self.config, new_id=str) for _ in range(2)]
+        whole, latest = cores
+        replay(whole, self.log)
+        replay_latest(latest, self.log)
+        assert latest.hard_state == whole.hard_state
+        return whole.hard_state
 
     def group(self, group: str = G) -> Group:
         return self.core.groups[GroupId(group)]
@@ -291,7 +326,7 @@ class Driver:
         self.updates += outcome.updates
         self.leases += outcome.leases
         self.revoked += outcome.revoked
-        assert bool(outcome.records) == (outcome.write is not None)
+        assert (bool(outcome.records) or outcome.marker is not None) == (outcome.write is not None)
         if outcome.write is not None:
             self.unwritten.append(outcome)
             if self.auto:
@@ -304,7 +339,7 @@ class Driver:
         self._take(self.core.leases_confirmed([GroupId(group) for group in groups], self.now_ms))
 
     def _write(self, outcome: Outcome) -> None:
-        self.log += outcome.records
+        self.log += logged(outcome)
         assert outcome.write is not None
         self._take(self.core.written(outcome.write, self.now_ms))
 

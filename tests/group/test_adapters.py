@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec import adapters
 from muster.actors.group.messages import (
     CommitPartition,
+    CommitTopic,
     DeletedGroup,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -39,6 +40,9 @@ from muster.actors.group.messages import (
     Response,
     SyncGroupResponse,
     TopicErrors,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+    WriteTxnMarker,
 )
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.wire import codec
@@ -83,6 +87,18 @@ BODIES: Mapping[int, dict[str, Any]] = {
         "protocol_name": "range",
         "assignments": [{"member_id": "m", "assignment": b"a"}],
     },
+    adapters.TXN_OFFSET_COMMIT: {
+        "transactional_id": "x",
+        "group_id": "g",
+        "producer_id": 1000,
+        "producer_epoch": 0,
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [{"partition_index": 3, "committed_offset": 9, "committed_metadata": None}],
+            }
+        ],
+    },
     adapters.DESCRIBE_GROUPS: {"groups": ["g", "h"], "include_authorized_operations": True},
     adapters.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
     adapters.DELETE_GROUPS: {"groups_names": ["g", "h"]},
@@ -117,6 +133,7 @@ RESPONSES: Mapping[int, Response] = {
         members=(LeftMember(member_id=M, group_instance_id="i", error_code=E.unknown_member_id),)
     ),
     adapters.SYNC_GROUP: SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"a"),
+    adapters.TXN_OFFSET_COMMIT: TxnOffsetCommitResponse(topics=TOPIC_ERRORS),
     adapters.DESCRIBE_GROUPS: DescribeGroupsResponse(
         groups=(
             DescribedGroup(
@@ -180,6 +197,7 @@ def test_all_group_apis_are_here() -> None:
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
 def test_a_request_goes_through_the_core(driver: Driver, api_key: int, version: int) -> None:
     request = _decode(api_key, version)
+    assert not isinstance(request, WriteTxnMarker)
     assert request.api_version == version
     token = driver.send(request)
     if token not in driver.responses:
@@ -326,3 +344,43 @@ def test_where_a_failed_fetch_carries_its_error(version: int) -> None:
     else:
         (partition,) = entity.topics[0].partitions
         assert (partition.committed_offset, partition.error_code) == (-1, E.coordinator_load_in_progress)
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.TXN_OFFSET_COMMIT))
+def test_txn_offset_commit(version: int) -> None:
+    partition = {"partition_index": 3, "committed_offset": 9, "committed_leader_epoch": 2, "committed_metadata": "x"}
+    body = {
+        "transactional_id": "x",
+        "group_id": "g",
+        "producer_id": 1000,
+        "producer_epoch": 4,
+        "generation_id": 5,
+        "member_id": "m",
+        "group_instance_id": "i",
+        "topics": [{"name": "t", "partitions": [partition]}],
+    }
+    frame = codec.encode_request(adapters.TXN_OFFSET_COMMIT, version, 1, "c", body)
+    has_member = version >= 3
+    assert adapters.read(codec.decode_header(frame), frame) == TxnOffsetCommit(
+        api_version=version,
+        transactional_id="x",
+        group_id=G,
+        producer_id=1000,
+        producer_epoch=4,
+        generation_id=5 if has_member else -1,
+        member_id=MemberId("m" if has_member else ""),
+        group_instance_id="i" if has_member else None,
+        topics=(CommitTopic.of("t", [CommitPartition(3, 9, 2 if version >= 2 else -1, "x")]),),
+    )
+
+
+@pytest.mark.parametrize("version", range(7, 10))
+def test_an_unstable_offset(version: int) -> None:
+    """Without kio, too: the plain response has one error for all partitions."""
+    topic = FetchedTopic("t", TOPIC_ID, (3, 4), (-1, 9), (-1, 2), ("", ""), unstable=frozenset({3}))
+    response = OffsetFetchResponse(groups=(FetchedGroup(group_id=G, topics=(topic,)),))
+    header = codec.Header(adapters.OFFSET_FETCH, version, 77, None, 0)
+    _, entity = codec.decode_response(adapters.OFFSET_FETCH, version, adapters.write(header, response))
+    (found,) = entity.topics if version < 8 else entity.groups[0].topics
+    assert [each.error_code for each in found.partitions] == [E.unstable_offset_commit, E.none]
+    assert [each.committed_offset for each in found.partitions] == [-1, 9]

@@ -12,6 +12,7 @@ from muster.actors.group.events import Cause, RebalanceStarted
 from muster.actors.group.messages import ListGroups
 from muster.actors.group.protocols import hash_map_bucket, select
 from muster.actors.group.state import GroupState
+from muster.actors.group.types import Record
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, join, leave
 
 Make = Callable[..., Driver]
@@ -31,6 +32,7 @@ def test_1_first_join_gets_an_id_and_creates_an_empty_group(make: Make) -> None:
     (listed,) = driver.exchange(ListGroups(api_version=5)).groups
     assert (listed.group_id, listed.protocol_type, listed.group_state) == ("g", "", "Empty")
     (record,) = driver.log
+    assert isinstance(record, Record)
     key = decode_key(record.key)
     assert isinstance(key, GroupKey)
     assert record.value is not None

@@ -14,6 +14,7 @@ from muster.actors.group.messages import NO_MEMBER
 from muster.actors.group.state import MAY_COME_FROM, Group, GroupState, IllegalMove
 from muster.actors.group.types import GroupId
 from tests.group.driver import Driver, beat, commit, error_of, join, leave, sync
+from tests.group.transactions.logged import logged
 
 Make = Callable[..., Driver]
 E = ErrorCode
@@ -180,7 +181,7 @@ def test_events_have_a_duration(driver: Driver) -> None:
 def test_the_last_confirmation_covers_earlier_writes(make: Make) -> None:
     driver = make(auto=False)
     tokens = [driver.park(commit({("t", 0): n})) for n in (1, 2)]
-    driver.log += [record for outcome in driver.unwritten for record in outcome.records]
+    driver.log += [entry for outcome in driver.unwritten for entry in logged(outcome)]
     last = driver.unwritten[-1].write
     assert last is not None
     outcome = driver.core.written(last, driver.now_ms)

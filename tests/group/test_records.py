@@ -151,9 +151,9 @@ def test_offset_round_trip(
     key = OffsetKey(GroupId(group), topic, partition)
     value = CommittedOffset(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp_ms=timestamp)
     hard = HardState()
-    assert hard.replay(offset_record(key, value)) == (key, None)
+    assert hard.replay(offset_record(key, value)) == key
     assert hard.get(key) == value
-    assert hard.replay(offset_record(key, None)) == (key, value)
+    assert hard.replay(offset_record(key, None)) == key
     assert hard == HardState()
 
 

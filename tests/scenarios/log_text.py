@@ -12,11 +12,23 @@ from muster.actors.group.codec.records import (
     decode_key,
     decode_value,
 )
-from muster.actors.group.types import Record
+from muster.actors.group.types import Record, TxnMarker
+from tests.group.transactions.logged import InTransaction, Logged
 
 
-def describe(record: Record, began_ms: int) -> str:
-    """One line: the key first, then the content of the record."""
+def describe(entry: Logged, began_ms: int) -> str:
+    """One line: the producer of a transaction, the key, the content of the record."""
+    if isinstance(entry, TxnMarker):
+        producer_id, epoch = entry.producer
+        verdict = "commit" if entry.commit else "abort"
+        return f"producer {producer_id}/{epoch} {verdict} by coordinator epoch {entry.coordinator_epoch}"
+    if isinstance(entry, InTransaction):
+        producer_id, epoch = entry.producer
+        return f"producer {producer_id}/{epoch} {_record(entry.record, began_ms)}"
+    return _record(entry, began_ms)
+
+
+def _record(record: Record, began_ms: int) -> str:
     key = decode_key(record.key)
     if isinstance(key, UnknownKey):
         return f"key of type {key.key_type}"

@@ -71,7 +71,7 @@ def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
 
 def remove_group(shard: Shard, group: Group) -> None:
     """Write tombstones for an Empty group and its offsets, and remove it from memory."""
-    removed = shard.append_offset_tombstones(group.id, [*shard.hard.offsets(group.id)])
+    removed = shard.append_offset_tombstones(group.id, shard.hard.partitions(group.id))
     shard.append_group(group, None)
     forget_group(shard, group)
 

@@ -14,6 +14,7 @@ from muster.actors.group.messages import (
     OffsetDelete,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from muster.placement.client import Context
 
@@ -25,7 +26,7 @@ _MAX_STRING_CHARS = MAX_STRING_BYTES // 4
 MAX_NAME_BYTES = MAX_STRING_BYTES - len("-00000000-0000-0000-0000-000000000000")
 """Longest name that a member id can be made of: no string of Kafka's protocol is longer than 32767 bytes."""
 
-_NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
+_NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, TxnOffsetCommit)
 """The other APIs serve offsets that are stored under the empty group id."""
 
 _OF_ONE_GROUP = (*_NEEDS_GROUP_ID, OffsetCommit)

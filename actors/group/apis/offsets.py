@@ -25,6 +25,7 @@ from muster.actors.group.messages import (
     NO_OFFSET,
     CommitTopic,
     FetchedGroup,
+    FetchedOffset,
     FetchedTopic,
     FetchTopic,
     OffsetCommit,
@@ -47,7 +48,7 @@ GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767
 """The maximum for a string of the record, regardless of ``offset.metadata.max.bytes``."""
 
-_new_offset = maker(CommittedOffset)
+new_offset = maker(CommittedOffset)
 _NO_OFFSET = CommittedOffset(NO_OFFSET, commit_timestamp_ms=NO_STATE_TIMESTAMP)
 
 
@@ -55,10 +56,10 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
     """Store the offsets; the response waits for the log. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     _check_commit(shard, group, request, context)
-    topics = tuple([_check_topic(shard, topic) for topic in request.topics])
-    accepted = [_accepted(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
+    topics = tuple([check_topic(shard, topic) for topic in request.topics])
+    accepted = [without_refused(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
     if group is None and any(topic.partitions for topic in accepted):
-        _create_simple(shard, request.group_id)
+        create_simple(shard, request.group_id)
     committed: list[CommittedPartition] = []
     for topic in accepted:
         if topic.partitions:
@@ -107,7 +108,7 @@ def delete(shard: Shard, request: OffsetDelete, token: Token) -> None:
 def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
     """Remove every offset of these topics, subscribed or not. Groups stay."""
     for group_id in shard.groups:
-        doomed = [partition for partition in shard.hard.offsets(group_id) if partition[0] in topics]
+        doomed = [partition for partition in shard.hard.partitions(group_id) if partition[0] in topics]
         if doomed:
             _remove(shard, group_id, doomed)
 
@@ -145,12 +146,12 @@ def _commit(shard: Shard, request: OffsetCommit, topic: CommitTopic) -> Iterable
     # A record with an expire timestamp has no leader epoch.
     leader_epochs = topic.leader_epochs if expire_ms is None else repeat(NO_LEADER_EPOCH)
     fields = zip(offsets, repeat(at_ms), leader_epochs, texts, repeat(expire_ms))
-    before = shard.append_offsets(request.group_id, topic.name, indexes, [*map(_new_offset, fields)])
+    before = shard.append_offsets(request.group_id, topic.name, indexes, [*map(new_offset, fields)])
     offsets_before = [known and known.offset for known in before]
     return zip(repeat(topic.name), indexes, offsets_before, offsets)
 
 
-def _check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
+def check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
     if not topic.name:
         errors = [PartitionError(partition, ErrorCode.unknown_topic_id) for partition in topic.partitions]
     elif not any(topic.metadata):
@@ -175,7 +176,7 @@ def _check_metadata(shard: Shard, metadata: str | None) -> ErrorCode:
     return ErrorCode.none
 
 
-def _accepted(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
+def without_refused(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
     """The partitions without an error."""
     is_accepted = [error is ErrorCode.none for _, error in errors.partitions]
     if all(is_accepted):
@@ -183,7 +184,7 @@ def _accepted(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
     return CommitTopic.of(topic.name, compress(topic.rows(), is_accepted))
 
 
-def _create_simple(shard: Shard, group_id: GroupId) -> None:
+def create_simple(shard: Shard, group_id: GroupId) -> None:
     """Create a group that only stores offsets. It has no record, and exists as long as its offsets do."""
     group = Group(id=group_id, state_since_ms=NO_STATE_TIMESTAMP, creation_pending=True)
     shard.groups[group_id] = group
@@ -192,7 +193,7 @@ def _create_simple(shard: Shard, group_id: GroupId) -> None:
         group.creation_pending = False
 
     def failed(error: ErrorCode) -> None:
-        if shard.groups.get(group_id) is group and group.is_simple and not shard.hard.offsets(group_id):
+        if shard.groups.get(group_id) is group and group.is_simple and not shard.hard.has_offsets(group_id):
             del shard.groups[group_id]
 
     shard.follow(written, failed)
@@ -205,6 +206,9 @@ def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -
         topics = tuple(_all_of(known))
     else:
         topics = tuple([_fetch_topic(known, topic) for topic in wanted.topics])
+    pending = shard.hard.pending.of_group(group_id)
+    if require_stable and pending:
+        topics = tuple([_without_unstable(topic, pending.keys()) for topic in topics])
     return FetchedGroup(group_id=group_id, topics=topics)
 
 
@@ -223,6 +227,16 @@ def _fetch_topic(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopi
     found = map(known.get, zip(repeat(name), partitions), repeat(_NO_OFFSET))
     offsets, _, leader_epochs, metadata, _ = zip(*found, strict=True)
     return FetchedTopic(name, topic.topic_id, partitions, offsets, leader_epochs, metadata)
+
+
+def _without_unstable(topic: FetchedTopic, pending: Collection[tuple[str, int]]) -> FetchedTopic:
+    """The topic with UNSTABLE_OFFSET_COMMIT for partitions with a pending offset (KIP-447)."""
+    unstable = frozenset([index for index in topic.indexes if (topic.name, index) in pending])
+    if not unstable:
+        return topic
+    rows = [FetchedOffset(row.partition_index) if row.partition_index in unstable else row for row in topic.partitions]
+    indexes, offsets, leader_epochs, metadata, _ = zip(*rows, strict=True)
+    return FetchedTopic(topic.name, topic.topic_id, indexes, offsets, leader_epochs, metadata, unstable=unstable)
 
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:

@@ -16,7 +16,9 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec.plain_commits import PlainCommit, read_plain_commit
 from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch, write_plain_fetch
 from muster.actors.group.messages import (
+    NO_GENERATION,
     NO_LEADER_EPOCH,
+    NO_MEMBER,
     CommitTopic,
     DeleteGroups,
     DescribeGroups,
@@ -38,6 +40,7 @@ from muster.actors.group.messages import (
     Request,
     Response,
     SyncGroup,
+    TxnOffsetCommit,
     failed,
 )
 from muster.actors.group.types import GroupId, MemberId
@@ -51,6 +54,7 @@ LEAVE_GROUP = 13
 SYNC_GROUP = 14
 DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
+TXN_OFFSET_COMMIT = 28
 DELETE_GROUPS = 42
 OFFSET_DELETE = 47
 
@@ -190,6 +194,20 @@ def _plain_commit(version: int, plain: PlainCommit) -> OffsetCommit:
     )
 
 
+def _txn_offset_commit(version: int, entity: Any, names: TopicNames) -> TxnOffsetCommit:
+    return TxnOffsetCommit(
+        api_version=version,
+        transactional_id=entity.transactional_id,
+        group_id=GroupId(entity.group_id),
+        producer_id=entity.producer_id,
+        producer_epoch=entity.producer_epoch,
+        generation_id=codec.field(entity, "generation_id", NO_GENERATION),
+        member_id=MemberId(codec.field(entity, "member_id", NO_MEMBER)),
+        group_instance_id=codec.field(entity, "group_instance_id", None),
+        topics=tuple(_commit_topic(topic, names) for topic in entity.topics),
+    )
+
+
 def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
     name, topic_id = _name_and_id(topic, names)
     partitions = topic.partitions
@@ -319,6 +337,7 @@ def _fetched(version: int, group: FetchedGroup) -> _FetchedGroup:
 _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
     OFFSET_COMMIT: _offset_commit,
     OFFSET_FETCH: _offset_fetch,
+    TXN_OFFSET_COMMIT: _txn_offset_commit,
     JOIN_GROUP: _join_group,
     HEARTBEAT: _heartbeat,
     LEAVE_GROUP: _leave_group,

@@ -84,7 +84,7 @@ def write_plain_fetch(version: int, correlation_id: int, response: OffsetFetchRe
         topics = group.topics if group.error_code is ErrorCode.none else ()
         parts += (_string(group.group_id), _size(len(topics)))
         for topic in topics:
-            if any(topic.metadata):
+            if any(topic.metadata) or topic.unstable:
                 return None
             parts += (_string(topic.name), _size(len(topic.indexes)), _partitions(topic))
         parts += (group.error_code.to_bytes(2, "big", signed=True), b"\0")

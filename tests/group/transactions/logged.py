@@ -1,0 +1,55 @@
+"""The log of a coordinator under test: records, records of transactions, and markers, each with one offset."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.transactions.loading import LatestRecords, LoggedRecord
+from muster.actors.group.types import Outcome, Producer, Record, TxnMarker
+
+
+class InTransaction(NamedTuple):
+    """A record of a transactional batch."""
+
+    producer: Producer
+    record: Record
+
+
+Logged = Record | InTransaction | TxnMarker
+"""What has one offset in the log."""
+
+
+def logged(outcome: Outcome) -> list[Logged]:
+    """What the write of a step puts into the log."""
+    if outcome.marker is not None:
+        return [outcome.marker]
+    if outcome.producer is not None:
+        return [InTransaction(outcome.producer, record) for record in outcome.records]
+    return [*outcome.records]
+
+
+def replay(core: Coordinator, log: list[Logged], now_ms: int = 0) -> None:
+    for offset, entry in enumerate(log):
+        match entry:
+            case TxnMarker():
+                core.replay_marker(entry.producer.producer_id, commit=entry.commit)
+            case InTransaction():
+                core.replay(offset, entry.record, now_ms, entry.producer.producer_id)
+            case Record():
+                core.replay(offset, entry, now_ms)
+
+
+def replay_latest(core: Coordinator, log: list[Logged]) -> None:
+    """The same, from what a compacted log would hold."""
+    latest = LatestRecords()
+    for offset, entry in enumerate(log):
+        match entry:
+            case TxnMarker():
+                latest.end(entry.producer.producer_id, commit=entry.commit)
+            case InTransaction():
+                latest.add(LoggedRecord(offset, entry.record, 0, entry.producer.producer_id))
+            case Record():
+                latest.add(LoggedRecord(offset, entry, 0))
+    for each in latest.entries():
+        core.replay(*each)
