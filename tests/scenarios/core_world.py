@@ -98,6 +98,10 @@ class CoreWorld:
     def topic_id(self, name: str) -> UUID:
         return uuid5(NAMESPACE_URL, name)
 
+    def partitions(self, topic: str) -> int:
+        """A core is one partition."""
+        return 1
+
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
         try:
             return self._command(name, args)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from muster.actors.wire.codec import Body
+from muster.placement.hashing import partition_for
+from muster.placement.view import OFFSETS_TOPIC
 from tests.scenarios.language import Command, Request, Scenario, Step
 from tests.scenarios.rendering import render
 from tests.scenarios.requests import API_KEYS, body
@@ -67,6 +69,9 @@ class World(Protocol):
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
         """``topic``, ``delete`` and commands of single worlds; returns their output, if any."""
 
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic."""
+
     def newest(self, api_key: int) -> int:
         """The newest version of the API, for requests of scenarios that name none."""
 
@@ -80,6 +85,7 @@ class Namebook:
         self._ids: dict[Ref, str] = {}
         self._refs: dict[str, Ref] = {}
         self._topics: dict[UUID, str] = {}
+        self._producer_ids: list[int] = []
         for name in TOPICS:
             self.topic_id(name)
 
@@ -116,6 +122,20 @@ class Namebook:
         found = self._world.topic_id(name)
         self._topics[found] = name
         return found
+
+    def producer_id(self, number: int) -> int:
+        if number > len(self._producer_ids):
+            raise ScenarioError(f"no answer had producer id {number} yet")
+        return self._producer_ids[number - 1]
+
+    def of_producer_id(self, producer_id: int) -> str:
+        if producer_id not in self._producer_ids:
+            self._producer_ids.append(producer_id)
+        return f"pid({self._producer_ids.index(producer_id) + 1})"
+
+    def offsets_partition(self, group: str) -> int:
+        """The partition of ``__consumer_offsets`` that has the group."""
+        return partition_for(f"{self._prefix}{group}", self._world.partitions(OFFSETS_TOPIC))
 
     def of_topic_id(self, topic_id: UUID) -> str:
         return self._topics.get(topic_id, str(topic_id))
@@ -170,6 +190,8 @@ class _Player:
             case "parked", clients:
                 for client in clients:
                     self._check_parked(client)
+            case "transactional", (name,):
+                self._world.command("transactional", (self._names.group(name) or "",))
             case "disconnect", (client,):
                 self._waiting.pop(client, None)
                 self._world.disconnect(client)

@@ -38,6 +38,8 @@ class MadeNames(Protocol):
 
     def of_topic_id(self, topic_id: UUID) -> str: ...
 
+    def of_producer_id(self, producer_id: int) -> str: ...
+
 
 def render(entity: Any, names: MadeNames, *, sort_topics: bool) -> str:
     """The response's text; ``sort_topics`` if the request named no topics, so their order is the server's choice."""
@@ -123,6 +125,10 @@ class _Rendering:
             return _bytes(name, value)
         if name in ("node_id", "host", "port") and kind in ("FindCoordinatorResponse", "Coordinator"):
             return _place(entity, name, value)
+        if name == "producer_id" and value >= 0:
+            return self._names.of_producer_id(value)
+        if kind == "WritableTxnMarkerPartitionResult" and name == "partition_index":
+            return "<offsets partition>"
         if name in ("group_id", "key") and isinstance(value, str):
             return _text(self._names.of_group(value) or value)
         return self._value(value)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from muster.actors.wire import codec
+from muster.placement.view import OFFSETS_TOPIC
 from tests.group.driver import assignment, subscription
 from tests.scenarios.language import Request
 from tests.scenarios.values import Called, Ref, ScenarioError
@@ -26,11 +27,17 @@ API_KEYS = {
     "SyncGroup": 14,
     "DescribeGroups": 15,
     "ListGroups": 16,
+    "InitProducerId": 22,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
+    "WriteTxnMarkers": 27,
+    "TxnOffsetCommit": 28,
     "DeleteGroups": 42,
     "OffsetDelete": 47,
 }
 _RANGE = {"range": Called("subscription", ("t",))}
 _GROUP = {"group_id": "g"}
+_IN_TRANSACTION = {"transactional_id": "x", "producer_id": Called("pid", ("1",)), "producer_epoch": 0}
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "OffsetCommit": {**_GROUP, "generation_id_or_member_epoch": -1, "member_id": "", "retention_time": -1},
     "OffsetFetch": {**_GROUP, "topics": None},
@@ -56,6 +63,11 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ListGroups": {},
     "DeleteGroups": {"groups_names": ["g"]},
     "OffsetDelete": _GROUP,
+    "InitProducerId": {"transactional_id": "x", "transaction_timeout": 60_000},
+    "AddOffsetsToTxn": {**_IN_TRANSACTION, **_GROUP},
+    "EndTxn": {**_IN_TRANSACTION, "committed": True},
+    "WriteTxnMarkers": {},
+    "TxnOffsetCommit": {**_IN_TRANSACTION, **_GROUP},
 }
 _COMMIT_SHORT = {"offset": "committed_offset", "epoch": "committed_leader_epoch", "metadata": "committed_metadata"}
 
@@ -68,6 +80,10 @@ class Names(Protocol):
     def group(self, name: str | None) -> str | None: ...
 
     def topic_id(self, name: str) -> UUID: ...
+
+    def producer_id(self, number: int) -> int: ...
+
+    def offsets_partition(self, group: str) -> int: ...
 
 
 def body(request: Request, version: int, names: Names) -> dict[str, Any]:
@@ -106,6 +122,8 @@ class _Expansion:
             "assignments": self._assignments,
             "members": self._leaving,
             "topics": self._topics,
+            "transactional_id": self._group,
+            "markers": self._markers,
         }
         if self._api in ("DescribeGroups", "DeleteGroups"):
             special |= {"groups": self._group_names, "groups_names": self._group_names}
@@ -149,6 +167,8 @@ class _Expansion:
                 return bytes.fromhex("".join(called.args))
             case "id":
                 return self._names.topic_id(*called.args)
+            case "pid":
+                return self._names.producer_id(int(called.args[0]))
             case "units":
                 return "x" * int(called.args[0])
         raise ScenarioError(f"there is no {called.name}()")
@@ -180,6 +200,16 @@ class _Expansion:
     def _leaver(self, fields: dict[str, Any]) -> dict[str, Any]:
         named = {_long(self._api, name): self.plain(value) for name, value in fields.items()}
         return {"member_id": "", "group_instance_id": None, "reason": None, **named}
+
+    def _markers(self, markers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """``[{producer_id: pid(1), producer_epoch: 0, commit: true, of: [g, h]}]``: for the offsets of these groups."""
+        return [self._marker({"producer_epoch": 0, "coordinator_epoch": 0, **marker}) for marker in markers]
+
+    def _marker(self, fields: dict[str, Any]) -> dict[str, Any]:
+        partitions = [self._names.offsets_partition(group) for group in fields.pop("of")]
+        named = {name: self.plain(value) for name, value in fields.items() if name != "commit"}
+        topics = [{"name": OFFSETS_TOPIC, "partition_indexes": partitions}]
+        return {**named, "transaction_result": fields["commit"], "topics": topics, "transaction_version": 0}
 
     def _topics(self, partitions: Any) -> list[dict[str, Any]] | None:
         """``{t/0: 42, t/1: {offset: 5, metadata: "x", epoch: 3}}`` or ``[t/0, t/1]``; a name without / is a topic."""

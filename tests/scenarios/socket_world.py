@@ -21,6 +21,12 @@ REQUEST_TIMEOUT_S = 30.0
 AT_ONCE_S = 0.2
 """A request without a response after this time is parked."""
 METADATA, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR, HEARTBEAT = 3, 19, 20, 10, 12
+INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS = 22, 65
+_NOT_READY = (
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
 _READY_S = 60.0
 
 
@@ -150,12 +156,18 @@ class SocketWorld:
             self._topic_ids |= {topic.name: topic.topic_id for topic in self._metadata() if topic.name}
         return self._topic_ids.get(name, uuid5(NAMESPACE_URL, name))
 
+    def partitions(self, topic: str) -> int:
+        return len(next(each.partitions for each in self._metadata() if each.name == topic))
+
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
         match name, args:
             case "topic", (topic,):
                 self.create({topic: 1})
             case "topic", (topic, partitions):
                 self.create({topic: int(partitions)})
+            case "transactional", (transactional_id,):
+                what = f"a coordinator of {transactional_id}"
+                self._until(lambda: self._coordinates(transactional_id) not in _NOT_READY, what)
             case "delete", topics:
                 self.delete(topics)
             case _:
@@ -231,6 +243,18 @@ class SocketWorld:
     def _coordinators(self, groups: list[str]) -> set[ErrorCode]:
         response = self._admin(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": groups})
         return {each.error_code for each in response.coordinators}
+
+    def _coordinates(self, transactional_id: str) -> ErrorCode:
+        """NONE if that transactional id has a coordinator, and the server has producer ids."""
+        found = self._admin(FIND_COORDINATOR, {"key_type": 1, "coordinator_keys": [transactional_id]}).coordinators
+        error: ErrorCode = found[0].error_code
+        if error is ErrorCode.none:
+            response = self._admin(DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
+            error = response.transaction_states[0].error_code
+        if error not in _NOT_READY:
+            idempotent = {"transactional_id": None, "transaction_timeout": 60_000}
+            error = self._admin(INIT_PRODUCER_ID, idempotent, version=4).error_code
+        return error
 
     def _heartbeat(self, group: str) -> ErrorCode:
         body = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
