@@ -133,6 +133,14 @@ class Coordinator:
             shard.reply(token, response)
         return shard.finish()
 
+    def refusal(self, request: Request, context: Context) -> ErrorCode | None:
+        """The error that ``step`` would return whatever the state of the group; None if that decides."""
+        try:
+            self._check(request, context)
+        except ApiError as refused:
+            return refused.error
+        return None
+
     def seen(self, heartbeats: Iterable[SeenHeartbeat], now_ms: int) -> Outcome:
         """Gateways with a lease have answered these heartbeats."""
         self._shard.begin(now_ms)

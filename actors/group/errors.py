@@ -39,6 +39,22 @@ def translate(error: ErrorCode) -> ErrorCode:
     return _NOT_WRITTEN.get(error, error)
 
 
+_NOT_VERIFIED = {
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.cluster_authorization_failed: ErrorCode.invalid_txn_state,
+}
+_KNOWS_ABORTABLE = 4
+"""The first version of TxnOffsetCommit with TRANSACTION_ABORTABLE (KIP-1050)."""
+
+
+def not_verified(error: ErrorCode, api_version: int) -> ErrorCode:
+    """The client's error for a TxnOffsetCommit whose transaction the coordinator has not confirmed (KIP-890)."""
+    if error is ErrorCode.transaction_abortable and api_version < _KNOWS_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    return _NOT_VERIFIED.get(error, error)
+
+
 def translate_for(request: Request, error: ErrorCode) -> ErrorCode:
     """Like ``translate``; a stable OffsetFetch gets NOT_COORDINATOR where others get COORDINATOR_NOT_AVAILABLE."""
     translated = translate(error)

@@ -37,10 +37,13 @@ from muster.actors.group.messages import (
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResponse,
+    PartitionError,
     Request,
     Response,
     SyncGroup,
+    TopicErrors,
     TxnOffsetCommit,
+    TxnOffsetCommitResponse,
     failed,
 )
 from muster.actors.group.types import GroupId, MemberId
@@ -90,6 +93,8 @@ def encode(api_version: int, response: Response) -> codec.Body:
             return _joined(api_version, response)
         case LeaveGroupResponse():
             return _left(api_version, response)
+        case TxnOffsetCommitResponse():
+            return _txn_committed(api_version, response)
         case OffsetFetchResponse():
             groups = [_fetched(api_version, group) for group in response.groups]
             return _FetchedGroups(response.throttle_time, groups) if api_version >= 8 else groups[0]
@@ -304,6 +309,19 @@ def _left(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
     if version < 3 and response.error_code is ErrorCode.none and response.members:
         return replace(response, error_code=response.members[0].error_code)
     return response
+
+
+def _txn_committed(version: int, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    """Producers below v2 may fail at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    if version >= 2:
+        return response
+    return replace(response, topics=tuple(_not_loading(topic) for topic in response.topics))
+
+
+def _not_loading(topic: TopicErrors) -> TopicErrors:
+    renamed = {ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available}
+    errors = [PartitionError(partition, renamed.get(error, error)) for partition, error in topic.partitions]
+    return replace(topic, partitions=tuple(errors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from muster.actors.group.coordinator import Coordinator
-from muster.actors.group.transactions.loading import LatestRecords, LoggedRecord
+from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import Outcome, Producer, Record, TxnMarker
 
 
@@ -42,14 +42,20 @@ def replay(core: Coordinator, log: list[Logged], now_ms: int = 0) -> None:
 
 def replay_latest(core: Coordinator, log: list[Logged]) -> None:
     """The same, from what a compacted log would hold."""
-    latest = LatestRecords()
+    latest: LatestRecords[_Entry] = LatestRecords()
     for offset, entry in enumerate(log):
         match entry:
             case TxnMarker():
                 latest.end(entry.producer.producer_id, commit=entry.commit)
             case InTransaction():
-                latest.add(LoggedRecord(offset, entry.record, 0, entry.producer.producer_id))
+                latest.add_pending(entry.producer.producer_id, [_Entry(offset, *entry.record)])
             case Record():
-                latest.add(LoggedRecord(offset, entry, 0))
-    for each in latest.entries():
-        core.replay(*each)
+                latest.add([_Entry(offset, *entry)])
+    for each, producer_id in latest.entries():
+        core.replay(each.offset, Record(each.key, each.value), 0, producer_id)
+
+
+class _Entry(NamedTuple):
+    offset: int
+    key: bytes
+    value: bytes | None
