@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from muster.actors.coordinator.batching import Batch, Lingering, Written, batches
-from muster.actors.group.types import Record, WriteId
+from muster.actors.group.types import Producer, Record, WriteId
 from muster.actors.log.commit import Done
-from muster.actors.log.errors import LogError
-from muster.actors.log.partition import PartitionLog
+from muster.actors.log.errors import LogError, NotLeader, StorageError
+from muster.actors.log.partition import Append, PartitionLog
+from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.markers import Marker
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,40 @@ class Appends:
         self._lingering.add(write, chunks)
         return True
 
+    def add_transactional(
+        self, records: Sequence[Record], write: WriteId, producer: Producer, guard: VerificationGuard | None
+    ) -> ErrorCode | None:
+        """Append the records as a batch of the producer, after all earlier ones. Returns the error if it is refused."""
+        self._lingering.flush()
+        if self._is_over:
+            return None
+        try:
+            append = self._log.enqueue_records(records, now_ms(), producer=producer, guard=guard)
+        except (NotLeader, StorageError) as error:
+            asyncio.get_running_loop().call_soon(self._append_failed, write, error)
+        except LogError as error:
+            return error.code
+        else:
+            self._expect(write, append.header.base_offset, append.done)
+        return None
+
+    def add_marker(self, marker: Marker) -> Append:
+        """Append a marker after all earlier records. Unless it is a duplicate, :meth:`written_as` must follow at once.
+
+        LogError if the log refuses it.
+        """
+        self._lingering.flush()
+        return self._log.enqueue_marker(marker)
+
+    def written_as(self, write: WriteId, append: Append) -> None:
+        """A marker that is in the log's queue is that write."""
+        if append.done is not None and not self._is_over:
+            self._expect(write, append.result.base_offset, append.done)
+
+    def _expect(self, write: WriteId, base_offset: int, done: Done) -> None:
+        self._watch(write, done, self.timeout_ms / 1000)
+        done.add_done_callback(partial(self._ended, [Written(write, base_offset)], False))
+
     def _start(self, writes: Sequence[Written], chunks: list[Batch]) -> None:
         """Pass the batches to the log. The outcome of the last one is that of all.
 
@@ -78,17 +114,18 @@ class Appends:
         base_offset, done = appended[0].header.base_offset, appended[-1].done
         self._watch(writes[0].write, done, self.timeout_ms / 1000)
         placed = [Written(each.write, base_offset + each.offset) for each in writes]
-        done.add_done_callback(partial(self._ended, placed))
+        done.add_done_callback(partial(self._ended, placed, True))
 
     def _watch(self, first: WriteId, done: Done, timeout_s: float) -> None:
         self._appending[done] = asyncio.get_running_loop().call_later(timeout_s, self._is_late, first, done)
 
-    def _ended(self, writes: Sequence[Written], done: Done) -> None:
+    def _ended(self, writes: Sequence[Written], lingered: bool, done: Done) -> None:
         self._appending.pop(done).cancel()
         if (error := done.result()) is not None:
             self._append_failed(writes[0].write, error)
         elif not self._is_over:
-            self._lingering.ended()
+            if lingered:
+                self._lingering.ended()
             self._written(writes)
 
     def _append_failed(self, first: WriteId, error: Exception) -> None:

@@ -303,14 +303,18 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
     # -- steps -----------------------------------------------------------------------------------------
 
     def _apply(self, outcome: OutcomeT) -> None:
-        fits = outcome.write is None or self._appends.add(outcome.records, outcome.write)
+        refusal = None if outcome.write is None else self._append(outcome, outcome.write)
         self._send(outcome)
         if outcome.events:
             self._report(outcome.events)
-        if outcome.write is not None and not fits:
+        if outcome.write is not None and refusal is not None:
             # A refused write, not a failed log: no later step depends on this one yet.
-            self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
+            self._apply(self._core.write_failed(outcome.write, refusal, now_ms()))
         self._arm()
+
+    def _append(self, outcome: OutcomeT, write: WriteId) -> ErrorCode | None:
+        """Pass the records of a step to the log. Returns the error if it refuses them."""
+        return None if self._appends.add(outcome.records, write) else ErrorCode.message_too_large
 
     def _report(self, events: Iterable[Any]) -> None:
         """Report the events of one step, all with the same time."""

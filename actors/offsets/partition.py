@@ -16,17 +16,25 @@ from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import ROUTINE, Event
-from muster.actors.group.messages import HeartbeatResponse, Request, Response, failed
-from muster.actors.group.types import GroupId, MemberId, Outcome
+from muster.actors.group.messages import HeartbeatResponse, Request, Response, TxnOffsetCommit, failed
+from muster.actors.group.transactions.loading import LatestRecords
+from muster.actors.group.types import GroupId, MemberId, Outcome, Record, WriteId
 from muster.actors.log.config import LogConfig
+from muster.actors.log.format.control import EndOfTransaction
+from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
 from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.metrics import PartitionMetrics
+from muster.actors.offsets.transactions import NoCoordinators, OffsetTransactions
+from muster.actors.runtime.memory import gc_paused
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import ErrorCode, Header
 from muster.actors.wire.envelope import SeenLease
+from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.server import Peer
+from muster.actors.wire.verifying import TransactionVerifier
+from muster.placement.client import Context
 from muster.placement.mapping.registration import Change, Position, Registration, RegistrationUpdate
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
@@ -54,8 +62,9 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         sink: UpdateSink,
         topic_id: UUID,
         fail: Callable[[], None],
+        verifier: TransactionVerifier | None = None,
     ) -> None:
-        """``fail``: as in :class:`CoordinatorShell`."""
+        """``fail``: as in :class:`CoordinatorShell`. Without ``verifier`` no transaction can commit offsets."""
         core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
         super().__init__(
             core,
@@ -67,6 +76,17 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
             linger_ms=config.group_coordinator_append_linger_ms,
             timeout_ms=config.offsets_commit_timeout_ms,
             fail=fail,
+        )
+        self._transactions = OffsetTransactions(
+            core,
+            topic_id=topic_id,
+            partition=partition,
+            partition_log=partition_log,
+            appends=self._appends,
+            verifier=verifier or NoCoordinators(),
+            call_core=super()._call_core,
+            apply=self._guarded,
+            respond=lambda waiting, response: waiting.peer.reply(waiting.token, self._write(waiting.header, response)),
         )
         self.sinks: list[UpdateSink] = [sink]
         """Where registration changes go besides the gateways. Add before ``activate``."""
@@ -83,6 +103,22 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         """Apply other configurations from now on. The linger does not change."""
         self._core.configure(config)
         self._configure(log_config, config.offsets_commit_timeout_ms)
+
+    def load(self) -> int:
+        count = 0
+        latest: LatestRecords[LogRecord] = LatestRecords()
+        with gc_paused():
+            for header, records in self._log.replay_batches():
+                if isinstance(records, EndOfTransaction):
+                    latest.end(header.producer_id, commit=records.commit)
+                elif header.is_transactional:
+                    count += latest.add_pending(header.producer_id, records)
+                else:
+                    count += latest.add(records)
+            for entry, producer_id in latest.entries():
+                record = Record(entry.key or b"", entry.value)
+                self._core.replay(entry.offset, record, entry.timestamp_ms, producer_id)
+        return count
 
     def activate(self) -> None:
         """Start serving: members get a full session timeout from now."""
@@ -125,6 +161,24 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         if groups and not self._failed:
             self._guarded(lambda: self._core.leases_confirmed(groups, now_ms()))
 
+    def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
+        self._transactions.markers(markers, lambda marked: peer.send(write_marked(token, marked)))
+
+    async def stop(self) -> None:
+        self._transactions.stop()
+        await super().stop()
+
+    def _call_core(self, waiting: WaitingRequest, request: Request, context: Context) -> None:
+        if isinstance(request, TxnOffsetCommit):
+            self._transactions.commit(waiting, request, context)
+        else:
+            super()._call_core(waiting, request, context)
+
+    def _append(self, outcome: Outcome, write: WriteId) -> ErrorCode | None:
+        if outcome.producer is None and outcome.marker is None:
+            return super()._append(outcome, write)
+        return self._transactions.append(outcome, write)
+
     def _read(self, header: Header, frame: bytes) -> Request:
         return adapters.read(header, frame)
 
@@ -154,6 +208,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
     def _send(self, outcome: Outcome) -> None:
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._publish(outcome.updates)
+        self._transactions.replied(outcome.replies)
         if not outcome.leases:
             super()._send(outcome)
             return
@@ -172,6 +227,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
 
     def _respond_to_last(self, outcome: Outcome) -> None:
         self._leases.revoke(outcome.revoked)
+        self._transactions.replied(outcome.replies)
         super()._respond_to_last(outcome)
 
     def _publish(self, updates: tuple[RegistrationUpdate, ...]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from muster.actors.offsets.history.rebalances import MAX_BYTES, RebalanceHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import RebalanceStore, encode
-from tests.offsets.test_offsets_shell import Shell, run
+from tests.offsets.shell import Shell, run
 from tests.tables.rebalances import A, entry
 
 

@@ -15,7 +15,8 @@ from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
-from tests.offsets.test_offsets_shell import Shell, commit, join_with
+from tests.offsets.shell import Shell, commit
+from tests.offsets.test_offsets_shell import join_with
 
 PROPERTIES = {"metrics.commits.flush.ms": "300", "metrics.events.flush.ms": "3600000"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from muster.actors.log import LogConfig
 from muster.actors.wire.codec import ErrorCode
 from tests.log.support import run
-from tests.offsets.test_offsets_shell import Shell, commit, committed
+from tests.offsets.shell import Shell, commit, committed
 
 PARTITIONS = 20
 CONFIG = LogConfig(
