@@ -11,6 +11,7 @@ from muster.placement.view import Topic
 from tests.gateway.group_client import NOBODY, OFFSET_COMMIT, OFFSET_FETCH, Fresh, Member, find
 from tests.gateway.serving import Serving
 
+TXN_OFFSET_COMMIT = 28
 NONE, UNKNOWN = ErrorCode.none, ErrorCode.unknown_topic_or_partition
 TopicPartitions = tuple[Topic, list[int]]
 
@@ -144,3 +145,26 @@ def test_leader_epochs_are_kept_but_not_with_a_retention_of_their_own(full: Serv
     assert stored() == [(-5, 7)]
     commit(full, 4, group, topics=topics, retention_time=60_000)
     assert stored() == [(-5, -1)]
+
+
+@pytest.mark.parametrize("version", versions_of(TXN_OFFSET_COMMIT))
+def test_a_commit_in_a_transaction_that_the_coordinator_does_not_know(
+    full: Serving, fresh: Fresh, version: int
+) -> None:
+    """What the gateway refuses comes first; the group's actor refuses the rest."""
+    topic, group = full.create(fresh("t"), 2), fresh("g")
+    find(full.client, 4, group)
+    body = {"transactional_id": fresh("x"), "group_id": group, "producer_id": 99_999, "producer_epoch": 0}
+
+    def errors(*partitions: int, names: tuple[str, ...]) -> list[list[tuple[int, ErrorCode]]]:
+        items = [{"partition_index": index, "committed_offset": 5, "committed_metadata": ""} for index in partitions]
+        topics = [{"name": name, "partitions": items} for name in names]
+        response = full.exchange(TXN_OFFSET_COMMIT, version, {**body, "topics": topics})
+        return [[(item.partition_index, item.error_code) for item in topic.partitions] for topic in response.topics]
+
+    ((whole,),) = errors(0, names=(topic.name,))
+    assert whole[1] in (ErrorCode.invalid_producer_id_mapping, ErrorCode.coordinator_not_available)
+    assert errors(2, 0, names=("nope", topic.name)) == [
+        [(2, UNKNOWN), (0, UNKNOWN)],
+        [(2, UNKNOWN), (0, whole[1])],
+    ]
