@@ -96,9 +96,13 @@ class _Wanted:
 
     def response(self) -> dict[str, Any]:
         assert self.found is not None
-        error, high_watermark, log_start_offset, *_ = self.found
+        error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted = self.found
         preferred = _HERE if self.failed else self.preferred
-        return _partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records), preferred)
+        return {
+            **_partition(self.named.partition, error, high_watermark, log_start_offset, list(self.records), preferred),
+            "last_stable_offset": last_stable_offset,
+            "aborted_transactions": aborted,
+        }
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def _partition(
         "partition_index": partition,
         "error_code": error,
         "high_watermark": high_watermark,
-        "last_stable_offset": high_watermark,
+        "last_stable_offset": -1,
         "log_start_offset": log_start_offset,
         "aborted_transactions": None,
         "preferred_read_replica": preferred_read_replica,
@@ -384,7 +388,9 @@ def _send(
         for item in items
         if item.named.topic is not None
     ]
-    request = FetchRequest(by_place and channel.is_local, max_wait_ms, min_bytes, max_bytes, partitions)
+    isolation_level = int(call.entity().isolation_level)
+    limits = (max_wait_ms, min_bytes, max_bytes)
+    request = FetchRequest(by_place and channel.is_local, *limits, partitions, isolation_level)
     token = channel.fetch(request, on_fetched, timeout_s=max_wait_ms / 1000 + _GRACE_S)
     return partial(channel.cancel, token)
 
@@ -474,7 +480,8 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
     for item in wanted:
         topic, offset = item.named.topic, item.fetch_offset
         if item.records and topic is not None:
-            base_offset, last_offset, messages, *others = summarize(item.records)
+            aborted = item.found.aborted_transactions if item.found is not None else None
+            base_offset, last_offset, messages, *others = summarize(item.records, aborted or ())
             first_offset = base_offset if base_offset > offset else offset
             partition, size_bytes = item.named.partition, item.size_bytes
             parts.append((topic.name, partition, offset, first_offset, last_offset, messages, size_bytes, *others))
