@@ -55,6 +55,7 @@ OF_THE_CLUSTER = frozenset(
         "offsets.topic.segment.bytes",
         "producer.id.expiration.ms",
         "rebalance.stuck.ms",
+        "transaction.partition.verification.enable",
     }
 )
 """Properties that can be set for all brokers only."""

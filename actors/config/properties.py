@@ -146,7 +146,24 @@ class MusterConfig(BaseModel):
     producer_id_expiration_ms: Int = Field(
         86_400_000,
         ge=1,
-        description="Time after which a partition forgets an idempotent producer that no longer writes, in ms.",
+        description="Time after which a partition forgets a producer that no longer writes, in ms; not while its "
+        "transaction is open.",
+    )
+
+    # transactions
+    transaction_partition_verification_enable: Bool = Field(
+        True,
+        description="Whether a partition verifies with the coordinator that a producer's transaction is open before it "
+        "writes the first batch of it. Producers that follow KIP-890 part 2 always have it verified.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: Int = Field(
+        20,
+        ge=1,
+        description="How often a partition that is to be added to a transaction repeats that while the previous one is "
+        "ending, in ms.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: Int = Field(
+        100, ge=0, description="For how long it does so before the producer gets an error, in ms."
     )
 
     # groups

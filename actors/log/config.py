@@ -60,6 +60,11 @@ class LogConfig:
     log_cleaner_dedupe_buffer_size: int = 128 << 20
     """The memory limit of the cleaner's map of keys."""
     producer_id_expiration_ms: int = _DAY_MS
+    transaction_partition_verification_enable: bool = True
+    """Whether the coordinator must confirm a transaction that a producer of the classic protocol begins here."""
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    """How often, and for how long in total, to try to add a partition to a transaction whose predecessor is ending."""
 
     def __post_init__(self) -> None:
         if min(self.segment_bytes, self.index_interval_bytes) <= 0 or self.max_message_bytes < 0:

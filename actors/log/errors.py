@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kio.schema.errors import ErrorCode
 
 
 class LogError(Exception):
     """Base. ``code`` goes into the response; the message tells the operator what happened."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+    code: ErrorCode = ErrorCode.unknown_server_error
 
     def again(self) -> LogError:
         """A new exception with the same content, for the next caller that fails for the same reason."""
@@ -53,6 +51,17 @@ class InvalidTxnState(LogError):
     """A transactional batch outside of any transaction."""
 
     code = ErrorCode.invalid_txn_state
+
+
+class NotVerified(LogError):
+    """The coordinator has not confirmed a transaction, for any reason."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class MessageTooLarge(LogError):

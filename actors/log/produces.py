@@ -16,12 +16,12 @@ from muster.actors.wire.producing import ProducedPartition
 log = logging.getLogger(__name__)
 
 Submitted = asyncio.Future[Append]
-"""A batch that has, or gets, its place in a log. LogError if it is refused."""
+"""A batch or a marker that has, or gets, its place in a log. LogError if it is refused."""
 Respond = Callable[[Sequence[ProducedPartition]], None]
 
 
 class Produce:
-    """Responds once all batches of a request are durable or refused. Needs no task."""
+    """Responds once all batches or markers of a request are durable or refused. Needs no task."""
 
     def __init__(self, submitted: Sequence[Submitted], respond: Respond) -> None:
         self._results: list[ProducedPartition | None] = [None] * len(submitted)

@@ -1,21 +1,23 @@
-"""The internal listener of a log actor: produces and fetches, and frames of ListOffsets and DeleteRecords."""
+"""The internal listener of a log actor: produces, markers and fetches, and frames of other APIs of partitions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from muster.actors.log.fetches import Fetches
 from muster.actors.log.produces import Produce
 from muster.actors.log.service import LogService
+from muster.actors.log.transactions.verification import Transaction
 from muster.actors.wire import codec
-from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.markers import Marker
-from muster.actors.wire.producing import ProduceRequest, write_produced
+from muster.actors.wire.markers import Marker, write_marked
+from muster.actors.wire.producing import ProducedPartition, ProduceRequest, write_produced
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
 from muster.actors.wire.verifying import VerifyRequest
@@ -33,9 +35,11 @@ class LogServer:
         self._serve: dict[int, _Serve] = {
             2: service.list_offsets,
             21: service.delete_records,
+            61: service.describe_producers,
         }
         self._running: set[asyncio.Task[None]] = set()
         self._submit = service.submit
+        self._mark = service.mark
         self._fetches = Fetches(service.open_log, service.log_by_id)
         self._queries = QueryHandlers()
         self.query_handlers["append_times"] = service.append_times
@@ -68,10 +72,18 @@ class LogServer:
         self._fetches.cancel(peer, token)
 
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
-        raise ValueError("there are no transactions")
+        placed = [self._mark(*partition, marker) for marker in markers for partition in marker.partitions]
+
+        def respond(marked: Sequence[ProducedPartition]) -> None:
+            codes = (_marker_error(each.error_code) for each in marked)
+            peer.send(write_marked(token, [list(islice(codes, len(marker.partitions))) for marker in markers]))
+
+        Produce(placed, respond)
 
     def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
-        submitted = [self._submit(*partition) for partition in request.partitions]
+        partitions, transactional_id, version, knows_abortable = request
+        transaction = None if transactional_id is None else Transaction(transactional_id, version, knows_abortable)
+        submitted = [self._submit(*partition, transaction) for partition in partitions]
         Produce(submitted, lambda produced: peer.send(write_produced(token, produced)))
 
     def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
@@ -102,3 +114,8 @@ class LogServer:
             peer.close()
             return
         peer.reply(token, frame)
+
+
+def _marker_error(error: ErrorCode) -> ErrorCode:
+    """WriteTxnMarkers names topics, so it has no error for an unknown id."""
+    return ErrorCode.unknown_topic_or_partition if error is ErrorCode.unknown_topic_id else error

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from muster.actors.log import fetch as fetching
@@ -19,15 +20,20 @@ from muster.actors.log import progress
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
 from muster.actors.log.errors import LogError
-from muster.actors.log.partition import Append, PartitionLog
-from muster.actors.log.partitions import OnOpen, Partitions
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.partitions import OnOpen, Partitions, TopicIdPartition
 from muster.actors.log.produces import Submitted
 from muster.actors.log.routing import MAY_COME, Routing
+from muster.actors.log.transactions import describing
+from muster.actors.log.transactions.verification import Transaction, Verification
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import Buffer
-from muster.placement.view import ClusterView, Topic
+from muster.actors.wire.markers import Marker
+from muster.actors.wire.verifying import TransactionVerifier
+from muster.placement.view import ClusterView
 
+T = TypeVar("T")
 _NOWHERE = -1
 
 
@@ -48,10 +54,11 @@ class LogService:
         next_epoch: Callable[[str, int], Awaitable[int]],
         now_ms: Callable[[], int] = _now_ms,
         on_open: OnOpen = lambda *_: None,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         """``index`` is this log actor's; ``next_epoch(topic, partition)`` never returns the same epoch twice.
 
-        ``on_open`` is called for each log that is opened.
+        ``on_open`` is called for each log that is opened. Without a verifier no transaction can begin.
         """
         self._index = index
         self._routing = Routing(topics, index)
@@ -63,8 +70,9 @@ class LogService:
             retention_interval_ms=config.log_retention_check_interval_ms,
             cleaner_interval_ms=config.log_cleaner_backoff_ms,
         )
-        self._late: dict[tuple[UUID, int], Submitted] = {}
-        """The last Produce of each partition that is waiting for a view."""
+        self._verification = Verification(verifier, lambda: self._partitions.config) if verifier else None
+        self._late: dict[TopicIdPartition, asyncio.Future[Any]] = {}
+        """The last batch or marker of each partition that is waiting for a view."""
 
     def configure(self, config: LogConfig) -> None:
         """Apply another configuration. Overrides of a topic take precedence."""
@@ -81,31 +89,52 @@ class LogService:
         """Begin periodic retention and compaction, as configured."""
         self._upkeep.start()
 
-    def submit(self, topic_id: UUID, partition: int, records: Buffer) -> Submitted:
-        """Append a batch. In each partition, batches get their places in the order of the calls."""
-        key = (topic_id, partition)
+    def submit(
+        self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None
+    ) -> Submitted:
+        """Append a batch. In each partition, batches get their places in the order of the calls.
+
+        Except that transactional batches wait until the transaction is confirmed. ``transaction``: what the Produce
+        request says of it; None without a transactional id.
+        """
+        verification = self._verification
+        if transaction is None or verification is None:
+            return self._submit((topic_id, partition), lambda log: log.enqueue(records))
+        outcome: Submitted = asyncio.get_running_loop().create_future()
+
+        def begin(log: PartitionLog) -> None:
+            topic = self._routing.topic(topic_id, partition).name
+            verification.submit(log, topic, partition, records, transaction, outcome)
+
+        self._submit((topic_id, partition), begin).add_done_callback(partial(_fail_too, outcome))
+        return outcome
+
+    def mark(self, topic_id: UUID, partition: int, marker: Marker) -> Submitted:
+        """End a transaction, after the batches submitted before, except those that wait to be confirmed."""
+        return self._submit((topic_id, partition), lambda log: log.enqueue_marker(marker))
+
+    def _submit(self, key: TopicIdPartition, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
+        """Call ``action`` with the log of a partition, in the order of the calls."""
         try:
             if key not in self._late:
-                return self._enqueue(self._routing.topic(*key), partition, records)
+                return self._partitions.use(self._routing.topic(*key), key[1], action)
         except MAY_COME:
             pass
         except LogError as error:
-            refused: Submitted = asyncio.get_running_loop().create_future()
+            refused: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             refused.exception()
             return refused
-        return self._submit_late(key, records)
+        return self._submit_late(key, action)
 
-    def _enqueue(self, topic: Topic, partition: int, records: Buffer) -> Submitted:
-        return self._partitions.use(topic, partition, lambda log: log.enqueue(records))
-
-    def _submit_late(self, key: tuple[UUID, int], records: Buffer) -> Submitted:
+    def _submit_late(self, key: TopicIdPartition, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
         """Submit once the view has the partition, after requests for the same partition that already wait."""
 
-        async def submit(before: Submitted | None) -> Append:
+        async def submit(before: asyncio.Future[Any] | None) -> T:
             if before is not None:
                 await asyncio.wait([before])
-            return await self._enqueue(await self._routing.soon(lambda: self._routing.topic(*key)), key[1], records)
+            topic = await self._routing.soon(lambda: self._routing.topic(*key))
+            return await self._partitions.use(topic, key[1], action)
 
         task = asyncio.get_running_loop().create_task(submit(self._late.get(key)))
         self._late[key] = task
@@ -139,6 +168,10 @@ class LogService:
             return response | {"low_watermark": await log.delete_records(int(request.offset))}
         except LogError as error:
             return response | {"error_code": error.code}
+
+    async def describe_producers(self, entity: Any) -> dict[str, Any]:
+        """DescribeProducers v0: see ``muster.actors.log.transactions.describing``."""
+        return await describing.describe_producers(entity, self._log_by_name)
 
     async def append_times(self, query: dict[str, Any]) -> dict[str, Any]:
         """How far readers are behind: see ``muster.actors.log.progress.append_times``."""
@@ -175,6 +208,8 @@ class LogService:
     async def close(self) -> None:
         """Make accepted batches durable and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
         await self._upkeep.stop()
+        if self._verification is not None:
+            self._verification.close()
         await self._partitions.close()
 
     async def _stored_logs(self) -> list[PartitionLog]:
@@ -199,3 +234,11 @@ class LogService:
     async def _log_by_name(self, name: str, partition: int) -> PartitionLog:
         topic = await self._routing.soon(lambda: self._routing.named(name))
         return await self.log_by_id(topic.topic_id, partition)
+
+
+def _fail_too(outcome: Submitted, begun: asyncio.Future[None]) -> None:
+    """A batch that never came before the verification has failed."""
+    if begun.cancelled():
+        outcome.cancel()
+    elif (error := begun.exception()) is not None and not outcome.done():
+        outcome.set_exception(error)
