@@ -159,8 +159,7 @@ class MusterConfig(BaseModel):
     add_partitions_to_txn_retry_backoff_ms: Int = Field(
         20,
         ge=1,
-        description="How often a partition that is to be added to a transaction repeats that while the previous one is "
-        "ending, in ms.",
+        description="How often a partition is added to a transaction again while the previous one is ending, in ms.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: Int = Field(
         100, ge=0, description="For how long it does so before the producer gets an error, in ms."

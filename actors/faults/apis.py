@@ -30,6 +30,7 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteTopics": frozenset({TOPIC}),
     "DeleteRecords": frozenset({TOPIC, PARTITION}),
     "InitProducerId": frozenset(),
+    "WriteTxnMarkers": frozenset({TOPIC, PARTITION}),
     "DescribeAcls": frozenset(),
     "CreateAcls": frozenset(),
     "DeleteAcls": frozenset(),
@@ -41,6 +42,7 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteGroups": frozenset({GROUP}),
     "OffsetDelete": frozenset({GROUP, TOPIC, PARTITION}),
     "DescribeCluster": frozenset(),
+    "DescribeProducers": frozenset({TOPIC, PARTITION}),
     "ListConfigResources": frozenset(),
 }
 """By Kafka's name of the API. ``partition`` is that of a topic; a group's partition follows from ``group``."""

@@ -58,7 +58,8 @@ class LogService:
     ) -> None:
         """``index`` is this log actor's; ``next_epoch(topic, partition)`` never returns the same epoch twice.
 
-        ``on_open`` is called for each log that is opened. Without a verifier no transaction can begin.
+        ``on_open`` is called for each log that is opened. ``verifier``: see
+        ``muster.actors.log.transactions.verification``.
         """
         self._index = index
         self._routing = Routing(topics, index)
@@ -70,7 +71,7 @@ class LogService:
             retention_interval_ms=config.log_retention_check_interval_ms,
             cleaner_interval_ms=config.log_cleaner_backoff_ms,
         )
-        self._verification = Verification(verifier, lambda: self._partitions.config) if verifier else None
+        self._verification = Verification(verifier, lambda: self._partitions.config)
         self._late: dict[TopicIdPartition, asyncio.Future[Any]] = {}
         """The last batch or marker of each partition that is waiting for a view."""
 
@@ -97,14 +98,13 @@ class LogService:
         Except that transactional batches wait until the transaction is confirmed. ``transaction``: what the Produce
         request says of it; None without a transactional id.
         """
-        verification = self._verification
-        if transaction is None or verification is None:
+        if transaction is None:
             return self._submit((topic_id, partition), lambda log: log.enqueue(records))
         outcome: Submitted = asyncio.get_running_loop().create_future()
 
         def begin(log: PartitionLog) -> None:
             topic = self._routing.topic(topic_id, partition).name
-            verification.submit(log, topic, partition, records, transaction, outcome)
+            self._verification.submit(log, topic, partition, records, transaction, outcome)
 
         self._submit((topic_id, partition), begin).add_done_callback(partial(_fail_too, outcome))
         return outcome
@@ -208,8 +208,7 @@ class LogService:
     async def close(self) -> None:
         """Make accepted batches durable and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
         await self._upkeep.stop()
-        if self._verification is not None:
-            self._verification.close()
+        self._verification.close()
         await self._partitions.close()
 
     async def _stored_logs(self) -> list[PartitionLog]:

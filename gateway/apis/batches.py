@@ -7,12 +7,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster.actors.log.errors import CorruptMessage
-from muster.actors.log.format.batch import CONTROL, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, iter_headers
+from muster.actors.log.format.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+    iter_headers,
+)
 from muster.actors.log.format.records import read_records
 from muster.actors.wire.framing import Buffer
 
 _SUMMARY = struct.Struct(">qi9xhi30xi")
 """Base offset, length, attributes, last offset delta and number of records, from a batch's header (magic 2)."""
+_ATTRIBUTES, _ATTRIBUTES_AT = struct.Struct(">h"), 21
+_PRODUCER, _PRODUCER_AT = struct.Struct(">qh"), 43
 _MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _CONTROL_TYPE = struct.Struct(">2xh")
 _ABORT = 0
@@ -74,6 +83,14 @@ def _scan(records: Buffer) -> tuple[int, int, int, int, int]:
     if at != size or length < _MIN_LENGTH:
         raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
     return first_offset, base_offset + last_offset_delta, messages, batches, attributes
+
+
+def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
+    """Producer id and epoch of a batch that is part of a transaction; None for any other, or if it is cut off."""
+    if records is None or len(records) < HEADER_BYTES:
+        return None
+    (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)
+    return _PRODUCER.unpack_from(records, _PRODUCER_AT) if attributes & TRANSACTIONAL else None
 
 
 def _skipped(parts: Sequence[Buffer], aborted: Sequence[AbortedTransaction]) -> tuple[int, int]:

@@ -313,8 +313,9 @@ def _topics(gateway: Gateway, request: Any) -> dict[str, frozenset[int]]:
     """Partitions by topic name; a topic that is named by an id unknown here is left out."""
     found: dict[str, set[int]] = {name: set() for name in field(request, "topic_names", ())}
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
+    of_markers = (marker.topics for marker in field(request, "markers", ()))
     own = field(request, "topics", None) or field(request, "topic_data", None) or ()
-    for topic in (*own, *(topic for topics in of_groups for topic in topics)):
+    for topic in (*own, *(topic for topics in (*of_groups, *of_markers) for topic in topics)):
         if name := _name(gateway, topic):
             found.setdefault(name, set()).update(_partitions(topic))
     return {name: frozenset(partitions) for name, partitions in found.items()}

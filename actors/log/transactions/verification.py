@@ -76,7 +76,8 @@ class _Held:
 class Verification:
     """For the event loop of one actor."""
 
-    def __init__(self, verifier: TransactionVerifier, config: Callable[[], LogConfig]) -> None:
+    def __init__(self, verifier: TransactionVerifier | None, config: Callable[[], LogConfig]) -> None:
+        """Without a verifier, only transactions that need no verification can begin."""
         self._verifier = verifier
         self._config = config
         self._held: dict[_Key, _Held] = {}
@@ -108,6 +109,9 @@ class Verification:
             if not transaction.adds and not self._config().transaction_partition_verification_enable:
                 outcome.set_result(partition_log.enqueue(records, guard))
                 return
+            if self._verifier is None:
+                partition_log.release(guard)
+                raise
             key = _Key(partition_log, *producer, transaction.transactional_id, transaction.transaction_version)
             held = self._held.get(key)
             if held is None or held.guard is not guard:
@@ -144,7 +148,8 @@ class Verification:
             same = [held for held in waiting if held.key[1:] == first]
             self._unverified[transactional_id] = [held for held in waiting if held.key[1:] != first]
             try:
-                errors = await self._query(same)
+                assert self._verifier is not None
+                errors = await self._query(self._verifier, same)
             except Exception:
                 log.exception("%s cannot be verified", transactional_id)
                 errors = [ErrorCode.unknown_server_error] * len(same)
@@ -152,7 +157,7 @@ class Verification:
                 self._settle(held, error)
         del self._unverified[transactional_id]
 
-    async def _query(self, held: Sequence[_Held]) -> list[ErrorCode]:
+    async def _query(self, verifier: TransactionVerifier, held: Sequence[_Held]) -> list[ErrorCode]:
         """The coordinator's response about each of them.
 
         A partition can be added only once the transaction before has ended, which a fast producer does not wait for:
@@ -165,7 +170,7 @@ class Verification:
         producer = (key.transactional_id, key.producer_id, key.producer_epoch)
         while True:
             request = VerifyRequest(*producer, partitions, adds, key.transaction_version)
-            errors = await self._verifier.verify(request)
+            errors = await verifier.verify(request)
             if not adds or ErrorCode.concurrent_transactions not in errors or loop.time() >= until_s:
                 return errors
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)

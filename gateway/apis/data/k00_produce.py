@@ -2,8 +2,10 @@
 
 The batches go to the log actors as the producer sent them; a request for several actors is split and their
 responses are merged. v13 names topics by id (KIP-516); v10 adds the current leader (not sent: every gateway
-serves every partition). Transactions are not served yet: a transactional id is refused. A partition that occurs
-twice is refused, too (INVALID_REQUEST): Kafka writes the last occurrence and does not report the others.
+serves every partition). A partition that occurs twice is refused (INVALID_REQUEST): Kafka writes the last occurrence
+and does not report the others. The transactional batches of a request are all of one producer, whose transactional id
+the request names; from v11 on the producer knows TRANSACTION_ABORTABLE, from v12 on the partitions are added to its
+transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from muster.actors.log import routing
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
-from muster.gateway.apis.batches import summarize
+from muster.gateway.apis.batches import summarize, transactional_producer
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
@@ -58,6 +60,10 @@ def _closed(error: ErrorCode) -> BadRequest:
     return BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
 
 
+_ABORTABLE_VERSION, _ADDING_VERSION = 11, 12
+_ADDS = 2
+"""The transaction version of a producer that sends the latter."""
+
 _Wanted = list[tuple[Named, bytes]]
 _Results = dict[Any, dict[str, Any]]
 
@@ -80,7 +86,7 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
         except Exception as error:
             responder.fail(error)
 
-    return _send(channel, request, partitions, on_produced)
+    return _send(call, channel, request, partitions, on_produced)
 
 
 @api(PRODUCE, "Produce", error_body=_error_body, forward=_forward)
@@ -106,8 +112,9 @@ def _accept(call: Call, request: Any) -> tuple[_Wanted, _Results, dict[ActorKey,
     results: _Results = {}
     accepted: dict[ActorKey, _Wanted] = {}
     twice = repeated(partition for partition, _ in wanted) if len(wanted) > 1 else ()
+    of_all = _error_of_all(request, wanted)
     for partition, records in wanted:
-        error = ErrorCode.invalid_request if partition.key in twice else _refusal(request, partition)
+        error = ErrorCode.invalid_request if partition.key in twice else of_all or _refusal(partition)
         if error is not None:
             results[partition.key] = _failed(partition.partition, error)
         else:
@@ -129,7 +136,7 @@ def _produce(call: Call, request: Any, owner: ActorKey, partitions: _Wanted, res
     if channel is None:
         produced.set_result(NotSent(f"{owner[0]}-{owner[1]} is down"))
     else:
-        _send(channel, request, partitions, on_produced)
+        _send(call, channel, request, partitions, on_produced)
 
     async def collect() -> None:
         _take(partitions, await produced, results)
@@ -137,15 +144,23 @@ def _produce(call: Call, request: Any, owner: ActorKey, partitions: _Wanted, res
     return collect()
 
 
-def _send(channel: Channel, request: Any, partitions: _Wanted, on_produced: OnProduced) -> Cancel:
+def _send(call: Call, channel: Channel, request: Any, partitions: _Wanted, on_produced: OnProduced) -> Cancel:
     batches = [
         ProducePartition(partition.topic.topic_id, partition.partition, records or b"")
         for partition, records in partitions
         if partition.topic is not None
     ]
     timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
-    token = channel.produce(ProduceRequest(batches), on_produced, timeout_s=timeout_s)
+    token = channel.produce(_produce_request(call, request, batches), on_produced, timeout_s=timeout_s)
     return partial(channel.cancel, token)
+
+
+def _produce_request(call: Call, request: Any, batches: list[ProducePartition]) -> ProduceRequest:
+    if request.transactional_id is None:
+        return ProduceRequest(batches)
+    version = call.header.api_version
+    transaction_version = _ADDS if version >= _ADDING_VERSION else 0
+    return ProduceRequest(batches, request.transactional_id, transaction_version, version >= _ABORTABLE_VERSION)
 
 
 def _take(partitions: _Wanted, found: Sequence[ProducedPartition] | ChannelLost, results: _Results) -> None:
@@ -217,11 +232,17 @@ def _down(call: Call, owners: Iterable[ActorKey]) -> list[ActorKey]:
     return [owner for owner in owners if channel_to(call.gateway, owner) is None]
 
 
-def _refusal(request: Any, partition: Named) -> ErrorCode | None:
+def _error_of_all(request: Any, wanted: _Wanted) -> ErrorCode | None:
+    """The error of a request that is refused as a whole."""
     if request.acks not in (-1, 0, 1):
         return ErrorCode.invalid_required_acks
-    if request.transactional_id is not None:
-        return ErrorCode.invalid_txn_state
+    producers = {producer for _, records in wanted if (producer := transactional_producer(records)) is not None}
+    if producers and request.transactional_id is None:
+        return ErrorCode.transactional_id_authorization_failed
+    return ErrorCode.invalid_producer_id_mapping if len(producers) > 1 else None
+
+
+def _refusal(partition: Named) -> ErrorCode | None:
     if (error := existence_error(partition)) is not None:
         return error
     assert partition.topic is not None

@@ -248,7 +248,14 @@ class TestProduce:
         batch = client_batch()
         assert errors(produce(full.client, (internal, 0, batch))) == [ErrorCode.invalid_topic_exception]
         assert errors(produce(full.client, (topic, 0, batch), acks=2)) == [ErrorCode.invalid_required_acks]
-        assert errors(produce(full.client, (topic, 0, batch), transactional_id="x")) == [ErrorCode.invalid_txn_state]
+        mine, other = (client_batch(producer=(number, 0, 0), transactional=True) for number in (1, 2))
+        for parts, name, error in (
+            ([mine], None, ErrorCode.transactional_id_authorization_failed),
+            ([mine], "x", ErrorCode.invalid_txn_state),
+            ([mine, other], "x", ErrorCode.invalid_producer_id_mapping),
+        ):
+            pairs = [(topic, index, part) for index, part in enumerate(parts)]
+            assert errors(produce(full.client, *pairs, transactional_id=name)) == [error] * len(parts)
         assert full.exchange(PRODUCE, 13, produce_body()).responses == ()
         assert fetch(full.client, (topic, 0, 0))[0].high_watermark == 0
 

@@ -30,6 +30,13 @@ ERROR = ErrorCode.cluster_authorization_failed
 WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata"}
 """They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
+MARKER = {
+    "producer_id": 1,
+    "producer_epoch": 0,
+    "transaction_result": True,
+    "coordinator_epoch": 0,
+    "transaction_version": 0,
+}
 
 
 def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
@@ -86,6 +93,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         20: {"topics": [{"name": topic.name, "topic_id": None}], "topic_names": [topic.name], "timeout": 1000},
         21: {"topics": [{**named, "partitions": by_partition}], "timeout": 1000},
         22: {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
+        27: {"markers": [{**MARKER, "topics": fetched}]},
         29: ACL_FILTER,
         30: {"creations": [ACL]},
         31: {"filters": [ACL_FILTER]},
@@ -110,6 +118,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "validate_only": True,
         },
         47: {"group_id": group, "topics": [{**named, "partitions": by_partition}]},
+        61: {"topics": fetched},
         60: {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False},
         74: {"resource_types": []},
     }
