@@ -25,6 +25,7 @@ PURE = (
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "actors/transactions").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
     ROOT / "actors/tables/rebalance_entry.py",
     *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "consumption_pauses.py")),
     ROOT / "placement/moves.py",
