@@ -269,6 +269,15 @@ class MusterConfig(BaseModel):
         "NAME in lower case.",
     )
     fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Maximum size of the response to a Fetch, in bytes.")
+    max_incremental_fetch_session_cache_slots: Int = Field(
+        1000, ge=0, description="Maximum number of fetch sessions of a gateway (KIP-227); 0: clients get none."
+    )
+    min_incremental_fetch_session_eviction_ms: Long = Field(
+        120_000,
+        ge=0,
+        description="After how long without use a fetch session gives way to any other, in ms. Before, one that has "
+        "lived so long gives way to a session of more partitions.",
+    )
 
     # Muster
     storage_path: Text = Field("./muster-data", description="Directory for all data; shared by all nodes.")

@@ -67,7 +67,7 @@ class Run(Row):
     ) -> bool:
         """Count and store one more sample. False, without effect, if it does not continue the run or the run is over.
 
-        A run is over with its hour, and with a flush. Every fetch calls this: see ``benchmarks.fetch_cost``.
+        A run is over with its hour, and with a flush. Every fetch calls this: see ``benchmarks.fetching.cost``.
         """
         with self._lock:
             if first_offset != self.last_offset + 1 or ts_ms >= self._until_ms or not self._slots.is_open:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from muster.actors.wire import envelope
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.envelope import Kind, Role
-from muster.actors.wire.fetching import FetchedPartition, FetchRequest, read_fetched, write_fetch
+from muster.actors.wire.fetching import FetchedPartition, FetchRequest, LastFetched, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
@@ -195,9 +195,12 @@ class Channel(asyncio.Protocol):
         self._out.put(envelope.request_head(token, context), frame)
         return token
 
-    def fetch(self, request: FetchRequest, on_fetched: OnFetched, *, timeout_s: float) -> int:
-        """Send a fetch; otherwise as :meth:`send`."""
-        token = self._expect(lambda body: on_fetched(read_fetched(body)), on_fetched, timeout_s)
+    def fetch(
+        self, request: FetchRequest, on_fetched: OnFetched, *, timeout_s: float, last: LastFetched | None = None
+    ) -> int:
+        """Send a fetch; otherwise as :meth:`send`. ``last`` reads the response."""
+        read = read_fetched if last is None else last.read
+        token = self._expect(lambda body: on_fetched(read(body)), on_fetched, timeout_s)
         self._out.put(write_fetch(token, request))
         return token
 

@@ -49,6 +49,8 @@ class FetchRequest(NamedTuple):
     max_bytes: int
     partitions: Sequence[FetchPartition]
     isolation_level: int = READ_UNCOMMITTED
+    packed: bytes = b""
+    """The partitions as :func:`pack_partition` writes them, in place of ``partitions``, of a request that is sent."""
 
 
 class Place(NamedTuple):
@@ -82,13 +84,19 @@ class FetchedPartition(NamedTuple):
     """None with READ_UNCOMMITTED."""
 
 
+def pack_partition(partition: FetchPartition) -> bytes:
+    """A partition of :attr:`FetchRequest.packed`."""
+    topic_id, *rest = partition
+    return _WANTED.pack(topic_id.bytes, *rest)
+
+
 def write_fetch(token: int, request: FetchRequest) -> bytes:
     """A FETCH."""
-    by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level = request
-    limits = _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, len(partitions))
-    parts = [_HEAD.pack(Kind.FETCH, token), limits]
-    parts += [_WANTED.pack(topic_id.bytes, *rest) for topic_id, *rest in partitions]
-    return b"".join(parts)
+    by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level, packed = request
+    packed = packed or b"".join(map(pack_partition, partitions))
+    count = len(packed) // _WANTED.size
+    limits = _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, count)
+    return b"".join((_HEAD.pack(Kind.FETCH, token), limits, packed))
 
 
 def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
@@ -155,3 +163,22 @@ def _read_aborted(body: bytes, at: int, count: int) -> tuple[list[AbortedTransac
         return None, at
     end = at + count * _ABORTED.size
     return [AbortedTransaction._make(fields) for fields in _ABORTED.iter_unpack(memoryview(body)[at:end])], end
+
+
+class LastFetched:
+    """Reads the FETCHED of a FETCH that is repeated: one that is like the one before it is not read again."""
+
+    __slots__ = ("_body", "_partitions")
+
+    def __init__(self) -> None:
+        self._body = b""
+        self._partitions: list[FetchedPartition] = []
+
+    def read(self, body: bytes) -> list[FetchedPartition]:
+        """As :func:`read_fetched`. Returns the same list again if nothing has changed and there are no records."""
+        if body == self._body:
+            return self._partitions
+        found = read_fetched(body)
+        if len(body) == len(found) * _STATE.size:
+            self._body, self._partitions = body, found
+        return found

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fetch_cost``: what attribution costs a Fetch.
+"""``python -m benchmarks.fetching.cost``: what attribution costs a Fetch.
 
 One process has two gateways over the same log actor, which is a process of its own: one gateway attributes what it
 sends, the other does not. Consumers, each with its own group and connection, read forward through either in turn, in
@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import SpawnProcess
@@ -42,7 +42,7 @@ from muster.actors.tables.spool import Sample, SampleStore
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.server import Server
-from muster.gateway.apis.data import k01_fetch
+from muster.gateway.apis.data.fetching import evidence
 from muster.gateway.attribution.account import Account
 from muster.gateway.listener.registry import Call
 from muster.gateway.listener.server import GatewayServer
@@ -93,26 +93,26 @@ _TOPICS = {
 }
 
 
-def _view(log: Endpoint | None, version: int) -> ClusterView:
+def _view(log: Endpoint | None, version: int, topics: Mapping[str, Topic] = _TOPICS) -> ClusterView:
     return ClusterView(
         cluster_id="bench",
         controller_epoch=1,
         version=version,
         brokers=(Broker(id=1, host=_HOST, port=9092, node_id="n1"),),
-        topics={topic.name: topic for topic in _TOPICS.values()},
+        topics={topic.name: topic for topic in topics.values()},
         logs={0: log},
         offsets={},
     )
 
 
-def log_process(folder: Path, pipe: Pipe) -> None:
+def log_process(folder: Path, topics: Mapping[str, Topic], pipe: Pipe) -> None:
     """The inside of a log actor. Sends its endpoint; ends when the pipe is closed."""
 
     async def epoch(topic: str, partition: int) -> int:
         return 1
 
     async def serve() -> None:
-        view = _view(None, 1)
+        view = _view(None, 1, topics)
         service = LogService(
             storage=folder,
             config=log_config(MusterConfig.from_properties({})),
@@ -122,7 +122,7 @@ def log_process(folder: Path, pipe: Pipe) -> None:
         )
         server = Server(LogServer(service), b"secret")
         pipe.send(await server.start(node_id="n1", host=_HOST, path=folder / "log.sock"))
-        await asyncio.to_thread(_until_closed, pipe)
+        await asyncio.to_thread(until_closed, pipe)
         await server.stop()
         await service.close()
 
@@ -133,14 +133,14 @@ def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
     """The two gateways. Sends the ports, without attribution first; ends when the pipe is closed."""
 
     async def serve() -> None:
-        plain, attributing = (_gateway(folder / name, log) for name in ("plain", "attributing"))
+        plain, attributing = (new_gateway(folder / name, log, _TOPICS) for name in ("plain", "attributing"))
         _attribute_only_for(attributing)
         attributing.account.updates(_registrations(), now_ms())
         ports = [await each.listen(_HOST, 0) for each in (plain, attributing)]
         for each in (plain, attributing):
-            await _reaches_log(each)
+            await reaches_log(each)
         pipe.send(ports)
-        await asyncio.to_thread(_until_closed, pipe)
+        await asyncio.to_thread(until_closed, pipe)
         assert plain.account.totals() == {}
         await plain.stop()
         await attributing.stop()
@@ -148,24 +148,25 @@ def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
     uvloop.run(serve())
 
 
-async def _reaches_log(gateway: GatewayServer) -> None:
+async def reaches_log(gateway: GatewayServer) -> None:
     if not await gateway.forwarder.until(lambda: gateway.forwarder.log(0) is not None, _END_S):
         raise RuntimeError("the gateway does not reach the log actor")
 
 
 def _attribute_only_for(gateway: GatewayServer) -> None:
     """All other gateways of this process inspect no Fetch and no batch, and count nothing."""
-    for name in ("_account", "_fetching"):
-        function = getattr(k01_fetch, name)
+    for name in ("sent", "fetching"):
+        function = getattr(evidence, name)
 
         def only_there(call: Call, wanted: Any, function: Callable[..., None] = function) -> None:
             if call.gateway is gateway:
                 function(call, wanted)
 
-        setattr(k01_fetch, name, only_there)
+        setattr(evidence, name, only_there)
 
 
-def _gateway(folder: Path, log: Endpoint) -> GatewayServer:
+def new_gateway(folder: Path, log: Endpoint, topics: Mapping[str, Topic]) -> GatewayServer:
+    """It does not listen yet."""
     store = SampleStore(folder, 1, flush_ms=60_000, now_ms=now_ms)
     account = Account(store, Sample)
     return GatewayServer(
@@ -175,7 +176,7 @@ def _gateway(folder: Path, log: Endpoint) -> GatewayServer:
         controller=_NoController(),
         account=account,
         metrics=GatewayMetrics(1, account),
-        view=_view(log, 2),
+        view=_view(log, 2, topics),
     )
 
 
@@ -213,7 +214,7 @@ def _registrations() -> list[Registration]:
     return [*others, *readers]
 
 
-def _until_closed(pipe: Pipe) -> None:
+def until_closed(pipe: Pipe) -> None:
     try:
         pipe.recv()
     except EOFError:
@@ -267,10 +268,10 @@ class Reader:
                 if time.perf_counter() >= until_s:
                     break
 
-        began_s, used_s = time.perf_counter(), _cpu_s(gateway)
+        began_s, used_s = time.perf_counter(), cpu_s(gateway)
         async with asyncio.timeout(duration_s + _END_S):
             await asyncio.gather(*map(read, self._connections, self._requests))
-        return Round(fetches, time.perf_counter() - began_s, _cpu_s(gateway) - used_s)
+        return Round(fetches, time.perf_counter() - began_s, cpu_s(gateway) - used_s)
 
 
 async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, round_s: float, figures: Figures) -> None:
@@ -345,13 +346,13 @@ def _fetch(load: Load, offset: int, client_id: str) -> bytes:
     return request(FETCH, {**body, "topics": [{"topic": _TOPICS[load.name].name, "partitions": partitions}]}, client_id)
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     """Of all threads, by the scheduler's count in nanoseconds: psutil's are ticks of 10 ms."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-def _start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProcess, Pipe]:
+def start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProcess, Pipe]:
     """Run the target in its own process; return its first message, the process, and the pipe that ends it on close."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, theirs), daemon=True)
@@ -370,8 +371,8 @@ def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markd
     about, figures = machine(), Figures()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         folder = Path(name)
-        log, log_server, log_pipe = _start(log_process, folder)
-        ports, gateways, pipe = _start(gateway_process, folder, log)
+        log, log_server, log_pipe = start(log_process, folder, _TOPICS)
+        ports, gateways, pipe = start(gateway_process, folder, log)
         if pin:
             beside, alone, *_ = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, {beside})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from muster.actors.faults.model import (
 from muster.actors.faults.registry import Book
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
+from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -288,7 +289,7 @@ def facts_of(call: Call) -> Facts:
     return Facts(
         groups=frozenset(groups),
         members=frozenset(member for member in _members(request) if member),
-        topics=_topics(gateway, request),
+        topics=_topics(gateway, request, _of_session(gateway, request)),
         offsets_partitions=frozenset(map(gateway.partition_of, groups)),
     )
 
@@ -309,15 +310,26 @@ def _members(request: Any) -> Iterator[str | None]:
         yield field(item, "group_instance_id", None)
 
 
-def _topics(gateway: Gateway, request: Any) -> dict[str, frozenset[int]]:
+def _of_session(gateway: Gateway, request: Any) -> Iterator[tuple[str, int]]:
+    """The partitions that a Fetch continues to fetch without naming them."""
+    session = gateway.fetch_sessions.get(field(request, "session_id", INVALID_SESSION_ID))
+    for name, topic_id, partition in session.partitions if session is not None else ():
+        topic = gateway.topic(name, topic_id)
+        if topic is not None:
+            yield topic.name, partition
+
+
+def _topics(gateway: Gateway, request: Any, more: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
     """Partitions by topic name; a topic that is named by an id unknown here is left out."""
     found: dict[str, set[int]] = {name: set() for name in field(request, "topic_names", ())}
+    for name, partition in more:
+        found.setdefault(name, set()).add(partition)
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
     of_markers = (marker.topics for marker in field(request, "markers", ()))
     own = field(request, "topics", None) or field(request, "topic_data", None) or ()
     for topic in (*own, *(topic for topics in (*of_groups, *of_markers) for topic in topics)):
-        if name := _name(gateway, topic):
-            found.setdefault(name, set()).update(_partitions(topic))
+        if named := _name(gateway, topic):
+            found.setdefault(named, set()).update(_partitions(topic))
     return {name: frozenset(partitions) for name, partitions in found.items()}
 
 

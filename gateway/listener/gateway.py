@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import Counter
 from typing import Any, Protocol
 from uuid import UUID
@@ -16,6 +17,7 @@ from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.table import HEAR_MS
+from muster.gateway.fetch_sessions.cache import FetchSessions
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import Forwarder
@@ -124,6 +126,12 @@ class Gateway:
         """The log of connections; clients must not be able to flood it."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""
+        self.fetch_sessions = FetchSessions(
+            slots=config.max_incremental_fetch_session_cache_slots,
+            eviction_ms=config.min_incremental_fetch_session_eviction_ms,
+            new_id=lambda: 1 + secrets.randbelow(2**31 - 1),
+        )
+        metrics.fetch_sessions = self.fetch_sessions
         self._producer_ids = ProducerIds(controller.producer_ids)
         self.limited_log = LimitedLog(log)
         """The log of other events that clients can cause."""

@@ -109,6 +109,9 @@ GATEWAY = (
     ),
     _counter("muster_produce_bytes_total{topic}", "Bytes of record batches appended."),
     _counter("muster_produce_messages_total{topic}", "Records appended."),
+    _gauge("muster_incremental_fetch_sessions", "Fetch sessions (max.incremental.fetch.session.cache.slots)."),
+    _gauge("muster_incremental_fetch_partitions_cached", "Partitions in the fetch sessions, when each was last used."),
+    _counter("muster_incremental_fetch_session_evictions_total", "Fetch sessions that had to give way to others."),
     _gauge("muster_connections", "Client connections that are open."),
     _counter("muster_connections_opened_total", "Client connections accepted."),
     _counter(

@@ -33,6 +33,15 @@ class Books(Protocol):
     def ambiguous_clients(self) -> int: ...
 
 
+class Sessions(Protocol):
+    """The fetch sessions (``muster.gateway.fetch_sessions.cache.FetchSessions``)."""
+
+    partitions: int
+    evictions: int
+
+    def __len__(self) -> int: ...
+
+
 class _Histogram:
     __slots__ = ("counts", "sum_s")
 
@@ -62,6 +71,8 @@ class GatewayMetrics:
         self._received_bytes = 0
         self._sent_bytes = 0
         self._view_order = (0, 0)
+        self.fetch_sessions: Sessions | None = None
+        """Set by the gateway."""
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
         """Count a served request. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
@@ -119,6 +130,7 @@ class GatewayMetrics:
         zookeeper = connectivity()
         epoch, version = self._view_order
         values = {
+            **_of_sessions(self.fetch_sessions),
             "muster_connections": self._connections,
             "muster_connections_opened_total": self._connections_opened,
             "muster_received_bytes_total": self._received_bytes,
@@ -152,6 +164,14 @@ class GatewayMetrics:
         if (cluster := self._kop_cluster) is not None:
             sections = (*sections, lambda out: write_kop(out, cluster, books))
         return sections
+
+
+def _of_sessions(sessions: Sessions | None) -> dict[str, int]:
+    return {
+        "muster_incremental_fetch_sessions": len(sessions) if sessions is not None else 0,
+        "muster_incremental_fetch_partitions_cached": sessions.partitions if sessions is not None else 0,
+        "muster_incremental_fetch_session_evictions_total": sessions.evictions if sessions is not None else 0,
+    }
 
 
 def _write_latency(out: Exposition, api: str, buckets: Iterable[int], sum_s: float) -> None:

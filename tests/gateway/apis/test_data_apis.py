@@ -371,15 +371,6 @@ class TestFetch:
         assert (header.base_offset, header.last_offset) == (0, 4)
         assert fetch(full.client, (topic, 0, 5))[0].records == b""
 
-    def test_sessions_are_never_opened(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"))
-        for session_id, epoch in ((0, 0), (0, -1), (77, 0), (77, -1)):
-            response = full.exchange(FETCH, 12, fetch_body((topic, 0, 0), session_id=session_id, session_epoch=epoch))
-            assert (response.error_code, response.session_id, len(response.responses)) == (ErrorCode.none, 0, 1)
-        for session_id in (0, 77):
-            response = full.exchange(FETCH, 12, fetch_body(session_id=session_id, session_epoch=3))
-            assert (int(response.error_code), response.session_id, response.responses) == (70, 0, ())
-
     def test_a_partition_that_comes_twice_is_read_once(self, full: Serving, fresh: Fresh) -> None:
         topic = full.create(fresh("t"))
         produce(full.client, (topic, 0, client_batch(1, value=b"a")))

@@ -100,7 +100,7 @@ def books(text: str) -> Books:
     found: Books = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if "_fetch_" in sample.name and not sample.name.endswith("_created"):
+            if "_fetch_" in sample.name and "topic" in sample.labels and not sample.name.endswith("_created"):
                 place = (sample.labels["topic"], sample.labels["partition"])
                 found.setdefault(sample.name, Counter())[place] += int(sample.value)
     return found

@@ -1,0 +1,121 @@
+"""Serves a fetch without a task, from actors that are connected.
+
+Each actor waits by itself. The first with records or an error ends the wait: from the others the response has what they
+have at that moment. That is exact while ``min_bytes`` is at most 1, as consumers have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from muster.actors.wire.channel import Channel, ChannelLost
+from muster.actors.wire.fetching import FetchedPartition
+from muster.gateway.apis.data.fetching.fetch import Fetch
+from muster.gateway.apis.data.fetching.reading import read_now
+from muster.gateway.apis.data.fetching.sending import is_replaced, request_of, send
+from muster.gateway.apis.data.fetching.tasks import read_and_reply, serve
+from muster.gateway.apis.partitions import channel_to
+from muster.gateway.listener.forward import ActorKey
+from muster.gateway.listener.registry import Cancel, Reply, Responder
+
+
+def serve_directly(fetch: Fetch, responder: Responder) -> Cancel | None:
+    """Returns what gives it up; None if that takes a task."""
+    parts = fetch.plan.parts
+    if not parts or (len(parts) > 1 and fetch.min_bytes > 1):
+        return None
+    channels = [channel_to(fetch.call.gateway, part.owner) for part in parts]
+    there = [channel for channel in channels if channel is not None]
+    if len(there) < len(parts):
+        return None
+    direct = DirectFetch(fetch, there, responder)
+    direct.start()
+    return direct.cancel
+
+
+class DirectFetch:
+    """Calls the responder once, unless it is cancelled."""
+
+    __slots__ = ("_channels", "_fetch", "_is_hurried", "_responder", "_task", "_waiting")
+
+    def __init__(self, fetch: Fetch, channels: Sequence[Channel], responder: Responder) -> None:
+        self._fetch = fetch
+        self._channels = channels
+        self._responder = responder
+        self._waiting: dict[int, Cancel] = {}
+        """By the number of the part."""
+        self._is_hurried = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        fetch = self._fetch
+        fetch.begin()
+        max_wait_ms = 0 if fetch.plan.failed else fetch.left_ms
+        for number in range(len(self._channels)):
+            self._send(number, max_wait_ms)
+
+    def _send(self, number: int, max_wait_ms: int) -> None:
+        fetch, channel, part = self._fetch, self._channels[number], self._fetch.plan.parts[number]
+        request = request_of(fetch, part, by_place=channel.is_local, max_wait_ms=max_wait_ms, min_bytes=fetch.min_bytes)
+        self._waiting[number] = send(channel, part, request, partial(self._fetched, number))
+
+    def _fetched(self, number: int, found: list[FetchedPartition] | ChannelLost) -> None:
+        try:
+            del self._waiting[number]
+            part = self._fetch.plan.parts[number]
+            if is_replaced(found):
+                self._serve_by_task(part.owner, self._channels[number])
+                return
+            part.take(found)
+            if not self._waiting:
+                self._finish()
+            elif not self._is_hurried and part.has_ended:
+                self._hurry()
+        except Exception as error:
+            self._fail(error)
+
+    def _hurry(self) -> None:
+        """The others respond at once."""
+        self._is_hurried = True
+        for number, cancel in list(self._waiting.items()):
+            cancel()
+            self._send(number, 0)
+
+    def _finish(self) -> None:
+        fetch = self._fetch
+        if len(self._channels) > 1:
+            fetch.cut()
+        if read_now(fetch.plan.items):
+            self._responder.reply(fetch.reply())
+        else:
+            self._run(read_and_reply(fetch))
+
+    def _serve_by_task(self, owner: ActorKey, replaced: Channel) -> None:
+        self._cancel_waiting()
+        self._run(serve(self._fetch, {owner: replaced}))
+
+    def _run(self, work: Coroutine[Any, Any, Reply]) -> None:
+        async def run() -> None:
+            try:
+                self._responder.reply(await work)
+            except Exception as error:
+                self._responder.fail(error)
+
+        self._task = asyncio.get_running_loop().create_task(run())
+
+    def _fail(self, error: Exception) -> None:
+        self._cancel_waiting()
+        self._responder.fail(error)
+
+    def _cancel_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for cancel in waiting.values():
+            cancel()
+
+    def cancel(self) -> None:
+        self._cancel_waiting()
+        if self._task is not None:
+            self._task.cancel()

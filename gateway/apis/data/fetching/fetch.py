@@ -1,0 +1,105 @@
+"""One Fetch, from the request to the response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.data.fetching import evidence
+from muster.gateway.apis.data.fetching.plan import Plan, plan_of
+from muster.gateway.apis.data.fetching.request import Request, read_request
+from muster.gateway.apis.data.fetching.wanted import Wanted, envelope
+from muster.gateway.apis.partitions import by_topic
+from muster.gateway.fetch_sessions.cache import SessionError
+from muster.gateway.fetch_sessions.contexts import FetchContext
+from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
+from muster.gateway.listener.registry import Call, Reply
+
+
+class Fetch:
+    """A request that is served."""
+
+    def __init__(self, call: Call, request: Request, context: FetchContext) -> None:
+        self.call = call
+        self.request = request
+        self.context = context
+        self.plan: Plan = plan_of(call.gateway, context, request.rack_id)
+        self.max_bytes = min(request.max_bytes, call.gateway.config.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        wait_ms = max(request.max_wait_ms, 0)
+        if self.plan.leads_away:  # as in Kafka: the consumer should fetch elsewhere
+            self.min_bytes = wait_ms = 0
+        self.deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+
+    @property
+    def left_ms(self) -> int:
+        """For how long it may wait."""
+        return max(round((self.deadline_s - asyncio.get_running_loop().time()) * 1000), 0)
+
+    def begin(self) -> None:
+        """Which partitions a connection fetches is evidence of its group, whatever the result."""
+        evidence.fetching(self.call, self.plan)
+
+    def cut(self) -> None:
+        """Enforce max_bytes over all actors' responses; the first partition with records keeps what it has."""
+        total = 0
+        for item in self.plan.items:
+            size_bytes = item.size_bytes
+            if total and total + size_bytes > self.max_bytes:
+                item.drop()
+            else:
+                total += size_bytes
+
+    def reply(self) -> Reply:
+        """The response to what was found."""
+        context, plan, call = self.context, self.plan, self.call
+        if (error := context.begin_response()) is not ErrorCode.none:
+            return call.reply(envelope(error, INVALID_SESSION_ID, []))
+        touched = plan.touched
+        if context.keeps_state:
+            touched = [item for item in touched if context.includes(item.cached, item.result)]
+        parts = evidence.parts_of(touched)
+        reply = call.reply(envelope(ErrorCode.none, context.session_id(), _by_topic(touched)))
+        plan.settle()
+        if context.session is not None:
+            context.session.plan = plan
+        return Reply(reply.parts, partial(evidence.sent, call, parts)) if parts else reply
+
+    def error_body(self, error: ErrorCode) -> dict[str, Any]:
+        """The response that has this error for every partition."""
+        context, items = self.context, self.plan.items
+        for item in items:
+            item.fail(error)
+            if context.keeps_state:
+                context.includes(item.cached, item.result)
+        return envelope(ErrorCode.none, context.session_id(), _by_topic(items))
+
+
+def open_fetch(call: Call) -> Fetch:
+    """The fetch of the call, begun once. SessionError; UndecodableRequest."""
+    if call.peeked is None:
+        request = read_request(call)
+        try:
+            context = call.gateway.fetch_sessions.open(request.session, call.gateway.now_ms())
+            call.peeked = Fetch(call, request, context)
+        except SessionError as error:
+            call.peeked = error
+    if isinstance(call.peeked, SessionError):
+        raise call.peeked
+    fetch: Fetch = call.peeked
+    return fetch
+
+
+def _by_topic(items: Iterable[Wanted]) -> list[dict[str, Any]]:
+    results = {item.named.key: item for item in items}
+    return [
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": [results[partition.key].response() for partition in partitions],
+        }
+        for topic, partitions in by_topic(item.named for item in results.values())
+    ]

@@ -1,0 +1,93 @@
+"""Reads a Fetch. One that continues its session and changes nothing, as nearly all do, needs no kio."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from muster.actors.wire.codec import field, ms
+from muster.gateway.fetch_sessions.cache import SessionRequest
+from muster.gateway.fetch_sessions.partition import CachedPartition, Key
+from muster.gateway.fetch_sessions.session import FINAL_EPOCH, INVALID_SESSION_ID
+from muster.gateway.listener.registry import Call
+
+_FIRST_WITH_IDS = 13
+_FIRST_PLAIN, _FIRST_WITHOUT_REPLICA_ID = 12, 15
+_PLAIN = struct.Struct(">iiibiiBBB")
+"""Limits, isolation level, session, the sizes of both arrays and of the rack, each plus one."""
+_NOTHING = 1
+_MAX_RACK_BYTES = 126
+
+
+class Request(NamedTuple):
+    """A Fetch. Limits as in Kafka's."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    rack_id: str
+    session: SessionRequest
+
+
+def read_request(call: Call) -> Request:
+    """The request of the call. UndecodableRequest."""
+    return _read_plain(call) or _of_entity(call.entity(), call.header.api_version)
+
+
+def _read_plain(call: Call) -> Request | None:
+    """A request without partitions; None if it is another one, or not one at all."""
+    _, version, _, _, at = call.header
+    if version < _FIRST_PLAIN:
+        return None
+    if version < _FIRST_WITHOUT_REPLICA_ID:
+        at += 4
+    frame = call.frame
+    try:
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, rack = _PLAIN.unpack_from(
+            frame, at
+        )
+        at += _PLAIN.size
+        end = at + rack - 1
+        if topics != _NOTHING or forgotten != _NOTHING or not 0 < rack <= _MAX_RACK_BYTES or frame[end]:
+            return None
+        rack_id = frame[at:end].decode()
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    session = SessionRequest(session_id, epoch, (), (), version >= _FIRST_WITH_IDS)
+    return Request(max_wait_ms, min_bytes, max_bytes, isolation, rack_id, session)
+
+
+def _of_entity(request: Any, version: int) -> Request:
+    partitions: dict[Key, CachedPartition] = {}
+    for topic in request.topics:
+        name, topic_id = field(topic, "topic", None), field(topic, "topic_id", None)
+        for item in topic.partitions:
+            key = (name, topic_id, item.partition)
+            partitions[key] = CachedPartition(
+                key,
+                item.fetch_offset,
+                item.partition_max_bytes,
+                field(item, "current_leader_epoch", -1),
+                field(item, "last_fetched_epoch", -1),
+            )
+    forgotten = [
+        (field(topic, "topic", None), field(topic, "topic_id", None), partition)
+        for topic in field(request, "forgotten_topics_data", ())
+        for partition in topic.partitions
+    ]
+    session = SessionRequest(
+        field(request, "session_id", INVALID_SESSION_ID),
+        field(request, "session_epoch", FINAL_EPOCH),
+        list(partitions.values()),
+        forgotten,
+        version >= _FIRST_WITH_IDS,
+    )
+    return Request(
+        ms(request.max_wait),
+        request.min_bytes,
+        request.max_bytes,
+        field(request, "isolation_level", 0),
+        field(request, "rack_id", ""),
+        session,
+    )

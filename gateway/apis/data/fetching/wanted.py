@@ -1,0 +1,119 @@
+"""One partition of a Fetch: where it is, and what there is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.fetching import AbortedTransaction, FetchedPartition, FetchPartition, Place, pack_partition
+from muster.actors.wire.framing import Buffer
+from muster.gateway.apis.partitions import Named
+from muster.gateway.fetch_sessions.partition import CachedPartition, Result
+
+HERE = -1
+"""No other replica is preferred."""
+_NO_LEADER_EPOCH = -1
+
+
+class PartitionData(NamedTuple):
+    """As in the response."""
+
+    partition_index: int
+    error_code: ErrorCode
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction] | None
+    preferred_read_replica: int
+    records: Sequence[Buffer] | bytes
+
+
+class Wanted:
+    """A session keeps it from one request to the next; what was found is forgotten with each response."""
+
+    __slots__ = ("cached", "fetch_offset", "found", "named", "packed", "preferred", "records")
+
+    def __init__(self, cached: CachedPartition, named: Named, preferred: int = HERE) -> None:
+        self.cached = cached
+        self.fetch_offset = cached.fetch_offset
+        self.named = named
+        self.preferred = preferred
+        """The replica that the consumer should fetch from instead, by broker id."""
+        self.found: FetchedPartition | None = None
+        self.records: Sequence[Buffer] = ()
+        self.packed = b"" if named.topic is None else pack_partition(self.partition(cached.max_bytes))
+
+    def partition(self, max_bytes: int) -> FetchPartition:
+        """What an actor gets of it."""
+        assert self.named.topic is not None
+        return FetchPartition(
+            self.named.topic.topic_id, self.named.partition, _NO_LEADER_EPOCH, self.fetch_offset, max_bytes
+        )
+
+    def fail(self, error: ErrorCode) -> None:
+        self.found, self.records = FetchedPartition(error, -1, -1), ()
+
+    def take(self, found: FetchedPartition) -> None:
+        self.found = found
+        self.records = (found.records,) if found.records else ()
+        if self.leads_away:
+            self.drop()
+
+    def drop(self) -> None:
+        """Leave its records out."""
+        assert self.found is not None
+        aborted = None if self.found.aborted_transactions is None else ()
+        self.found = self.found._replace(places=(), records=b"", aborted_transactions=aborted)
+        self.records = ()
+
+    def forget(self) -> None:
+        """The response is written."""
+        self.found, self.records = None, ()
+
+    @property
+    def leads_away(self) -> bool:
+        """Whether the consumer is sent to another replica instead of getting records."""
+        return self.preferred != HERE
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where records are that have not been read."""
+        return self.found.places if self.found is not None and not self.records else ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.records)) or sum(place.size_bytes for place in self.places)
+
+    @property
+    def failed(self) -> bool:
+        return self.found is not None and self.found.error_code is not ErrorCode.none
+
+    @property
+    def result(self) -> Result:
+        """What was found, as the session sees it."""
+        found = self.found
+        assert found is not None
+        is_error = found.error_code is not ErrorCode.none
+        leads_away = self.leads_away and not is_error
+        return Result(is_error, found.high_watermark, found.log_start_offset, bool(self.records), leads_away)
+
+    def response(self) -> PartitionData:
+        """What was found, for the client."""
+        assert self.found is not None
+        error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted = self.found
+        return PartitionData(
+            self.named.partition,
+            error,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted,
+            HERE if self.failed else self.preferred,
+            list(self.records),
+        )
+
+
+def envelope(error: ErrorCode, session_id: int, responses: Sequence[Any]) -> dict[str, Any]:
+    """The response."""
+    return {"throttle_time": 0, "error_code": error, "session_id": session_id, "responses": responses}
