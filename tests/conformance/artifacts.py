@@ -30,7 +30,7 @@ KUBERAY = "github.com/ray-project/kuberay/ray-operator@v1.6.2"
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
 """As in a go.sum."""
 
-_POM, _CONNECT_POM = HERE / "pom.xml", HERE / "connect" / "pom.xml"
+_POM = HERE / "pom.xml"
 _PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / "package-lock.json"
 _FETCH_S = 900
 
@@ -98,18 +98,23 @@ def _version(name: str) -> str:
 
 def kafka() -> Kafka:
     """Fetch what is missing. ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
-    find_java()
-    return _from_maven("kafka", "Apache Kafka", 50, _POM, _POM.read_bytes())
+    return _from_maven("kafka", "Apache Kafka", 50, _POM)
 
 
 def connect() -> Kafka:
     """Kafka Connect with MirrorMaker 2, of the same version; like :func:`kafka`."""
+    return _from_maven("connect", "Kafka Connect", 40, HERE / "connect" / "pom.xml")
+
+
+def streams() -> Kafka:
+    """Kafka Streams with its demos, of the same version; like :func:`kafka`."""
+    return _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml")
+
+
+def _from_maven(name: str, title: str, size_mb: int, pom: Path) -> Kafka:
     find_java()
-    return _from_maven("connect", "Kafka Connect", 40, _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
-
-
-def _from_maven(name: str, title: str, size_mb: int, pom: Path, inputs: bytes) -> Kafka:
     folder = cache_folder() / name
+    inputs = b"".join(file.read_bytes() for file in dict.fromkeys((pom, _POM)))  # the latter has the versions
     with in_stock(folder, hashlib.sha256(inputs).hexdigest()) as missing:
         if missing:
             print(f"== fetching {title} {kafka_version()} with mvn (about {size_mb} MB)", flush=True)

@@ -11,6 +11,7 @@ import pytest
 from muster.actors.runtime.java import JavaNotFound
 from tests.conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
 from tests.conformance.kafka import KafkaBroker
+from tests.conformance.summary import rows
 from tests.marks import mark_folder
 from tests.muster_process import Muster
 
@@ -36,6 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)  # of a parametrised test
         if callspec is not None and "kafka" in callspec.params.values():
             item.add_marker("on_kafka")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The programs that were run, with their results."""
+    passed = terminalreporter.stats.get("passed", [])
+    if table := rows(each for report in passed for each in report.user_properties):
+        terminalreporter.section("programs")
+        terminalreporter.write_line("\n".join(table))
 
 
 @pytest.fixture(scope="session")

@@ -125,7 +125,7 @@ class KafkaBroker:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="muster-kafka-"))
             try:
-                self._launch(*_free_ports(2))
+                self._launch(*free_ports(2))
                 self._await_metadata()
                 return
             except BaseException as error:
@@ -220,7 +220,7 @@ class KafkaBroker:
         raise BrokerFailed(f"Kafka did not answer within {_START_S} s:\n{self.log[-4000:]}")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago; another process may take them first."""
     sockets = [socket.socket() for _ in range(count)]
     try:

@@ -13,13 +13,12 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ResourceType,
 )
 
 from pytest_muster.bound import bound
 from tests.conformance.artifacts import Kafka, connect
-from tests.conformance.topics import Offsets, commit, committed, create_topic, ends, fill, now_ms
+from tests.conformance.topics import Offsets, commit, committed, create_topic, ends, fill, now_ms, own_configs
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -30,15 +29,6 @@ HEAP_MB = 256
 START_S = 240
 """MirrorMaker starts three connectors one after the other, possibly on a busy machine."""
 STOP_S = 60
-
-
-def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
-    """The config of the topic."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_configs([resource])[resource].result(30)
-    of_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG
-    return {name: entry.value for name, entry in found.items() if ConfigSource(entry.source) is of_topic}
 
 
 def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 
 from tests.muster_process import eventually
 
@@ -82,3 +82,24 @@ def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
     }
     consumer.close()
     return found
+
+
+def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
+    """The config of the topic."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_configs([resource])[resource].result(_REQUEST_TIMEOUT_S)
+    of_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return {name: entry.value for name, entry in found.items() if ConfigSource(entry.source) is of_topic}
+
+
+def delete_topics(bootstrap: str, topics: list[str]) -> None:
+    """Delete them, and wait until each broker by itself no longer reports them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics(topics).values():
+        deleted.result(_REQUEST_TIMEOUT_S)
+    for server in bootstrap.split(","):
+        one = AdminClient({"bootstrap.servers": server})
+        known = partial(one.list_topics, timeout=_REQUEST_TIMEOUT_S)
+        gone = lambda shown: not shown.topics.keys() & set(topics)  # noqa: E731
+        eventually(known, gone, f"{server} no longer knows {topics}", _REQUEST_TIMEOUT_S)
