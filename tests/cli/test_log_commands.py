@@ -26,6 +26,7 @@ from muster.actors.log import LogConfig, PartitionLog
 from muster.gateway.cli.main import cli
 from tests.cli.runner import runner
 from tests.log.support import GZIP, NOW_MS, client_batch, lose_what_is_not_synced, open_log, run, segment_files
+from tests.log.transactions import support as transactions
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=150)
 OFFSETS = "__consumer_offsets-3"
@@ -243,3 +244,25 @@ def test_json_of_headers_is_exact(storage: Path) -> None:
     assert (record["key"], record["value"]) == ("鍵", "\x1b[31m")
     assert record["headers"] == [["\x1b\n", {"base64": "/w=="}]]
     assert r"鍵 -> \x1b[31m [\x1b\n=0xff]" in muster(storage, "dump", "odd-0").stdout
+
+
+def test_transactions(tmp_path: Path) -> None:
+    storage = tmp_path / "muster-data"
+    directory = storage / "logs" / "flights-0"
+
+    async def fill() -> None:
+        log = open_log(directory, 1)
+        await transactions.write(log, transactions.P, 3, 0)
+        await log.enqueue_marker(transactions.marker(transactions.P, 3, commit=False, coordinator_epoch=7)).durable()
+        await log.close()
+
+    run(fill())
+    assert verified(storage)[0] == 0
+    shown = muster(storage, "dump", "flights-0").stdout.splitlines()
+    assert shown[0].endswith("CreateTime, producer 1000 epoch 3 sequence 0, transactional")
+    assert shown[-1].endswith("ABORT of coordinator epoch 7")
+    [file] = directory.glob("*.txnindex")
+    flip(file, 12)
+    code, [report] = verified(storage)
+    assert code == 1
+    assert [finding["path"] for finding in report["findings"]] == [str(file)]

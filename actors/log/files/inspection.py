@@ -18,6 +18,8 @@ from muster.actors.log.files.manifest import Manifest, manifests
 from muster.actors.log.files.recovery_point import RecoveryPoint
 from muster.actors.log.files.segment import SegmentName
 from muster.actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
+from muster.actors.log.transactions import aborted
+from muster.actors.log.transactions.aborted import AbortedTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,8 @@ def _verify_index(report: Report, name: SegmentName, starts: dict[int, int], nex
         report.found(path, f"it ends at offset {head.next_offset}, the segment at {next_offset}")
     elif any(starts.get(position) != offset for offset, position in entries):
         report.found(path, "it has entries where no batch begins")
+    elif head.aborted and AbortedTransactions.read(path, head.aborted, head.aborted_crc) is None:
+        report.found(path.with_suffix(aborted.SUFFIX), "torn or damaged; it is made anew when the log is opened")
     snapshots = snapshot.path_of(report.directory / str(name))
     if snapshots.exists() and snapshot.read(snapshots, next_offset) is None:
         report.found(snapshots, "torn or damaged; it is made anew when the log is opened")

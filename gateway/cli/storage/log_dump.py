@@ -14,6 +14,7 @@ from muster.actors.log.errors import LogError
 from muster.actors.log.files import inspection
 from muster.actors.log.files.inspection import Batch
 from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
@@ -133,6 +134,8 @@ def _as_text(found: _Found, is_offsets: bool) -> None:
     producer = ""
     if header.producer_id != _NO_PRODUCER:
         producer = f", producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
+    if header.is_transactional:
+        producer += ", transactional"
     terminal.line(
         f"batch {header.base_offset}-{header.last_offset}: {found.segment.name} at byte {found.batch.position}, "
         f"{header.size_bytes} bytes, {_codec(header)}, leader epoch {header.partition_leader_epoch}, "
@@ -141,11 +144,17 @@ def _as_text(found: _Found, is_offsets: bool) -> None:
     if found.damage is not None:
         terminal.line(f"  DAMAGE: {found.damage}")
     for record in found.records:
-        said = in_words(record.key, record.value) if is_offsets else None
+        said = _control(found) or (in_words(record.key, record.value) if is_offsets else None)
         if said is None:
             said = f"{_text(record.key)} -> {_text(record.value)}"
             said += "".join(f" [{_text(key)}={_text(value)}]" for key, value in record.headers)
         terminal.line(f"  {record.offset}  {_time(record.timestamp_ms)}  {said}")
+
+
+def _control(found: _Found) -> str | None:
+    """What a control batch says; None for any other, or one of an unknown type."""
+    end = read_control(found.batch.content, found.batch.header) if found.batch.header.is_control else None
+    return f"{'COMMIT' if end.commit else 'ABORT'} of coordinator epoch {end.coordinator_epoch}" if end else None
 
 
 def _as_json(found: _Found, is_offsets: bool) -> None:
@@ -166,7 +175,7 @@ def _as_json(found: _Found, is_offsets: bool) -> None:
         "control": header.is_control,
         "transactional": header.is_transactional,
         "damage": found.damage,
-        "records": [_record_as_json(record, is_offsets) for record in found.records],
+        "records": [_record_as_json(record, is_offsets and not header.is_control) for record in found.records],
     }
     print_json(line, indent=None)
 
