@@ -17,6 +17,7 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "Metadata": frozenset({TOPIC}),
     "OffsetCommit": frozenset({GROUP, MEMBER, TOPIC, PARTITION}),
     "OffsetFetch": frozenset({GROUP, MEMBER, TOPIC, PARTITION}),
+    "TxnOffsetCommit": frozenset({GROUP, MEMBER, TOPIC, PARTITION}),
     "FindCoordinator": frozenset({GROUP}),
     "JoinGroup": frozenset({GROUP, MEMBER}),
     "Heartbeat": frozenset({GROUP, MEMBER}),

@@ -94,6 +94,13 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         21: {"topics": [{**named, "partitions": by_partition}], "timeout": 1000},
         22: {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
         27: {"markers": [{**MARKER, "topics": fetched}]},
+        28: {
+            **member,
+            "transactional_id": "x",
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "topics": [{**named, "partitions": offsets}],
+        },
         29: ACL_FILTER,
         30: {"creations": [ACL]},
         31: {"filters": [ACL_FILTER]},
