@@ -17,17 +17,19 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.coordinator import Coordinator, Phase
-from muster.actors.group.messages import Request, Response
+from muster.actors.group.messages import Request, Response, WriteTxnMarker, WriteTxnMarkerResponse
 from muster.actors.group.state import IllegalMove
 from muster.actors.group.types import Outcome, Token, WriteId
 from muster.actors.wire import codec
 from muster.placement.client import Context
+from tests.group.transactions.logged import replay, replay_latest
 from tests.simulation.log import SimulatedLog
 from tests.simulation.planted.broken import Broken
 from tests.simulation.schedule import Event, Schedule
 from tests.simulation.shots import Shots, shoot
 
 E = ErrorCode
+WRITE_TXN_MARKERS = 27
 LOG_ERRORS = (E.not_leader_or_follower, E.kafka_storage_error, E.not_enough_replicas)
 
 
@@ -173,8 +175,39 @@ class Actor:
             received=received,
         )
 
+    def mark(self, sender: str, request: WriteTxnMarker, done: Callable[[bool], None]) -> None:
+        """A marker of a transaction coordinator arrives. ``done`` is called with whether it is written."""
+        self._when_running(lambda: self._mark(sender, request, done))
+
+    def _mark(self, sender: str, request: WriteTxnMarker, done: Callable[[bool], None]) -> None:
+        received = Received(
+            token=Token(next(self._tokens)),
+            sender=sender,
+            honest=True,
+            api_key=WRITE_TXN_MARKERS,
+            api_version=1,
+            request=request,
+            entity=None,
+            arrived_ms=self.now_ms,
+            stalled_ms=self.stalled_ms,
+            response=lambda written: done(written == b"\x01"),
+        )
+        core = self.core
+        if core is None:
+            done(False)
+            return
+        self._note("%s ends a transaction with %s: %s", sender, received.token, request)
+        self.waiting[received.token] = received
+        context = Context(client_id=None, host="")
+        self._step(
+            StepKind.REQUEST, lambda: core.step(request, context, received.token, self.now_ms), received=received
+        )
+
     def _respond_while_down(self, received: Received) -> None:
         """Respond like the gateway (gateway/apis/groups/forwarding.py): with Kafka's error for loading."""
+        if received.api_key == WRITE_TXN_MARKERS:
+            received.response(None)
+            return
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
             received.api_key, E.coordinator_load_in_progress
         )
@@ -197,9 +230,9 @@ class Actor:
     def _load(self) -> None:
         core = self.core
         assert core is not None
-        self._note("life %s loads %s records", self.life, len(self.log.records))
-        for offset, record in enumerate(self.log.records):
-            core.replay(offset, record, self.now_ms)
+        self._note("life %s loads %s records", self.life, len(self.log.entries))
+        load = self.chance.choice([replay, replay_latest])
+        load(core, self.log.entries)
         self._step(StepKind.LOADED, lambda: core.loaded(self.now_ms))
 
     def die(self, down_ms: int, config: GroupConfig | None = None) -> None:
@@ -290,7 +323,7 @@ class Actor:
         if received is not None:
             received.write = outcome.write
         if outcome.write is not None and not dying:
-            self.log.begin(outcome.write, outcome.records)
+            self.log.begin(outcome.write, outcome)
         for token, response in outcome.replies:
             known = self.waiting.pop(token, None)
             if known is None:
@@ -299,6 +332,9 @@ class Actor:
                 step.answered.append((known, response))
         self._observe(step)
         for known, response in step.answered:
+            if isinstance(response, WriteTxnMarkerResponse):
+                known.response(bytes([response.error_code is E.none]))
+                continue
             body = adapters.encode(known.api_version, response)
             known.response(codec.encode_response(known.api_key, known.api_version, 0, body))
         if outcome.write is not None and not dying:
@@ -326,7 +362,7 @@ class Actor:
     def _begin_write(self, outcome: Outcome, write: WriteId) -> None:
         core, chance, faults = self.core, self.chance, self.faults
         assert core is not None
-        only_tombstones = all(record.value is None for record in outcome.records)
+        only_tombstones = outcome.marker is None and all(record.value is None for record in outcome.records)
         if not only_tombstones and chance.random() < faults.refused_write:
             self.log.refuse(write)
             self._step(StepKind.FAILED, lambda: core.write_failed(write, E.message_too_large, self.now_ms), write=write)

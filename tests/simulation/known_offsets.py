@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key
 from muster.actors.group.messages import (
     DeleteGroups,
     DeleteGroupsResponse,
@@ -17,9 +18,12 @@ from muster.actors.group.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     Response,
+    WriteTxnMarker,
+    WriteTxnMarkerResponse,
 )
 from muster.actors.group.types import GroupId, Token
 from tests.simulation.actor import Received, Step, StepKind
+from tests.simulation.log import SimulatedLog, decoded
 
 CommitKey = tuple[GroupId, str, int]
 E = ErrorCode
@@ -54,20 +58,31 @@ class KnownOffsets:
     def __init__(self) -> None:
         self.changes: dict[CommitKey, list[Change]] = {}
         self.acknowledged = 0
+        self.ended = 0
+        """Markers that were acknowledged."""
         self._open: dict[Token, list[tuple[CommitKey, Change]]] = {}
         self._readable: dict[Token, dict[CommitKey, list[Change]]] = {}
+        self.unstable: frozenset[CommitKey] = frozenset()
+        """The partitions with a pending offset, in the log or in flight to it."""
+        self._unstable_then: dict[Token, frozenset[CommitKey]] = {}
 
-    def note(self, step: Step) -> None:
+    def note(self, step: Step, log: SimulatedLog) -> None:
+        self.unstable = frozenset(map(_key, log.live.pending_keys()))
         if step.kind is StepKind.REQUEST and not step.loading and step.received is not None:
-            self._note_request(step.received, step.now_ms)
+            self._note_request(step.received, step.now_ms, log)
         elif step.kind is StepKind.TOPICS_DELETED:
             for key in [key for key in self.changes if key[1] in step.topics]:
                 self._add(key, Change(None, step.now_ms))
         elif step.kind is StepKind.LOADED:
             self._open.clear()
             self._readable.clear()
+            self._unstable_then.clear()
         for received, response in step.answered:
             self._note_response(received, response)
+
+    def unstable_then(self, received: Received) -> frozenset[CommitKey]:
+        """The partitions with a pending offset when that OffsetFetch arrived."""
+        return self._unstable_then.get(received.token, frozenset())
 
     def allowed(self, key: CommitKey) -> list[Change]:
         """The possible current states of that partition."""
@@ -92,7 +107,7 @@ class KnownOffsets:
         """The changes that were readable when that OffsetFetch arrived."""
         return self._readable.get(received.token, {}).get(key, [NOTHING])
 
-    def _note_request(self, received: Received, now_ms: int) -> None:
+    def _note_request(self, received: Received, now_ms: int, log: SimulatedLog) -> None:
         request = received.request
         opened: list[tuple[CommitKey, Change]] = []
         match request:
@@ -107,7 +122,13 @@ class KnownOffsets:
                     opened += [((request.group_id, name, index), Change(None, now_ms)) for index in indices]
             case DeleteGroups():
                 opened += [(key, Change(None, now_ms)) for key in self.changes if key[0] in request.groups]
+            case WriteTxnMarker():
+                for key_bytes, value_bytes in log.live.committed if received.write is not None else ():
+                    value = decoded(key_bytes, value_bytes)[1]
+                    assert isinstance(value, CommittedOffset)
+                    opened.append((_key(key_bytes), Change(value.offset, value.commit_timestamp_ms)))
             case OffsetFetch():
+                self._unstable_then[received.token] = self.unstable
                 groups = {group.group_id for group in request.groups}
                 self._readable[received.token] = {
                     k: [*changes] for k, changes in self.changes.items() if k[0] in groups
@@ -121,8 +142,12 @@ class KnownOffsets:
         if isinstance(response, OffsetFetchResponse):
             return
         errors = dict(_errors(received, response))
+        if isinstance(response, WriteTxnMarkerResponse) and response.error_code is E.none:
+            self.ended += 1
         for key, change in self._open.pop(received.token, ()):
             error = errors.get(key, errors.get((key[0], "", -1), E.none))
+            if isinstance(response, WriteTxnMarkerResponse):
+                error = response.error_code
             if error is E.none:
                 self.acknowledged += 1
                 self._certain(key, change)
@@ -141,6 +166,12 @@ class KnownOffsets:
         changes = self.changes[key]
         if change in changes:
             changes.remove(change)
+
+
+def _key(key_bytes: bytes) -> CommitKey:
+    key = decode_key(key_bytes)
+    assert isinstance(key, OffsetKey)
+    return key.group, key.topic, key.partition
 
 
 def _errors(received: Received, response: Response) -> Iterator[tuple[CommitKey, ErrorCode]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,13 +17,70 @@ from muster.actors.group.codec.records import (
     decode_key,
     decode_value,
 )
-from muster.actors.group.types import GroupId, Record, WriteId
+from muster.actors.group.types import GroupId, Outcome, Record, TxnMarker, WriteId
+from tests.group.transactions.logged import InTransaction, Logged, logged
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     write: WriteId
-    records: tuple[Record, ...]
+    entries: tuple[Logged, ...]
+    """Records, records in a transaction, or one marker."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Tombstones of one write may be in several batches of the log."""
+        return all(isinstance(entry, Record) and entry.value is None for entry in self.entries)
+
+
+class Values:
+    """The last value of every key, by Kafka's rule: a COMMIT sets a value if its record has a higher offset."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, bytes] = {}
+        self.pending: dict[int, dict[bytes, tuple[int, bytes]]] = {}
+        """Of each producer whose transaction has no marker yet: offset and value."""
+        self.committed: list[tuple[bytes, bytes]] = []
+        """What the last marker has committed."""
+        self._offsets: dict[bytes, int] = {}
+        self._end = 0
+
+    def copy(self) -> Values:
+        other = Values()
+        other.last, other._offsets, other._end = dict(self.last), dict(self._offsets), self._end
+        other.pending = {producer_id: dict(records) for producer_id, records in self.pending.items()}
+        return other
+
+    def apply(self, entries: Iterable[Logged]) -> None:
+        for entry in entries:
+            match entry:
+                case TxnMarker():
+                    self._end_transaction(entry)
+                case InTransaction():
+                    pending = self.pending.setdefault(entry.producer.producer_id, {})
+                    pending[entry.record.key] = (self._end, entry.record.value or b"")
+                case Record():
+                    self._set(entry.key, self._end, entry.value)
+            self._end += 1
+
+    def pending_keys(self) -> set[bytes]:
+        return {key for records in self.pending.values() for key in records}
+
+    def _end_transaction(self, marker: TxnMarker) -> None:
+        self.committed = []
+        for key, (offset, value) in self.pending.pop(marker.producer.producer_id, {}).items():
+            if marker.commit and offset > self._offsets.get(key, -1):
+                self._set(key, offset, value)
+                self.committed.append((key, value))
+
+    def _set(self, key: bytes, offset: int, value: bytes | None) -> None:
+        if value is not None:
+            self.last[key], self._offsets[key] = value, offset
+            return
+        self.last.pop(key, None)
+        self._offsets.pop(key, None)
+        for records in self.pending.values():
+            records.pop(key, None)
 
 
 class SimulatedLog:
@@ -32,22 +90,23 @@ class SimulatedLog:
     """
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.entries: list[Logged] = []
         self.pending: list[Batch] = []
         self._doubtful: list[Batch] = []
-        self.durable: dict[bytes, bytes] = {}
-        self.live: dict[bytes, bytes] = {}
+        self.durable = Values()
+        self.live = Values()
         self.deletions: Counter[GroupId] = Counter()
         """Durable tombstones of the group itself: afterwards, a group of the same name is a different one."""
 
-    def begin(self, write: WriteId, records: tuple[Record, ...]) -> None:
-        self.pending.append(Batch(write, records))
-        _apply(self.live, records)
+    def begin(self, write: WriteId, outcome: Outcome) -> None:
+        batch = Batch(write, tuple(logged(outcome)))
+        self.pending.append(batch)
+        self.live.apply(batch.entries)
 
     def finish(self, write: WriteId) -> None:
         """That batch and all before it become durable."""
         while self.pending and self.pending[0].write <= write:
-            self._store(self.pending.pop(0).records)
+            self._store(self.pending.pop(0).entries)
 
     def refuse(self, write: WriteId) -> None:
         """That batch, which is the last one, is not written at all."""
@@ -69,42 +128,33 @@ class SimulatedLog:
         tail = self.pending + self._doubtful
         survivors = chance.randint(0, len(tail))
         for batch in tail[:survivors]:
-            self._store(batch.records)
+            self._store(batch.entries)
         lost = tail[survivors:]
-        if lost and all(record.value is None for record in lost[0].records):
-            self._store(lost[0].records[: chance.randint(0, len(lost[0].records))])
+        if lost and lost[0].is_divisible:
+            self._store(lost[0].entries[: chance.randint(0, len(lost[0].entries))])
         self.pending, self._doubtful = [], []
         self._forget_pending()
         return len(lost)
 
     def group(self, group: GroupId) -> GroupMetadata | None:
         """The group's record in the durable log."""
-        return _group(self.durable, group)
+        return _group(self.durable.last, group)
 
     def live_group(self, group: GroupId) -> GroupMetadata | None:
         """The group's record, if all writes in flight become durable."""
-        return _group(self.live, group)
+        return _group(self.live.last, group)
 
-    def _store(self, records: tuple[Record, ...]) -> None:
-        self.records += records
-        _apply(self.durable, records)
-        for record in records:
-            key = decode_key(record.key)
-            if record.value is None and isinstance(key, GroupKey):
+    def _store(self, entries: tuple[Logged, ...]) -> None:
+        self.entries += entries
+        self.durable.apply(entries)
+        for entry in entries:
+            if isinstance(entry, Record) and entry.value is None and isinstance(key := decode_key(entry.key), GroupKey):
                 self.deletions[key.group] += 1
 
     def _forget_pending(self) -> None:
-        self.live = dict(self.durable)
+        self.live = self.durable.copy()
         for batch in self.pending:
-            _apply(self.live, batch.records)
-
-
-def _apply(values: dict[bytes, bytes], records: tuple[Record, ...]) -> None:
-    for record in records:
-        if record.value is None:
-            values.pop(record.key, None)
-        else:
-            values[record.key] = record.value
+            self.live.apply(batch.entries)
 
 
 def _group(values: dict[bytes, bytes], group: GroupId) -> GroupMetadata | None:

@@ -14,6 +14,7 @@ from muster.actors.group.types import GroupId, MemberId
 from muster.placement.mapping.registration import Position, Registration, Withdrawal
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.known_offsets import KnownOffsets
+from tests.simulation.log import SimulatedLog
 from tests.simulation.shots import GroupShot
 
 E = ErrorCode
@@ -61,12 +62,12 @@ class Promises:
         self.registrations: dict[tuple[str, str], Registration] = {}
         self.rumours: defaultdict[str, Rumours] = defaultdict(Rumours)
 
-    def before_checks(self, step: Step, snapshot: Callable[[], Iterable[Registration]]) -> None:
+    def before_checks(self, step: Step, log: SimulatedLog, snapshot: Callable[[], Iterable[Registration]]) -> None:
         """Record what the step shows, for the checks of this step.
 
         ``snapshot`` returns all registrations: gateways receive them this way from a coordinator that has just loaded.
         """
-        self.offsets.note(step)
+        self.offsets.note(step, log)
         request = step.received.request if step.received else None
         if isinstance(request, JoinGroup):
             longest = max(self.longest_rebalance_ms[request.group_id], request.rebalance_timeout_ms)

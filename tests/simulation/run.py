@@ -19,6 +19,7 @@ class Result:
     """Number of events until the failure or the end."""
     core_steps: int
     acknowledged: int
+    ended_transactions: int
     events: dict[str, int]
     history: tuple[str, ...]
 
@@ -36,6 +37,7 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
         steps=world.schedule.steps,
         core_steps=world.core_steps,
         acknowledged=world.promises.offsets.acknowledged,
+        ended_transactions=world.promises.offsets.ended,
         events=dict(world.events),
         history=tuple(world.history()) if broken or trace_all else (),
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from muster.actors.group.codec import adapters
+from muster.actors.group.messages import WriteTxnMarker
+from muster.actors.group.types import Producer as BatchProducer
+from muster.actors.group.types import TxnMarker
 from tests.simulation.client import AGES, Client, Surroundings, assignment, commit_body, fetch_body, subscription
 
+Mark = Callable[[str, WriteTxnMarker, Callable[[bool], None]], None]
+"""Sends a marker to the coordinator; the last argument is called with whether it is written."""
 GARBAGE = b"\x00\x01\xff\xff"
 
 
@@ -142,6 +148,63 @@ class SimpleConsumer(Stranger):
             retention_ms = chance.choice([-1, -1, 5_000]) if version <= 4 else -1
             body = commit_body(group, self.some_offsets(), retention_ms=retention_ms)
             self.send(adapters.OFFSET_COMMIT, version, body)
+
+
+class Producer(Stranger):
+    """Commits offsets in transactions. A coordinator ends them, and repeats each marker until it is written."""
+
+    def __init__(
+        self, world: Surroundings, name: str, groups: list[str], every_ms: int, producer_id: int, mark: Mark
+    ) -> None:
+        super().__init__(world, name, groups, every_ms)
+        self._producer_id = producer_id
+        self._mark = mark
+        self._ending = False
+
+    def act(self, group: str) -> None:
+        if self._ending:
+            return
+        chance = self.world.chance
+        if chance.random() < 0.4:
+            self._ending = True
+            self._end(chance.random() < 0.6)
+        else:
+            self._commit(group)
+
+    def _commit(self, group: str) -> None:
+        """As a consumer without membership, or in the name of a member."""
+        chance = self.world.chance
+        rumours = self.world.rumours[group]
+        body = commit_body(group, self.some_offsets()) | {
+            "transactional_id": self.name,
+            "producer_id": self._producer_id,
+            "producer_epoch": 0,
+            "generation_id": chance.choice([-1, -1, rumours.generation, rumours.generation, 7]),
+            "member_id": chance.choice(["", "", *rumours.member_ids[-4:]]),
+            "group_instance_id": chance.choice([None, None, None, *rumours.instance_ids[-2:]]),
+        }
+        self.send(adapters.TXN_OFFSET_COMMIT, chance.randint(0, 4), body)
+
+    def abort(self) -> None:
+        """The end of its last transaction: it has timed out."""
+        if not self._ending:
+            self._ending = True
+            self._end(False)
+
+    def _end(self, commit: bool) -> None:
+        marker = WriteTxnMarker(marker=TxnMarker(BatchProducer(self._producer_id, 0), commit, coordinator_epoch=0))
+        attempts: list[bool] = []
+
+        def done(written: bool) -> None:
+            if attempts:
+                return
+            attempts.append(written)
+            if written:
+                self._ending = False
+            else:
+                self.world.schedule.after(100, lambda: self._end(commit))
+
+        self._mark(self.name, marker, done)
 
 
 class Administrator(Stranger):

@@ -22,7 +22,7 @@ TALLY: Counter[str] = Counter()
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_breaks(seed: int) -> None:
     result = run(seed)
-    TALLY.update(result.events, seeds=1, acknowledged=result.acknowledged)
+    TALLY.update(result.events, seeds=1, acknowledged=result.acknowledged, ended=result.ended_transactions)
     if result.broken is not None:
         history = "\n".join(result.history)
         pytest.fail(f"{history}\n\n{result.broken}\n{replay_command(seed)}", pytrace=False)
@@ -32,9 +32,10 @@ def test_the_seeds_reach_what_matters() -> None:
     """The simulation is worth its time only if groups become Stable, fail, shrink, expire and are deleted in it."""
     for seed in range(20 if TALLY["seeds"] < 20 else 0):
         result = run(seed)
-        TALLY.update(result.events, seeds=1, acknowledged=result.acknowledged)
+        TALLY.update(result.events, seeds=1, acknowledged=result.acknowledged, ended=result.ended_transactions)
     seeds = TALLY["seeds"]
     assert TALLY["acknowledged"] > 50 * seeds
+    assert TALLY["ended"] > 2 * seeds
     assert TALLY["AssignmentStored"] > 2 * seeds
     rare = (
         "GroupDeleted",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.messages import SyncGroup
+from muster.actors.group.messages import SyncGroup, WriteTxnMarker
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor, Step, StepKind
@@ -20,7 +20,7 @@ from tests.simulation.promises import Promises
 from tests.simulation.rules.invariants import check_all
 from tests.simulation.rules.judge import verdict
 from tests.simulation.schedule import Schedule
-from tests.simulation.strangers import Administrator, Liar, SimpleConsumer, Stranger
+from tests.simulation.strangers import Administrator, Liar, Producer, SimpleConsumer, Stranger
 from tests.simulation.view import View
 
 START_MS = 1_700_000_000_000
@@ -78,7 +78,15 @@ class World:
         for number in range(chance.randint(0, 2)):
             yield Liar(self, f"liar{number}", groups, chance.choice([300, 1_500, 4_000]))
         yield SimpleConsumer(self, "simple", ["s0", "", *groups[:1]], chance.choice([1_500, 4_000]))
+        for number in range(chance.choice([0, 1, 3])):
+            yield Producer(
+                self, f"producer{number}", ["s0", *groups], chance.choice([800, 3_000]), 1_000 + number, self.mark
+            )
         yield Administrator(self, "admin", ["s0", *groups], chance.choice([2_000, 6_000]))
+
+    def mark(self, sender: str, request: WriteTxnMarker, done: Callable[[bool], None]) -> None:
+        """Markers are written by the transaction coordinator, which the network does not separate from the actor."""
+        self.schedule.after(self.chance.randint(0, 30), lambda: self.actor.mark(sender, request, done))
 
     def next_offset(self) -> int:
         self._next_offset += 1
@@ -114,7 +122,7 @@ class World:
         if step.received is not None and not step.loading:
             step.received.expected = verdict(step.received.request, step.before)
             self._note_dishonesty(step)
-        self.promises.before_checks(step, self.view.core.registrations)
+        self.promises.before_checks(step, self.view.log, self.view.core.registrations)
         check_all(self.view, step)
         self.promises.after_checks(step)
         self.view.walk_due_ms = self.view.expiry_walk_ms()
@@ -209,6 +217,8 @@ class World:
         self._faulty = False
         for stranger in self.strangers:
             stranger.life += 1
+            if isinstance(stranger, Producer):
+                stranger.abort()
         trouble, faults = self.network.trouble, self.actor.faults
         trouble.lost_request = trouble.lost_reply = trouble.repeated = trouble.slow = 0.0
         faults.slow_write = faults.stuck_write = faults.failed_write = faults.refused_write = 0.0

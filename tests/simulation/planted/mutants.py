@@ -355,7 +355,7 @@ def _offsets_of_a_group_with_members_expire() -> list[Change]:
     ]
 
 
-@_mutant("a_deleted_topic_leaves_no_offsets")
+@_mutant("a_deleted_topic_leaves_no_offsets", "no_acknowledged_commit_is_lost")
 def _a_deleted_topic_keeps_one_offset() -> list[Change]:
     remove = offsets._remove
 

@@ -15,6 +15,7 @@ from muster.actors.group.messages import (
     OffsetDeleteResponse,
     Response,
     SyncGroupResponse,
+    TxnOffsetCommitResponse,
 )
 from muster.actors.group.timers import TimerKind, TimerName
 from muster.actors.group.types import GroupId, MemberId
@@ -182,11 +183,12 @@ def _errors(response: Response) -> set[ErrorCode]:
             return {response.error_code}
         case OffsetDeleteResponse():
             return {response.error_code}
-        case OffsetCommitResponse():
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
             return {partition.error_code for topic in response.topics for partition in topic.partitions}
     return set()
 
 
 def _of_the_partition(response: Response) -> set[ErrorCode]:
     """Errors that concern one partition, for any requester."""
-    return {E.offset_metadata_too_large} if isinstance(response, OffsetCommitResponse) else set()
+    is_commit = isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
+    return {E.offset_metadata_too_large} if is_commit else set()

@@ -21,12 +21,12 @@ EMPTY, PREPARING, COMPLETING, STABLE, _DEAD = GroupState
 
 def replay_equals_live(view: View, step: Step) -> None:
     """A successor knows only the log: memory must equal the log's last values, key by key."""
-    if not step.outcome.records and step.kind not in (StepKind.FAILED, StepKind.LOADED):
+    if step.outcome.write is None and step.kind not in (StepKind.FAILED, StepKind.LOADED):
         return
     hard = view.core.hard_state
     groups: dict[GroupId, GroupMetadata] = {}
     offsets: dict[tuple[GroupId, str, int], CommittedOffset] = {}
-    for key_bytes, value_bytes in view.log.live.items():
+    for key_bytes, value_bytes in view.log.live.last.items():
         key, value = decoded(key_bytes, value_bytes)
         if isinstance(key, OffsetKey) and isinstance(value, CommittedOffset):
             offsets[key.group, key.topic, key.partition] = value
@@ -37,6 +37,21 @@ def replay_equals_live(view: View, step: Step) -> None:
     live = {(g, *p): offset for g in hard.known_groups() for p, offset in hard.offsets(g).items()}
     if live != offsets:
         raise Broken(f"memory has offsets {live}, the log {offsets}")
+    pending: set[tuple[int, tuple[GroupId, str, int], CommittedOffset]] = set()
+    for producer_id, records in view.log.live.pending.items():
+        for key_bytes, (_, value_bytes) in records.items():
+            key, value = decoded(key_bytes, value_bytes)
+            assert isinstance(key, OffsetKey)
+            assert isinstance(value, CommittedOffset)
+            pending.add((producer_id, (key.group, key.topic, key.partition), value))
+    held = {
+        (each.producer_id, (group, *partition), each.value)
+        for group in hard.pending.groups()
+        for partition, pendings in hard.pending.of_group(group).items()
+        for each in pendings
+    }
+    if held != pending:
+        raise Broken(f"memory has pending offsets {held}, the log {pending}")
 
 
 def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:

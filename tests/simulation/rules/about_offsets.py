@@ -22,11 +22,11 @@ def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
     So a commit never disappears or decreases by itself: only a later commit, a requested deletion, the deletion of its
     topic or its expiry changes it. An acknowledged deletion stays, too.
     """
-    if not step.outcome.records and step.kind not in (StepKind.LOADED, StepKind.FAILED):
+    if step.outcome.write is None and step.kind not in (StepKind.LOADED, StepKind.FAILED):
         return
     hard, promises = view.core.hard_state, view.promises.offsets
     for key in _removed_by_time(step):
-        if not _may_expire(view, step, key):
+        if key in promises.unstable or not _may_expire(view, step, key):
             raise Broken(f"{key} is removed, allowed: {promises.allowed(key)}")
         promises.expired(key, step.now_ms)
     for key in [*promises.changes]:
@@ -57,12 +57,26 @@ def reads_show_what_is_durable(view: View, step: Step) -> None:
                     _check_read(view, received, (group.group_id, topic.name, fetched.partition_index), fetched)
 
 
+def unstable_is_what_a_transaction_may_still_change(view: View, step: Step) -> None:
+    """A consumer that reads an offset while its transaction is open would process its records twice (KIP-447)."""
+    for received, response in step.answered:
+        if not isinstance(response, OffsetFetchResponse) or not isinstance(received.request, OffsetFetch):
+            continue
+        pending = view.promises.offsets.unstable_then(received) if received.request.require_stable else frozenset()
+        for group in response.groups:
+            for topic in group.topics if group.error_code is E.none else ():
+                for fetched in topic.partitions:
+                    is_unstable = fetched.error_code is E.unstable_offset_commit
+                    if is_unstable != ((group.group_id, topic.name, fetched.partition_index) in pending):
+                        raise Broken(f"{received.request} is answered {fetched}, pending is {sorted(pending)}")
+
+
 def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
     """A topic that is created again under the name starts afresh; old offsets would point nowhere."""
     if step.kind is not StepKind.TOPICS_DELETED:
         return
     hard = view.core.hard_state
-    left = [(g, p) for g in hard.known_groups() for p in hard.offsets(g) if p[0] in step.topics]
+    left = [(g, p) for g in hard.known_groups() for p in hard.partitions(g) if p[0] in step.topics]
     if left:
         raise Broken(f"{sorted(step.topics)} are deleted, but offsets are left: {left}")
 
@@ -75,9 +89,11 @@ def offsets_expire_in_time(view: View, step: Step) -> None:
         offsets = view.core.hard_state.offsets(group_id)
         before = step.before.get(group_id)
         empty = group.state is GroupState.EMPTY and before is not None and before.state is GroupState.EMPTY
-        if empty and not offsets:
+        if empty and not view.core.hard_state.has_offsets(group_id):
             raise Broken(f"{group_id} is Empty, has no offsets, and is still there")
         for (topic, partition), offset in offsets.items():
+            if (group_id, topic, partition) in view.promises.offsets.unstable:
+                continue
             over = _age_ms(step, group_id, offset, view) if empty else None
             if over is not None and over >= view.actor.config.offsets_retention_ms:
                 raise Broken(f"{topic}-{partition} of {group_id} is {over} ms old")
@@ -104,12 +120,14 @@ def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) 
 def _check_read(view: View, received: Received, key: CommitKey, fetched: FetchedOffset) -> None:
     offset = fetched.committed_offset if fetched.committed_offset != -1 else None
     promises = view.promises.offsets
+    if fetched.error_code is E.unstable_offset_commit:
+        return
     if received.request.require_stable:  # type: ignore[union-attr]
         if offset not in [change.offset for change in (*promises.readable_then(received, key), *promises.allowed(key))]:
             raise Broken(f"{received.request} reads {offset}, could be {promises.readable_then(received, key)}")
     else:
         record = offset_record(OffsetKey(*key), None)
-        value = view.log.durable.get(record.key)
+        value = view.log.durable.last.get(record.key)
         stored = decode_value(OffsetKey(*key), value) if value is not None else None
         durable = stored.offset if isinstance(stored, CommittedOffset) else None
         if offset != durable:

@@ -10,6 +10,8 @@ from muster.actors.group.messages import (
     OffsetCommitResponse,
     OffsetDeleteResponse,
     SyncGroup,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkerResponse,
 )
 from muster.actors.group.state import GroupState
 from muster.actors.group.timers import TimerKind, TimerName
@@ -81,8 +83,10 @@ def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
     """A client may forget what was acknowledged: the log must have it, and everything decided before it."""
     for received, response in step.answered:
         match response:
-            case OffsetCommitResponse() | OffsetDeleteResponse():
+            case OffsetCommitResponse() | OffsetDeleteResponse() | TxnOffsetCommitResponse():
                 done = any(p.error_code is E.none for topic in response.topics for p in topic.partitions)
+            case WriteTxnMarkerResponse():
+                done = response.error_code is E.none
             case DeleteGroupsResponse():
                 done = any(result.error_code is E.none for result in response.results)
             case _:

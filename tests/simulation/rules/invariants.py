@@ -32,6 +32,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     about_responses.no_request_waits_too_long,
     about_offsets.no_acknowledged_commit_is_lost,
     about_offsets.reads_show_what_is_durable,
+    about_offsets.unstable_is_what_a_transaction_may_still_change,
     about_offsets.a_deleted_topic_leaves_no_offsets,
     about_offsets.offsets_expire_in_time,
     about_memory.replay_equals_live,

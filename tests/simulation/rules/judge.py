@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.messages import Heartbeat, OffsetCommit, OffsetDelete, Request, SyncGroup
+from muster.actors.group.messages import Heartbeat, OffsetCommit, OffsetDelete, Request, SyncGroup, TxnOffsetCommit
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import MemberId
 from tests.simulation.shots import GroupShot, Shots
@@ -25,6 +25,8 @@ def verdict(request: Request, groups: Shots) -> ErrorCode | None:
             return _sync(request, groups)
         case OffsetCommit():
             return _commit(request, groups)
+        case TxnOffsetCommit():
+            return _txn_commit(request, groups)
         case OffsetDelete():
             return _offset_delete(request, groups)
     return None
@@ -84,6 +86,18 @@ def _commit(request: OffsetCommit, groups: Shots) -> ErrorCode:
         return E.unknown_member_id
     error = _membership(group, request.member_id, instance, generation)
     return E.rebalance_in_progress if error is E.none and group.state is COMPLETING else error
+
+
+def _txn_commit(request: TxnOffsetCommit, groups: Shots) -> ErrorCode:
+    if not request.group_id:
+        return E.invalid_group_id
+    group = groups.get(request.group_id)
+    generation, instance = request.generation_id, request.group_instance_id
+    if group is None:
+        return E.illegal_generation if generation >= 0 else E.none
+    if generation < 0 and (group.state is EMPTY or (not request.member_id and instance is None)):
+        return E.none
+    return _membership(group, request.member_id, instance, generation)
 
 
 def _offset_delete(request: OffsetDelete, groups: Shots) -> ErrorCode:
