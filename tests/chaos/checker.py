@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.chaos.history import History
-from tests.chaos.rules import calls, commits, groups, processes, records
+from tests.chaos.rules import calls, commits, groups, processes, records, transactions
 from tests.chaos.rules.violation import MOST, Violation
 
 RULES: tuple[Callable[[History], Iterator[str]], ...] = (
@@ -17,6 +17,11 @@ RULES: tuple[Callable[[History], Iterator[str]], ...] = (
     records.no_gaps,
     commits.commits_are_kept,
     commits.everything_is_committed,
+    transactions.transactions_are_whole,
+    transactions.ends_are_kept,
+    transactions.only_committed_records_are_read,
+    transactions.each_record_is_transformed_once,
+    transactions.no_transaction_stays_open,
     groups.one_owner,
     groups.one_owner_in_descriptions,
     calls.nothing_hangs,

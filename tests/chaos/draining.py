@@ -1,4 +1,6 @@
-"""The end of a load: producers get their responses, all groups commit the ends of all logs, members leave."""
+"""The end of a load: producers get their responses, transformers transform everything, all groups commit the ends of
+all logs, members leave.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tests.chaos.journal import Journal
 from tests.chaos.observer import Observer
 
 DRAIN_S = 90.0
-"""Limit of each of the three."""
+"""Limit of each of these."""
 
 
 def drain(
@@ -28,21 +30,27 @@ def drain(
                 return
             time.sleep(0.2)
 
-    for name in fleet.names("producer"):
-        fleet.leave(name)
-    wait(fleet.gone, "producers still wait for answers")
     ends: dict[tuple[str, int], int] = {}
 
-    def drained() -> bool:
+    def drained(some: Iterable[str]) -> bool:
         fleet.look()
         if not ends:
             try:
                 ends.update(observer.ends())
             except KafkaException:
                 return False
-        return all(observer.has_everything(group, ends) for group in groups)
+        return all(observer.has_everything(group, ends) for group in some)
 
-    wait(drained, "groups have not committed everything")
+    for name in fleet.names("producer"):
+        fleet.leave(name)
+    wait(fleet.gone, "producers still wait for answers")
+    if transformers := fleet.names("transformer"):
+        wait(lambda: drained(fleet.groups("transformer")), "transformers have not transformed everything")
+        for name in transformers:
+            fleet.leave(name)
+        wait(fleet.gone, "transformers do not end")
+        ends.update(observer.visible_ends(fleet.outputs(), DRAIN_S))
+    wait(lambda: drained(groups), "groups have not committed everything")
     journal.write("drained", groups={group: observer.has_everything(group, ends) for group in groups})
     for name in fleet.names("consumer"):
         fleet.leave(name)

@@ -29,6 +29,14 @@ class Fleet:
     def names(self, role: str) -> list[str]:
         return [name for name, worker in self._workers.items() if worker.role == role]
 
+    def groups(self, role: str) -> set[str]:
+        """The groups of all workers of that role."""
+        return {worker.group for worker in self._workers.values() if worker.role == role}
+
+    def outputs(self) -> list[str]:
+        """The topics that transformers write."""
+        return sorted({topic for worker in self._workers.values() for topic in worker.outputs})
+
     def start(self, name: str) -> None:
         """Start another process of that worker; does nothing if one is running."""
         if name in self._running:
@@ -48,6 +56,8 @@ class Fleet:
             group=worker.group,
             mode=worker.mode,
             strategy=worker.strategy,
+            outputs={topic: self._topics[topic] for topic in worker.outputs},
+            transactional_id=name,
             own_timeouts=worker.own_timeouts,
         )
         path = self._folder / f"{process_name}.spec.json"

@@ -57,6 +57,32 @@ class Commit(NamedTuple):
     acked: bool
 
 
+class Transformed(NamedTuple):
+    """A record that a transformer writes for one that it has read."""
+
+    name: str
+    place: Place
+    source: tuple[Place, int]
+    """Partition and offset of the record that it is made of."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Written to the journal before it began."""
+
+    worker: str
+    group: str
+    number: int
+    records: tuple[Transformed, ...]
+    offsets: dict[Place, int]
+    """What it commits of the group's offsets."""
+    begin_s: float
+    end_s: float = inf
+    """inf: its end is not known."""
+    committed: bool | None = None
+    """None: not known."""
+
+
 class Fetched(NamedTuple):
     """A response to OffsetFetch; offset -1: nothing is committed."""
 
@@ -138,6 +164,11 @@ class History:
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Group -> topics."""
     lives: dict[str, Life] = field(default_factory=dict)
+    transactional: frozenset[str] = frozenset()
+    """Topics with records in transactions, and nothing else."""
+    transactions: list[Transaction] = field(default_factory=list)
+    ends: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    """At the end: where readers of committed records end, and where the partition does."""
     sent: list[Sent] = field(default_factory=list)
     acked: list[Acked] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -206,6 +237,7 @@ def _run(history: History, events: Iterable[Mapping[str, Any]]) -> None:
         match event["e"]:
             case "load":
                 history.topics = event["topics"]
+                history.transactional = frozenset(event.get("transactional", ()))
                 history.groups = {group: tuple(topics) for group, topics in event["groups"].items()}
             case "phase":
                 history.phases[event["name"]] = event["t"]
@@ -236,6 +268,8 @@ def _observer(history: History, events: Iterable[Mapping[str, Any]]) -> None:
             case "described":
                 members = {member: [(p[0], p[1]) for p in places] for member, places in event["members"].items()}
                 history.described.append((event["group"], members))
+            case "ends":
+                history.ends = {(topic, number): (stable, end) for topic, number, stable, end in event["ends"]}
             case "log":
                 place = (event["topic"], event["partition"])
                 history.final.setdefault(place, []).extend((offset, name) for offset, name in event["records"])
@@ -244,6 +278,7 @@ def _observer(history: History, events: Iterable[Mapping[str, Any]]) -> None:
 def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
     life = _life(history, name)
     open_calls: dict[int, dict[str, Any]] = {}
+    transactions: dict[int, Transaction] = {}
     for event in events:
         at_s = event["t"]
         if event["e"] == "heartbeat":  # of another thread: no sign of life of the worker
@@ -269,6 +304,11 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
                     Commit(name, life.group, (topic, number), offset, None, at_s, inf, False)
                     for topic, number, offset in event["offsets"]
                 ]
+            case "transaction":
+                transactions[event["id"]] = _transaction(life, event)
+            case "transaction-ended":
+                ended = transactions[event["id"]]
+                ended.end_s, ended.committed = at_s, event["committed"]
             case "begin":
                 open_calls[event["id"]] = event
             case "end":
@@ -279,6 +319,16 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
                 life.fatal = event["error"]
     for event in open_calls.values():
         _ended(history, life, event, inf, "")
+    history.transactions += transactions.values()
+
+
+def _transaction(life: Life, event: Mapping[str, Any]) -> Transaction:
+    records = [
+        Transformed(name, (topic, partition), ((of_topic, of_partition), offset))
+        for name, topic, partition, of_topic, of_partition, offset in event["records"]
+    ]
+    offsets = {(topic, partition): offset for topic, partition, offset in event["offsets"]}
+    return Transaction(life.name, life.group, event["id"], tuple(records), offsets, event["t"])
 
 
 def _ended(history: History, life: Life, begun: Mapping[str, Any], end_s: float, error: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -80,7 +80,47 @@ class Observer(threading.Thread):
         }
 
     def read_logs(self, within_s: float) -> bool:
-        """Write all records of the partitions to the journal; return whether that finished in time."""
+        """Write all committed records of the partitions to the journal; return whether that finished in time."""
+        places = {(topic, number) for topic, count in self._topics.items() for number in range(count)}
+        for records in self._read(places, within_s):
+            for (topic, number), rows in records.items():
+                self._journal.write("log", topic=topic, partition=number, records=rows)
+        return not places
+
+    def visible_ends(self, topics: Iterable[str], within_s: float) -> dict[tuple[str, int], int]:
+        """The offset after the last committed record of each partition: markers may follow, which no consumer sees."""
+        places = {(topic, number) for topic in topics for number in range(self._topics[topic])}
+        ends = dict.fromkeys(places, 0)
+        for records in self._read(places, within_s):
+            ends |= {place: rows[-1][0] + 1 for place, rows in records.items()}
+        return ends
+
+    def compare_ends(self, within_s: float) -> None:
+        """Write the end of each partition to the journal, and where readers of committed records end.
+
+        The two are the same, or become so in time, unless a transaction stays open.
+        """
+        config = {"bootstrap.servers": self._servers, "group.id": "final-reader", **_QUIET}
+        plain = confluent_kafka.Consumer({**config, "isolation.level": "read_uncommitted"})
+        deadline_s = time.monotonic() + within_s
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        while time.monotonic() < deadline_s:
+            with suppress(KafkaException):
+                ends = {
+                    place: plain.get_watermark_offsets(TopicPartition(*place), _REQUEST_TIMEOUT_S)[1]
+                    for place in self.ends()
+                }
+                found = {place: (stable, ends[place]) for place, stable in self.ends().items()}
+                if all(stable == end for stable, end in found.values()):
+                    break
+            time.sleep(_EVERY_S)
+        plain.close()
+        self._journal.write("ends", ends=[(*place, *both) for place, both in sorted(found.items())])
+
+    def _read(
+        self, left: set[tuple[str, int]], within_s: float
+    ) -> Iterator[dict[tuple[str, int], list[tuple[int, str]]]]:
+        """Committed records by partition, piece by piece. Removes the partitions from ``left`` that are read."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -90,7 +130,6 @@ class Observer(threading.Thread):
                 **_QUIET,
             }
         )
-        left = {(topic, number) for topic, count in self._topics.items() for number in range(count)}
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in left])
         deadline_s = time.monotonic() + within_s
         while left and time.monotonic() < deadline_s:
@@ -102,10 +141,8 @@ class Observer(threading.Thread):
                     records.setdefault(place, []).append((message.offset(), name_of(message.value())))
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     left.discard(place)
-            for (topic, number), rows in records.items():
-                self._journal.write("log", topic=topic, partition=number, records=rows)
+            yield records
         consumer.close()
-        return not left
 
     def close(self) -> None:
         for consumer in self._consumers.values():

@@ -14,6 +14,7 @@ from typing import Any
 from muster.placement.hashing import partition_for
 
 OFFSETS_PARTITIONS = 4
+TRANSACTIONS_PARTITIONS = 2
 LOG_ACTORS = 2
 GATEWAYS = 3
 WARM_S, QUIET_S = 8.0, 12.0
@@ -34,7 +35,7 @@ KINDS = {
     "everything": 1,
 }
 """Number of cards of each kind in the deck from which faults are dealt."""
-_ACTORS = {"offsets": 5, "log": 3, "gateway": 3, "controller": 1, "reconciler": 1, "standby": 1}
+_ACTORS = {"offsets": 5, "transactions": 4, "log": 3, "gateway": 3, "controller": 1, "reconciler": 1, "standby": 1}
 _REQUESTS = {
     "error": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat", "ListOffsets"),
     "no-answer": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "Heartbeat", "FindCoordinator", "Metadata"),
@@ -42,6 +43,8 @@ _REQUESTS = {
     "delay": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"),
     "close": ("Produce", "Fetch", "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "InitProducerId"),
 }
+_OF_TRANSACTIONS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId")
+"""APIs that may meet any of these faults, besides."""
 """Action -> APIs. JoinGroup and SyncGroup get a response, since librdkafka would wait five minutes for one."""
 _ERRORS = {
     "Produce": ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"),
@@ -52,6 +55,11 @@ _ERRORS = {
     "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
     "SyncGroup": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
     "Heartbeat": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
+    "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "AddOffsetsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
 }
 """Errors that a broker in trouble returns; clients recover from each."""
 
@@ -68,6 +76,8 @@ class Worker:
     group: str = ""
     mode: str = "manual"
     strategy: str = "roundrobin"
+    outputs: tuple[str, ...] = ()
+    """Topics that a transformer writes in transactions."""
     own_timeouts: bool = False
 
 
@@ -102,6 +112,11 @@ class Plan:
         return {worker.group: worker.topics for worker in self.workers if worker.group}
 
     @property
+    def transactional_topics(self) -> tuple[str, ...]:
+        """Topics with records in transactions, and nothing else."""
+        return tuple(sorted({topic for worker in self.workers for topic in worker.outputs}))
+
+    @property
     def quiet_at_s(self) -> float:
         return max(WARM_S, self.minutes * 60 - QUIET_S)
 
@@ -112,7 +127,7 @@ class Plan:
 def make(seed: int, minutes: float) -> Plan:
     """The plan of a seed; it is always the same for the same version of this file."""
     chance = random.Random(seed)
-    topics = {"orders": 3, "clicks": 2, "audit": 1}
+    topics = {"orders": 3, "clicks": 2, "audit": 1, "copies": 2}
     workers = tuple(_load(chance))
     end_s = max(WARM_S, minutes * 60 - QUIET_S)
     faults = tuple(_faults(chance, workers, end_s))
@@ -136,6 +151,17 @@ def _load(chance: random.Random) -> Iterator[Worker]:
     for number in range(2):
         yield _member(sticky, number, "confluent", ("orders", "audit"), strategy="cooperative-sticky")
     yield _member(alone, 0, "confluent", ("orders",), mode="assign")
+    copiers, readers = (f"{name}-{chance.randrange(1000)}" for name in ("copiers", "readers"))
+    for number in range(2):
+        yield Worker(
+            name=f"{copiers}-{number}",
+            role="transformer",
+            library="confluent",
+            topics=("orders",),
+            outputs=("copies",),
+            group=copiers,
+        )
+    yield _member(readers, 0, "confluent", ("copies",))
 
 
 def _member(group: str, number: int, library: str, topics: tuple[str, ...], **more: Any) -> Worker:
@@ -179,6 +205,8 @@ def _fault(chance: random.Random, at_s: float, kind: str, workers: tuple[Worker,
         case "request":
             action = chance.choice(sorted(_REQUESTS))
             api = chance.choice(_REQUESTS[action])
+            if chance.random() < 0.3:
+                api = chance.choice(_OF_TRANSACTIONS)
             fields = {"action": action, "api": api, **_request(chance, action, api)}
             return Fault(at_s=at_s, kind=kind, target=action, for_s=_seconds(chance, 2, 6), fields=fields)
         case "disk":
@@ -201,6 +229,8 @@ def _actor(chance: random.Random, busy: list[int]) -> str:
             return f"offsets-{chance.choice(busy)}"
         case "log":
             return f"log-{chance.randrange(LOG_ACTORS)}"
+        case "transactions":
+            return f"transactions-{chance.randrange(TRANSACTIONS_PARTITIONS)}"
         case "gateway":
             return f"gateway-{chance.randint(1, GATEWAYS)}"
         case _:

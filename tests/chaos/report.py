@@ -26,6 +26,11 @@ def _lines(history: History, violations: Sequence[Violation], minutes: float) ->
         f"{len(history.reads)} read by {len(history.groups)} groups, {len(acked)} commits acknowledged, "
         f"{len(history.fetched)} offsets fetched, {len(history.lives)} client processes"
     )
+    if history.transactions:
+        ends = Counter(
+            {True: "committed", False: "aborted", None: "unknown"}[t.committed] for t in history.transactions
+        )
+        yield "transactions: " + ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
     made = Counter(_what(step) for step in history.steps if not step.failed)
     failed = Counter((step.kind, step.failed) for step in history.steps if step.failed)
     yield "faults: " + ", ".join(f"{what} {count}" for what, count in sorted(made.items()))
@@ -82,7 +87,9 @@ def _concerns(step: Step, life: Life) -> bool:
         return False
     if kind == "offsets":
         return bool(life.group) and partition_for(life.group, OFFSETS_PARTITIONS) == int(number)
-    return life.role == "producer" or kind != "log"
+    if kind == "transactions":
+        return life.role == "transformer"
+    return life.role in ("producer", "transformer") or kind != "log"
 
 
 def _successes(history: History) -> dict[str, list[Span]]:
@@ -91,6 +98,9 @@ def _successes(history: History) -> dict[str, list[Span]]:
     for commit in history.commits:
         if commit.acked:
             spans[commit.worker].append((commit.begin_s, commit.end_s))
+    for each in history.transactions:
+        if each.committed:
+            spans[each.worker].append((each.begin_s, each.end_s))
     sent: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for entry in history.sent:
         sent[entry.producer].append((entry.first, entry.at_s))

@@ -23,6 +23,7 @@ from tests.chaos.plan import Plan
 PROPERTIES = {
     "fault.injection.enable": "true",
     "offsets.topic.num.partitions": str(plan.OFFSETS_PARTITIONS),
+    "transaction.state.log.num.partitions": str(plan.TRANSACTIONS_PARTITIONS),
     "log.actors": str(plan.LOG_ACTORS),
     "group.initial.rebalance.delay.ms": "500",
     "reconciler.interval.ms": "2000",
@@ -50,7 +51,8 @@ class Run:
         journals.mkdir()
         (self.folder / "plan.json").write_text(self.plan.as_json())
         journal = Journal(journals / "run.jsonl")
-        journal.write("load", topics=self.plan.topics, groups=self.plan.groups)
+        transactional = self.plan.transactional_topics
+        journal.write("load", topics=self.plan.topics, groups=self.plan.groups, transactional=transactional)
         cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=PROPERTIES, tree=self.tree)
         with cluster:
             fleet = Fleet(self.plan, cluster.bootstrap, journals, journal, self.records_per_s)
@@ -82,6 +84,7 @@ class Run:
         sampler.stop()
         if not observer.read_logs(DRAIN_S):
             self.say("the logs could not be read to their ends")
+        observer.compare_ends(DRAIN_S)
         observer.close()
         journal.write("alive", bad=_not_alive(cluster))
         journal.write("phase", name="end")

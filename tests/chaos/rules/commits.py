@@ -23,7 +23,7 @@ CommitKey = tuple[str, Place]
 def commits_are_kept(history: History) -> Iterator[str]:
     """What OffsetFetch returns is never older than what was acknowledged, or returned, before its request."""
     commits: dict[CommitKey, list[Commit]] = defaultdict(list)
-    for commit in _fenced(history):
+    for commit in (*_fenced(history), *_in_transactions(history)):
         commits[commit.group, commit.place].append(commit)
     fetched: dict[CommitKey, list[Fetched]] = defaultdict(list)
     for found in history.fetched:
@@ -100,6 +100,19 @@ def _fenced(history: History) -> Iterator[Commit]:
             if index < len(times):
                 end_s = min(end_s, times[index])
         yield commit._replace(end_s=end_s)
+
+
+def _in_transactions(history: History) -> Iterator[Commit]:
+    """Offsets of transactions that are committed, or may be: some of their records are visible.
+
+    So offsets of a transaction whose records are not visible are found by no fetch, and in time.
+    """
+    visible = {name for records in history.final.values() for _, name in records}
+    for each in history.transactions:
+        if each.committed or (each.committed is None and any(record.name in visible for record in each.records)):
+            acked = bool(each.committed)
+            for place, offset in each.offsets.items():
+                yield Commit(each.worker, each.group, place, offset, None, each.begin_s, each.end_s, acked)
 
 
 def _first_after(signs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:

@@ -49,4 +49,4 @@ def test_every_plan_leaves_time_to_come_through(seed: int) -> None:
     targets = {worker.name for worker in made.workers}
     assert all(fault.target in targets for fault in made.faults if fault.kind.startswith("client-"))
     assert {worker.library for worker in made.workers} == {"confluent", "kafka-python", "aiokafka"}
-    assert len(made.groups) == 4
+    assert len(made.groups) == 6

@@ -21,6 +21,7 @@ from tests.chaos.history import (
     Read,
     Sample,
     Sent,
+    Transformed,
     read_history,
 )
 from tests.chaos.journal import Journal
@@ -28,6 +29,7 @@ from tests.chaos.payload import name_of, value_of
 from tests.chaos.rules.calls import BOUND_S
 from tests.chaos.rules.commits import UNRESOLVED_S
 from tests.chaos.rules.violation import MOST
+from tests.chaos.tests.transactions import ALLOWED_TRANSACTIONS, BROKEN_TRANSACTIONS, with_transactions
 
 T0 = ("t", 0)
 P = "p.1/t-0"
@@ -241,11 +243,13 @@ BROKEN: list[tuple[str, Callable[[History], None]]] = [
     ("nothing_grows", _memory),
     ("nothing_grows", _descriptors),
     ("nothing_grows", _sockets),
+    *BROKEN_TRANSACTIONS,
 ]
 
 
 def test_a_sound_history_violates_nothing() -> None:
     assert check(sound()) == []
+    assert check(with_transactions(sound())) == []
 
 
 @pytest.mark.parametrize(("rule", "break_it"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
@@ -329,6 +333,7 @@ def _slow_call_within_its_timeout(history: History) -> None:
         _paused,
         _cluster_was_down,
         _slow_call_within_its_timeout,
+        *ALLOWED_TRANSACTIONS,
     ],
 )
 def test_what_kafka_allows_is_no_violation(vary: Callable[[History], None]) -> None:
@@ -367,6 +372,27 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     life = history.lives["a.1"]
     assert (life.mode, len(life.paused), life.end_s < inf) == ("manual", 1, True)
     assert life.refusals == ["commit: ValueError: refused"]
+
+
+def test_transactions_are_read_as_they_were_written(tmp_path: Path) -> None:
+    Journal(tmp_path / "run.jsonl").write("load", topics={"t": 1, "c": 1}, groups={"g": ["t"]}, transactional=["c"])
+    worker = Journal(tmp_path / "x.1.jsonl")
+    worker.write("start", role="transformer", library="confluent", idempotent=True, group="g", mode="manual")
+    for number, committed in enumerate((True, False, None)):
+        records = [(f"x.1/c-0:{number}", "c", 0, "t", 0, 5 + number)]
+        worker.write("transaction", id=number, records=records, offsets=[("t", 0, 6 + number)])
+        if committed is not None:
+            worker.write("transaction-ended", id=number, committed=committed)
+    Journal(tmp_path / "observer.jsonl").write("ends", ends=[("c", 0, 3, 4)])
+    history = read_history(tmp_path)
+    assert [(t.group, t.committed, t.end_s < inf) for t in history.transactions] == [
+        ("g", True, True),
+        ("g", False, True),
+        ("g", None, False),
+    ]
+    assert history.transactions[1].records == (Transformed("x.1/c-0:1", ("c", 0), (T0, 6)),)
+    assert history.transactions[1].offsets == {T0: 7}
+    assert (history.transactional, history.ends) == ({"c"}, {("c", 0): (3, 4)})
 
 
 def test_a_line_that_sigkill_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from importlib import import_module
 from pathlib import Path
 
 from tests.chaos.workers.base import Worker
-from tests.chaos.workers.spec import Spec
+from tests.chaos.workers.spec import TRANSFORMER, Spec
 
 _MODULES = {"confluent": "confluent", "kafka-python": "kafka_python", "aiokafka": "aio"}
 
 
 def main(path: str) -> int:
     spec = Spec.load(Path(path))
-    module = import_module(f"tests.chaos.workers.{_MODULES[spec.library]}")  # one library in memory, not three
+    name = TRANSFORMER if spec.role == TRANSFORMER else _MODULES[spec.library]
+    module = import_module(f"tests.chaos.workers.{name}")  # one library in memory, not three
     worker: Worker = getattr(module, spec.role.capitalize())(spec)
     try:
         worker.run()  # type: ignore[attr-defined]

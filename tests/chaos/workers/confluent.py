@@ -25,7 +25,15 @@ from tests.chaos.workers.spec import Spec
 _METADATA_HEADER = b"CGMDv2:"
 
 
-def _common(spec: Spec) -> dict[str, Any]:
+def membership(consumer: Any) -> tuple[int, str]:
+    """Generation and member id, from what librdkafka writes for producers in transactions."""
+    metadata = bytes(consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
+    names = metadata[4:].split(b"\0")
+    return int.from_bytes(metadata[:4], "little", signed=True), names[1].decode()
+
+
+def common(spec: Spec) -> dict[str, Any]:
+    """Configuration of every client."""
     timeouts = {} if spec.own_timeouts else {"socket.timeout.ms": REQUEST_TIMEOUT_MS, "reconnect.backoff.max.ms": 1_000}
     return {"bootstrap.servers": spec.bootstrap, "client.id": spec.name, **timeouts}
 
@@ -34,7 +42,7 @@ class Producer(Producing):
     def run(self) -> None:
         producer = confluent_kafka.Producer(
             {
-                **_common(self.spec),
+                **common(self.spec),
                 "enable.idempotence": self.spec.idempotent,
                 "linger.ms": 5,
                 **({} if self.spec.own_timeouts else {"request.timeout.ms": REQUEST_TIMEOUT_MS}),
@@ -68,7 +76,7 @@ class Consumer(Consuming):
         auto = self.spec.mode == "auto"
         self._consumer = confluent_kafka.Consumer(
             {
-                **_common(self.spec),
+                **common(self.spec),
                 "group.id": self.spec.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": auto,
@@ -110,23 +118,17 @@ class Consumer(Consuming):
 
     def _gained(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         gained = {(partition.topic, partition.partition) for partition in partitions}
-        generation, member = self._membership()
+        generation, member = membership(self._consumer)
         self.assigned(self.owned | gained, generation, member)
 
     def _lost(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         self.revoked((partition.topic, partition.partition) for partition in partitions)
 
-    def _membership(self) -> tuple[int, str]:
-        """Generation and member id, from what librdkafka writes for producers in transactions."""
-        metadata = bytes(self._consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
-        names = metadata[4:].split(b"\0")
-        return int.from_bytes(metadata[:4], "little", signed=True), names[1].decode()
-
     def _commit(self, offsets: Offsets) -> None:
-        generation = -1 if self.spec.mode == "assign" else self._membership()[0]
+        generation = -1 if self.spec.mode == "assign" else membership(self._consumer)[0]
         try:
             with self.committing(offsets, generation):
-                done = self._consumer.commit(offsets=_partitions(offsets), asynchronous=False)
+                done = self._consumer.commit(offsets=partitions_of(offsets), asynchronous=False)
                 for partition in done:
                     if partition.error is not None:
                         raise confluent_kafka.KafkaException(partition.error)
@@ -138,9 +140,10 @@ class Consumer(Consuming):
         mine: Offsets = {place: offset for place, offset in offsets.items() if place in self.owned}
         self.may_commit(mine)
         with contextlib.suppress(confluent_kafka.KafkaException):  # revoked in between
-            self._consumer.store_offsets(offsets=_partitions(mine))
+            self._consumer.store_offsets(offsets=partitions_of(mine))
         self.pending = {}
 
 
-def _partitions(offsets: dict[Place, int]) -> list[TopicPartition]:
+def partitions_of(offsets: dict[Place, int]) -> list[TopicPartition]:
+    """The same as confluent-kafka takes it."""
     return [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-PRODUCER, CONSUMER = "producer", "consumer"
+PRODUCER, CONSUMER, TRANSFORMER = "producer", "consumer", "transformer"
 LIBRARIES = ("confluent", "kafka-python", "aiokafka")
 
 
@@ -27,6 +27,10 @@ class Spec:
     mode: str = "manual"
     """manual: commits what it has read; auto: the library does; assign: no membership, commits itself."""
     strategy: str = "roundrobin"
+    outputs: dict[str, int] = field(default_factory=dict)
+    """Of a transformer, like ``topics``."""
+    transactional_id: str = ""
+    """Of a transformer: the same for all processes of the worker."""
     own_timeouts: bool = False
     """With the library's own timeouts of requests and sessions, and not with those of ``base``."""
 
