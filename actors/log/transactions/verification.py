@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.actors.log.config import LogConfig
-from muster.actors.log.errors import InvalidTxnState, LogError, NotVerified
+from muster.actors.log.errors import InvalidTxnState, LogError, NotLeader, NotVerified
 from muster.actors.log.format.batch import read_header
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.producers import EPOCH_BUMPS
@@ -86,6 +86,7 @@ class Verification:
         self._unverified: dict[str, list[_Held]] = {}
         """By transactional id: what the next query is about. Has a key while a query is under way."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def submit(
         self,
@@ -103,6 +104,8 @@ class Verification:
             header = read_header(records)
             if not header.is_transactional:
                 raise
+            if self._is_closed:
+                raise NotLeader("the log actor is closing") from None
             producer = (header.producer_id, header.producer_epoch)
             guard = partition_log.guard_for(*producer, header.base_sequence, transaction.transaction_version)
             assert guard is not None
@@ -121,7 +124,8 @@ class Verification:
             held.batches.append((records, transaction, outcome))
 
     def close(self) -> None:
-        """Give up all batches that wait: they get NOT_LEADER_OR_FOLLOWER."""
+        """Give up all batches that wait, and later ones that would: they get NOT_LEADER_OR_FOLLOWER."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         for held in self._waiting:
