@@ -9,7 +9,6 @@ from muster.actors.transactions.events import FenceCause, TransactionFenced
 from muster.actors.transactions.shard import Shard
 from muster.actors.transactions.state import (
     EPOCH_BUMP_VERSION,
-    EXHAUSTED_EPOCH,
     MAX_EPOCH,
     Entry,
     TransactionMetadata,
@@ -41,29 +40,26 @@ def prepare(shard: Shard, entry: Entry, *, commit: bool, bumps_epoch: bool) -> E
 def fence(shard: Shard, transactional_id: TransactionalId, cause: FenceCause) -> None:
     """Abort an Ongoing transaction with an epoch that its producer does not have.
 
+    With the newest protocol that is as if the producer had aborted it: a producer that repeats its own abort, or names
+    itself to InitProducerId, may continue. Before, only a plain InitProducerId gets an epoch again.
     COORDINATOR_LOAD_IN_PROGRESS if that needs a producer id and there is none.
     """
-    before = shard.hard.entries[transactional_id].metadata
-    epoch = min(before.producer_epoch + 1, MAX_EPOCH)
-    version = shard.config.transaction_version
-    if epoch == before.producer_epoch:  # a marker of the newest protocol would be refused
-        version = min(version, EPOCH_BUMP_VERSION - 1)
-    rotates = version >= EPOCH_BUMP_VERSION and epoch >= EXHAUSTED_EPOCH
-    after = replace(
-        before,
-        state=TransactionState.PREPARE_ABORT,
-        producer_epoch=epoch,
-        next_producer_id=shard.new_producer_id() if rotates else NO_PRODUCER_ID,
-        last_update_ms=shard.now_ms,
-        client_transaction_version=version,
-    )
-    shard.write(transactional_id, after)
+    entry = shard.hard.entries[transactional_id]
+    epoch, version = entry.metadata.producer_epoch, shard.config.transaction_version
+    if version >= EPOCH_BUMP_VERSION and epoch < MAX_EPOCH:
+        after = prepare(shard, entry, commit=False, bumps_epoch=True)
+    else:  # a marker of the newest protocol without a higher epoch would be refused
+        prepared = prepare(shard, entry, commit=False, bumps_epoch=False)
+        older = min(version, EPOCH_BUMP_VERSION - 1)
+        bumped = min(epoch + 1, MAX_EPOCH)
+        after = Entry(replace(prepared.metadata, producer_epoch=bumped, client_transaction_version=older))
+    shard.write(transactional_id, *after)
     markers.decided(shard, transactional_id)
     shard.report(
         TransactionFenced(
             transactional_id=transactional_id,
-            producer_id=after.producer_id,
-            producer_epoch=after.producer_epoch,
+            producer_id=after.metadata.producer_id,
+            producer_epoch=after.metadata.producer_epoch,
             cause=cause,
         )
     )

@@ -3,6 +3,7 @@
 python -m tests.simulation --seeds 1000 --first 0     every seed of a range; the exit status tells
 python -m tests.simulation --seed 1234 [--steps N]    one of them; with --trace the whole history
 python -m tests.simulation --processes ...            the same of copies of an offsets actor, ZooKeeper and a disk
+python -m tests.simulation --transactions ...         the same of a transaction coordinator, producers and partitions
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 
 from tests.simulation.processes import run as processes
 from tests.simulation.run import STEPS, replay_command, run, shorten
+from tests.simulation.transactions import run as transactions
 
 PROGRESS = 250
 """A line of progress every so many seeds."""
@@ -22,6 +24,8 @@ def main() -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:
         seeds = range(arguments.seed, arguments.seed + 1)
+    if arguments.transactions:
+        return _transactions(arguments, seeds)
     return _processes(arguments, seeds) if arguments.processes else _coordinator(arguments, seeds)
 
 
@@ -61,6 +65,23 @@ def _processes(arguments: argparse.Namespace, seeds: range) -> int:
     return 1 if failures else 0
 
 
+def _transactions(arguments: argparse.Namespace, seeds: range) -> int:
+    failures = steps = committed = 0
+    faulty_steps = arguments.steps or transactions.STEPS
+    for seed in seeds:
+        result = transactions.run(seed, faulty_steps, trace_all=arguments.trace)
+        steps, committed = steps + result.steps, committed + result.committed
+        if result.broken is not None or arguments.trace:
+            print(*result.history, sep="\n")
+        if result.broken is not None:
+            failures += 1
+            command = transactions.replay_command(seed, faulty_steps)
+            print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
+        _show_progress(seed, seeds, failures)
+    print(f"{len(seeds)} seeds of transactions, {steps} events, {committed} known commits, {failures} failures")
+    return 1 if failures else 0
+
+
 def _show_progress(seed: int, seeds: range, failures: int) -> None:
     done = seed - seeds.start + 1
     if done % PROGRESS == 0:
@@ -73,9 +94,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--seed", type=int, help="only this one")
-    steps = f"events before the faults stop (default: {STEPS}, of processes {processes.STEPS})"
+    steps = f"events before the faults stop (default: {STEPS}, of processes {processes.STEPS}, "
+    steps += f"of transactions {transactions.STEPS})"
     parser.add_argument("--steps", type=int, help=steps)
     parser.add_argument("--processes", action="store_true", help="copies of an actor instead of the core")
+    parser.add_argument("--transactions", action="store_true", help="a transaction coordinator instead")
     parser.add_argument("--trace", action="store_true", help="print everything that happened, also without a failure")
     return parser.parse_args()
 

@@ -69,6 +69,8 @@ def test_what_a_producer_of_the_newest_protocol_sees(driver: Driver) -> None:
     assert driver.error(end((producer_id, epoch), version=5)) is E.invalid_txn_state
     assert driver.producer(end((producer_id, epoch), version=5, commit=False)) == (producer_id, 4)
     assert driver.error(verify((producer_id, epoch), T0, add=True)) is E.producer_fenced
+    assert driver.producer(init((producer_id, epoch))) == (producer_id, 4)
+    assert driver.producer(init()) == (producer_id, 5)
     assert driver.error(init((producer_id, epoch))) is E.producer_fenced
 
 
