@@ -1,22 +1,27 @@
-"""Fetch and ListOffsets from the log of a coordinator's own partition."""
+"""Fetch, ListOffsets and DescribeProducers from the log of a coordinator's own partition."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from muster.actors.log.errors import NotLeader
-from muster.actors.log.fetch import list_offsets
+from muster.actors.log.fetch import LogByName, list_offsets
 from muster.actors.log.fetches import Fetches
 from muster.actors.log.partition import PartitionLog
+from muster.actors.log.transactions.describing import describe_producers
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Header
 from muster.actors.wire.fetching import FetchRequest
 from muster.actors.wire.server import Peer
 
 log = logging.getLogger(__name__)
+
+_Api = Callable[[Any, LogByName], Awaitable[dict[str, Any]]]
+_APIS: Mapping[int, _Api] = {2: list_offsets, 61: describe_producers}
 
 
 class PartitionReads:
@@ -31,10 +36,18 @@ class PartitionReads:
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)
 
-    def list_offsets(self, peer: Peer, token: int, header: Header, entity: Any) -> None:
+    def request(self, peer: Peer, token: int, header: Header, frame: bytes) -> bool:
+        """Serve a request of one of these APIs, and return whether it is one. UndecodableRequest."""
+        api = _APIS.get(header.api_key)
+        if api is None:
+            return False
+        self._serve(peer, token, header, api, codec.decode_request(header, frame))
+        return True
+
+    def _serve(self, peer: Peer, token: int, header: Header, api: _Api, entity: Any) -> None:
         async def serve() -> None:
             try:
-                body = await list_offsets(entity, self.log_of)
+                body = await api(entity, self.log_of)
                 version, correlation_id = header.api_version, header.correlation_id
                 peer.reply(token, codec.encode_response(header.api_key, version, correlation_id, body))
             except Exception:

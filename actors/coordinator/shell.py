@@ -29,7 +29,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.markers import Marker
+from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import Handler, QueryHandlers
 from muster.actors.wire.server import Peer
@@ -38,7 +38,6 @@ from muster.placement.client import Context, of_client
 
 log = logging.getLogger(__name__)
 
-LIST_OFFSETS = 2
 _EXIT_S = 0.05
 """How long the last responses have before the process exits."""
 
@@ -263,7 +262,9 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         raise ValueError("only the coordinator writes to its partition")
 
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
-        raise ValueError("clients write nothing into this partition")
+        """Refuse them: an administrator may send some to any partition, but this one holds no transactional records."""
+        error = ErrorCode.unsupported_for_message_format
+        peer.send(write_marked(token, [[error] * len(marker.partitions) for marker in markers]))
 
     def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
         raise ValueError("this partition has no transactions")
@@ -274,8 +275,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
             header = codec.decode_header(frame)
-            if header.api_key == LIST_OFFSETS:
-                self._reads.list_offsets(peer, token, header, codec.decode_request(header, frame))
+            if self._reads.request(peer, token, header, frame):
                 return
             request = self._read(header, frame)
         except (UndecodableRequest, UnknownApi) as error:

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from muster.actors.wire.codec import ErrorCode, versions_of
-from muster.placement.view import Topic
+from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.apis.test_data_apis import (
     FETCH,
     LATEST,
@@ -35,7 +35,7 @@ from tests.log.transactions.support import P, Q, client_view
 from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {"transaction.partition.verification.enable": "false"}
-WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
+OFFSET_COMMIT, WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 8, 27, 61
 READ_COMMITTED = 1
 CLASSIC = 11
 """Produce version."""
@@ -269,3 +269,14 @@ def test_a_batch_outside_of_the_open_transaction(full: Serving, fresh: Fresh) ->
     plain = client_batch(producer=(P, 0, 1))
     assert errors(produce(full.client, (topic, 0, plain))) == [ErrorCode.invalid_txn_state]
     assert errors(list_offsets(full.client, 11, topic.name, (0, LATEST))) == [ErrorCode.none]
+
+
+def test_partitions_of_offsets_have_producers_too(full: Serving, fresh: Fresh) -> None:
+    group = fresh("g")
+    commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    full.exchange(OFFSET_COMMIT, 7, {**commit, "topics": []})
+    partition = full.gateway.partition_of(group)
+    body = {"topics": [{"name": OFFSETS_TOPIC, "partition_indexes": [partition]}]}
+    assert mark(full.client, (P, 0), (OFFSETS_TOPIC, [partition]), commit=False) == [(OFFSETS_TOPIC, partition, 0)]
+    (found,) = full.exchange(DESCRIBE_PRODUCERS, 0, body).topics[0].partitions
+    assert [each.producer_id for each in found.active_producers] == [P]
