@@ -11,6 +11,7 @@ from uuid import UUID
 from muster.actors.log.errors import NotLeader
 from muster.actors.log.fetch import LogByName, list_offsets
 from muster.actors.log.fetches import Fetches
+from muster.actors.log.leader_epochs import offset_for_leader_epoch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.transactions.describing import describe_producers
 from muster.actors.wire import codec
@@ -21,7 +22,7 @@ from muster.actors.wire.server import Peer
 log = logging.getLogger(__name__)
 
 _Api = Callable[[Any, LogByName], Awaitable[dict[str, Any]]]
-_APIS: Mapping[int, _Api] = {2: list_offsets, 61: describe_producers}
+_APIS: Mapping[int, _Api] = {2: list_offsets, 23: offset_for_leader_epoch, 61: describe_producers}
 
 
 class PartitionReads:

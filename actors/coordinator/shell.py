@@ -29,6 +29,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.leader_epochs import LeaderEpoch, write_epochs
 from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.queries import Handler, QueryHandlers
@@ -239,7 +240,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
     # -- requests --------------------------------------------------------------------------------------
 
     def joined(self, peer: Peer) -> None:
-        """A new gateway gets no initial message."""
+        """Inform a new gateway of the log's leader epoch."""
+        peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
 
     def left(self, peer: Peer) -> None:
         self._reads.left(peer)

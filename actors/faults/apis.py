@@ -31,6 +31,7 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteTopics": frozenset({TOPIC}),
     "DeleteRecords": frozenset({TOPIC, PARTITION}),
     "InitProducerId": frozenset(),
+    "OffsetForLeaderEpoch": frozenset({TOPIC, PARTITION}),
     "WriteTxnMarkers": frozenset({TOPIC, PARTITION}),
     "DescribeAcls": frozenset(),
     "CreateAcls": frozenset(),

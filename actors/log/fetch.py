@@ -13,17 +13,17 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.log.errors import (
-    FencedLeaderEpoch,
     LogError,
     StorageError,
-    UnknownLeaderEpoch,
     UnsupportedTimestamp,
 )
+from muster.actors.log.leader_epochs import NO_EPOCH, check_leader_epoch, divergence
 from muster.actors.log.partition import NO_TIMESTAMP, PartitionLog
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import (
     READ_COMMITTED,
     AbortedTransaction,
+    EpochEnd,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -32,7 +32,6 @@ from muster.actors.wire.fetching import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _NOWHERE = -1
-_NO_EPOCH = -1
 
 OpenLog = Callable[[UUID, int], PartitionLog | None]
 """From topic id and partition to the log; None if it takes time to open, or to hear of the topic. LogError."""
@@ -43,21 +42,28 @@ LogByName = Callable[[str, int], Awaitable[PartitionLog]]
 class _Wanted:
     """A partition of a fetch: its log, or the error why there is none."""
 
-    __slots__ = ("error", "log", "reads_committed", "request")
+    __slots__ = ("diverging", "error", "log", "reads_committed", "request")
 
     def __init__(self, request: FetchPartition, *, reads_committed: bool) -> None:
         self.request = request
         self.reads_committed = reads_committed
         self.log: PartitionLog | None = None
         self.error: LogError | None = None
+        self.diverging: EpochEnd | None = None
 
     def use(self, log: PartitionLog) -> None:
         check_leader_epoch(log, self.request.current_leader_epoch)
+        self.diverging = divergence(log, self.request.fetch_offset, self.request.last_fetched_epoch)
         self.log = log
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no records can come of it."""
+        return self.error is not None or self.diverging is not None
 
     def bytes_available(self) -> int:
         """How many bytes of this partition the response could hold; a failure is kept in ``error``."""
-        if self.log is None or self.error is not None:
+        if self.log is None or self.is_over:
             return 0
         try:
             before = self.log.last_stable_offset if self.reads_committed else None
@@ -72,6 +78,8 @@ class _Wanted:
         log, offset = self.log, self.request.fetch_offset
         if log is None or self.error is not None:
             return self._failed(), 0
+        if self.diverging is not None:
+            return self._diverged(log, self.diverging), 0
         limit = min(max_bytes, self.request.partition_max_bytes)
         stable = log.last_stable_offset
         before, aborted = stable if self.reads_committed else None, None
@@ -96,17 +104,13 @@ class _Wanted:
         size_bytes = len(records) + sum(place.size_bytes for place in places)
         return FetchedPartition(ErrorCode.none, *ends, places, records, stable, aborted), size_bytes
 
+    def _diverged(self, log: PartitionLog, diverging: EpochEnd) -> FetchedPartition:
+        ends = (log.high_watermark, log.log_start_offset)
+        return FetchedPartition(ErrorCode.none, *ends, (), b"", log.last_stable_offset, None, diverging)
+
     def _failed(self) -> FetchedPartition:
         code = self.error.code if self.error is not None else ErrorCode.unknown_server_error
         return FetchedPartition(code, _NOWHERE, _NOWHERE)
-
-
-def check_leader_epoch(log: PartitionLog, known: int) -> None:
-    """Check the leader epoch that the client knows; -1 if it sends none (KIP-320)."""
-    if known == _NO_EPOCH or known == log.epoch:
-        return
-    message = f"{log.directory.name}: the client knows leader epoch {known}, it is {log.epoch}"
-    raise FencedLeaderEpoch(message) if known < log.epoch else UnknownLeaderEpoch(message)
 
 
 class OpenFetch:
@@ -128,11 +132,11 @@ class OpenFetch:
         return {each.log for each in self._wanted if each.log is not None}
 
     def has_to_wait(self) -> bool:
-        """Whether there is less than ``min_bytes``, there is time to wait for more, and no partition has an error."""
+        """Whether there is less than ``min_bytes``, time to wait for more, and no partition that ends the wait."""
         if self.max_wait_s <= 0 or not self._wanted:
             return False
         available = sum(partition.bytes_available() for partition in self._wanted)
-        return available < self._min_bytes and not any(partition.error is not None for partition in self._wanted)
+        return available < self._min_bytes and not any(partition.is_over for partition in self._wanted)
 
     def response(self) -> list[FetchedPartition]:
         """What there is now."""
@@ -224,7 +228,7 @@ async def list_offsets(entity: Any, log_of: LogByName) -> dict[str, Any]:
 
 
 async def _list_offset(topic: str, request: Any, log_of: LogByName, *, reads_committed: bool) -> dict[str, Any]:
-    nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": _NO_EPOCH}
+    nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": NO_EPOCH}
     response = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
     try:
         log = await log_of(topic, int(request.partition_index))
@@ -244,7 +248,7 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
     try:
         return log.epoch_at(offset)
     except StorageError:
-        return _NO_EPOCH
+        return NO_EPOCH
 
 
 def _find(log: PartitionLog, timestamp_ms: int, end: int) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.files import directory as directories
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.trouble import Trouble
+from muster.actors.wire.leader_epochs import LeaderEpoch
 from muster.actors.wire.limited_log import LimitedLog
 from muster.placement.view import Topic
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
@@ -191,6 +192,14 @@ class Partitions:
     def open_logs(self) -> list[PartitionLog]:
         """The logs that are open now."""
         return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
+
+    def leader_epochs(self) -> list[LeaderEpoch]:
+        """Those of the logs that are open now."""
+        return [
+            LeaderEpoch(topic_id, partition, entry.log.epoch)
+            for (topic_id, partition), entry in self._partitions.items()
+            if entry.log is not None and not entry.log.is_over
+        ]
 
     def reconfigure(self, topics: Iterable[Topic]) -> None:
         """Apply the configurations of these topics, which are all topics that exist."""

@@ -6,7 +6,7 @@ that exists.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +34,7 @@ class LogReader:
     """For the event loop's thread, except :meth:`replay`. Every method may raise NotLeader and StorageError."""
 
     directory: Path
+    epoch: int
     _writer: Committer
     _replacer: SegmentReplacer
 
@@ -162,6 +163,21 @@ class LogReader:
             found = self._find(offset)
         return found[1].partition_leader_epoch if found is not None else self._writer.segments[-1].epoch
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch with records that is not above ``epoch``, and the offset at which it ends.
+
+        (-1, -1) for an epoch that the log has not seen yet, and for -1; the epoch itself, and where the log begins, if
+        all records are newer (Kafka's ``LeaderEpochFileCache.endOffsetFor``). Where the cleaner has removed records
+        the end may be larger than it was, never smaller: a client whose position is before it has lost nothing.
+        """
+        self._check_leader()
+        if epoch == self.epoch:
+            return epoch, self._writer.end_offset
+        if not 0 <= epoch < self.epoch:
+            return -1, -1
+        with self._errors(f"epoch {epoch} cannot be looked up"):
+            return self._end_of(epoch)
+
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with that timestamp or a later one; None without such a record.
 
@@ -225,6 +241,27 @@ class LogReader:
                         yield header, self._records(header, batch)
                     elif header.base_offset >= self.log_start_offset and (end := read_control(batch, header)):
                         yield header, end
+
+    def _end_of(self, epoch: int) -> tuple[int, int]:
+        """Leader epochs grow along the log. OSError."""
+        segments = [segment for segment in self._writer.segments if segment.size_bytes]
+
+        def is_newer(segment: Segment, offset: int) -> bool:
+            header = segment.header_of(offset)
+            return header is None or header.partition_leader_epoch > epoch
+
+        count = bisect_left(segments, True, key=lambda segment: is_newer(segment, segment.base_offset))
+        after = segments[count].header_of(segments[count].base_offset) if count < len(segments) else None
+        end = after.base_offset if after is not None else self._writer.end_offset
+        if not count:
+            return epoch, end
+        last = segments[count - 1]
+        offsets = range(last.base_offset, last.next_offset)
+        newer = last.base_offset + bisect_left(offsets, True, key=lambda offset: is_newer(last, offset))
+        if newer < last.next_offset and (after := last.header_of(newer)) is not None:
+            end = after.base_offset
+        before = last.header_of(newer - 1)
+        return (before.partition_leader_epoch if before is not None else epoch), end
 
     def _latest(self, segment: Segment) -> Record | None:
         """The first of the segment's records with the largest timestamp."""

@@ -16,6 +16,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.leader_epochs import LeaderEpoch, write_epochs
 from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.producing import ProducedPartition, ProduceRequest, write_produced
 from muster.actors.wire.queries import Handler, QueryHandlers
@@ -35,8 +36,12 @@ class LogServer:
         self._serve: dict[int, _Serve] = {
             2: service.list_offsets,
             21: service.delete_records,
+            23: service.offset_for_leader_epoch,
             61: service.describe_producers,
         }
+        self._peers: set[Peer] = set()
+        self._leader_epochs = service.leader_epochs
+        service.on_leader_epoch = self._opened
         self._running: set[asyncio.Task[None]] = set()
         self._submit = service.submit
         self._mark = service.mark
@@ -51,9 +56,15 @@ class LogServer:
         return self._queries.handlers
 
     def joined(self, peer: Peer) -> None:
-        """A new gateway gets no initial message."""
+        self._peers.add(peer)
+        peer.send(write_epochs(self._leader_epochs()))
+
+    def _opened(self, epoch: LeaderEpoch) -> None:
+        for peer in self._peers:
+            peer.send(write_epochs([epoch]))
 
     def left(self, peer: Peer) -> None:
+        self._peers.discard(peer)
         self._fetches.left(peer)
         self._queries.left(peer)
 

@@ -20,6 +20,7 @@ from muster.actors.log import progress
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
 from muster.actors.log.errors import LogError
+from muster.actors.log.leader_epochs import offset_for_leader_epoch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.partitions import OnOpen, Partitions, TopicIdPartition
 from muster.actors.log.produces import Submitted
@@ -29,6 +30,7 @@ from muster.actors.log.transactions.verification import Transaction, Verificatio
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import Buffer
+from muster.actors.wire.leader_epochs import LeaderEpoch
 from muster.actors.wire.markers import Marker
 from muster.actors.wire.verifying import TransactionVerifier
 from muster.placement.view import ClusterView
@@ -64,7 +66,10 @@ class LogService:
         self._index = index
         self._routing = Routing(topics, index)
         self._now_ms = now_ms
-        self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms, on_open)
+        self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms, self._opened)
+        self._on_open = on_open
+        self.on_leader_epoch: Callable[[LeaderEpoch], None] = lambda _: None
+        """Called with the leader epoch of each log that is opened, before the log is used."""
         self._seen = topics()
         self._upkeep = Upkeep(
             self._stored_logs,
@@ -74,6 +79,14 @@ class LogService:
         self._verification = Verification(verifier, lambda: self._partitions.config)
         self._late: dict[TopicIdPartition, asyncio.Future[Any]] = {}
         """The last batch or marker of each partition that is waiting for a view."""
+
+    def _opened(self, topic: str, partition: int, opened: PartitionLog) -> None:
+        self.on_leader_epoch(LeaderEpoch(opened.topic_id, partition, opened.epoch))
+        self._on_open(topic, partition, opened)
+
+    def leader_epochs(self) -> list[LeaderEpoch]:
+        """Those of the logs that are open."""
+        return self._partitions.leader_epochs()
 
     def configure(self, config: LogConfig) -> None:
         """Apply another configuration. Overrides of a topic take precedence."""
@@ -152,6 +165,10 @@ class LogService:
     async def list_offsets(self, entity: Any) -> dict[str, Any]:
         """ListOffsets v10: see ``muster.actors.log.fetch.list_offsets``."""
         return await fetching.list_offsets(entity, self._log_by_name)
+
+    async def offset_for_leader_epoch(self, entity: Any) -> dict[str, Any]:
+        """OffsetForLeaderEpoch v4."""
+        return await offset_for_leader_epoch(entity, self._log_by_name)
 
     async def delete_records(self, entity: Any) -> dict[str, Any]:
         """DeleteRecords v2. The deletion is durable when this responds."""

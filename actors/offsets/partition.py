@@ -140,6 +140,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self._peers.add(peer)
         registrations = self._core.registrations()
         peer.send(envelope.write_updates(self.partition, self.epoch, registrations, snapshot=True))
+        super().joined(peer)
 
     def left(self, peer: Peer) -> None:
         super().left(peer)

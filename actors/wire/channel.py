@@ -15,6 +15,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.envelope import Kind, Role
 from muster.actors.wire.fetching import FetchedPartition, FetchRequest, LastFetched, read_fetched, write_fetch
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
+from muster.actors.wire.leader_epochs import OnLeaderEpochs, read_epochs
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
 from muster.actors.wire.producing import ProducedPartition, ProduceRequest, read_produced, write_produce
@@ -80,10 +81,16 @@ class Channel(asyncio.Protocol):
     """Open with :func:`connect`. Call all methods on the event loop's thread."""
 
     def __init__(
-        self, endpoint: Endpoint, on_updates: OnUpdates | None, on_lost: Callable[[], None], role: Role = Role.GATEWAY
+        self,
+        endpoint: Endpoint,
+        on_updates: OnUpdates | None,
+        on_lost: Callable[[], None],
+        role: Role = Role.GATEWAY,
+        on_epochs: OnLeaderEpochs | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._role = role
+        self._on_epochs = on_epochs
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_updates = on_updates
         self._on_lost = on_lost
@@ -146,6 +153,9 @@ class Channel(asyncio.Protocol):
         elif kind == Kind.REGISTRATION_UPDATES:
             if self._on_updates is not None:
                 self._on_updates(*envelope.read_updates(message))
+        elif kind == Kind.EPOCHS:
+            if self._on_epochs is not None:
+                self._on_epochs(read_epochs(message))
         elif kind == Kind.CHALLENGE:
             self._respond_to_challenge(message[1:])
         else:
@@ -344,6 +354,7 @@ async def connect(
     on_updates: OnUpdates | None,
     on_lost: Callable[[], None],
     role: Role = Role.GATEWAY,
+    on_epochs: OnLeaderEpochs | None = None,
 ) -> Channel:
     """Connect, with mutual authentication; by Unix domain socket if the actor is on ``node_id``.
 
@@ -352,7 +363,7 @@ async def connect(
     loop = asyncio.get_running_loop()
 
     def protocol() -> Channel:
-        return Channel(endpoint, on_updates, on_lost, role)
+        return Channel(endpoint, on_updates, on_lost, role, on_epochs)
 
     async with asyncio.timeout(_CONNECT_S):
         if endpoint.node_id == node_id:

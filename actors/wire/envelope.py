@@ -69,6 +69,8 @@ class Kind(IntEnum):
     """token u32, partitions of a transaction: see :mod:`muster.actors.wire.verifying`."""
     VERIFIED = 17
     """token u32, an error code for each of them: the response to a VERIFY."""
+    EPOCHS = 18
+    """Leader epochs of the actor's logs: see :mod:`muster.actors.wire.leader_epochs`."""
 
 
 class Role(Enum):

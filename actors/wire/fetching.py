@@ -19,11 +19,13 @@ from muster.actors.wire.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
 _LIMITS = struct.Struct(">?IiibI")
-_WANTED = struct.Struct(">16siiqi")
+_WANTED = struct.Struct(">16siiqii")
 _STATE = struct.Struct(">hqqqiIi")
 _PLACE = struct.Struct(">qiqqH")
 _ABORTED = struct.Struct(">qq")
-_NO_ABORTED = -1
+_DIVERGING = struct.Struct(">iq")
+_NO_ABORTED, _DIVERGES = -1, -2
+"""In place of the number of aborted transactions."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Kafka's isolation levels. READ_COMMITTED ends at the last stable offset and has the aborted transactions."""
@@ -37,6 +39,7 @@ class FetchPartition(NamedTuple):
     current_leader_epoch: int
     fetch_offset: int
     partition_max_bytes: int
+    last_fetched_epoch: int = -1
 
 
 class FetchRequest(NamedTuple):
@@ -71,6 +74,13 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
+class EpochEnd(NamedTuple):
+    """A leader epoch, and the offset at which it ends."""
+
+    epoch: int
+    end_offset: int
+
+
 class FetchedPartition(NamedTuple):
     """What there is of a partition: one of ``places`` and ``records`` is empty."""
 
@@ -82,6 +92,8 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int = -1
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     """None with READ_UNCOMMITTED."""
+    diverging: EpochEnd | None = None
+    """From where on the log has other records than the reader; then there are no records (KIP-595)."""
 
 
 def pack_partition(partition: FetchPartition) -> bytes:
@@ -117,8 +129,11 @@ def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
 def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Buffer]:
     """A FETCHED, in parts; partitions in the order of the FETCH."""
     parts: list[Buffer] = [_HEAD.pack(Kind.FETCHED, token)]
-    for error_code, high_watermark, log_start_offset, places, records, last_stable_offset, aborted in partitions:
-        offsets = (high_watermark, last_stable_offset, log_start_offset)
+    for error_code, high_watermark, log_start_offset, places, records, stable, aborted, diverging in partitions:
+        offsets = (high_watermark, stable, log_start_offset)
+        if diverging is not None:
+            parts += (_STATE.pack(error_code, *offsets, _DIVERGES, 0, 0), _DIVERGING.pack(*diverging))
+            continue
         count = _NO_ABORTED if aborted is None else len(aborted)
         parts.append(_STATE.pack(error_code, *offsets, count, len(places), len(records)))
         parts += (_ABORTED.pack(*transaction) for transaction in aborted or ())
@@ -139,6 +154,12 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
             error, *offsets, aborted_count, count, size_bytes = _STATE.unpack_from(body, at)
             high_watermark, last_stable_offset, log_start_offset = offsets
             at += _STATE.size
+            state = (ErrorCode(error), high_watermark, log_start_offset)
+            if aborted_count == _DIVERGES:
+                diverging = EpochEnd._make(_DIVERGING.unpack_from(body, at))
+                at += _DIVERGING.size
+                found.append(FetchedPartition(*state, (), b"", last_stable_offset, None, diverging))
+                continue
             aborted, at = _read_aborted(body, at, aborted_count)
             places: list[Place] = []
             for _ in range(count):
@@ -148,7 +169,6 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
                 at += length
             records = view[at : at + size_bytes] if size_bytes else b""
             at += size_bytes
-            state = (ErrorCode(error), high_watermark, log_start_offset)
             found.append(FetchedPartition(*state, places, records, last_stable_offset, aborted))
     except struct.error as error:
         raise ValueError(f"a FETCHED: {error}") from error

@@ -27,7 +27,6 @@ NOT_SERVED = (
     ),
     NotServed("SCRAM users", "are in a file, `muster user add` writes it", (50, 51)),
     NotServed("Client quotas", "come with a later version", (48, 49)),
-    NotServed("Leader epochs", "Metadata gives none, so no consumer asks for one", (23,)),
     NotServed(
         "Replicas and log directories",
         "there is one copy, on `storage.path`; placement decides who serves it",

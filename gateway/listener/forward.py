@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from muster.actors.wire.channel import Channel, ChannelLost, OnUpdates, connect
+from muster.actors.wire.leader_epochs import OnLeaderEpochs
 from muster.placement.view import ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,10 @@ ActorKey = tuple[str, int]
 class Forwarder:
     """Follows the cluster view: connects to every actor in it, and reconnects while the actor is in it."""
 
-    def __init__(self, node_id: str, on_updates: OnUpdates) -> None:
+    def __init__(self, node_id: str, on_updates: OnUpdates, on_epochs: OnLeaderEpochs) -> None:
         self._node_id = node_id
         self._on_updates = on_updates
+        self._on_epochs = on_epochs
         self._wanted: dict[ActorKey, Endpoint] = {}
         self._channels: dict[ActorKey, Channel] = {}
         self._met: dict[ActorKey, Endpoint] = {}
@@ -106,7 +108,13 @@ class Forwarder:
         while True:
             lost = asyncio.Event()
             try:
-                channel = await connect(endpoint, self._node_id, on_updates=self._on_updates, on_lost=lost.set)
+                channel = await connect(
+                    endpoint,
+                    self._node_id,
+                    on_updates=self._on_updates,
+                    on_lost=lost.set,
+                    on_epochs=self._on_epochs,
+                )
             except OSError as error:
                 log.debug("%s-%d is not there: %s", *key, error)
                 await asyncio.sleep(pause_s)

@@ -21,6 +21,7 @@ from muster.gateway.fetch_sessions.cache import FetchSessions
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import Forwarder
+from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
@@ -116,7 +117,8 @@ class Gateway:
         self.metrics = metrics
         self.view = view
         self.sasl = Sasl.of(config)
-        self.forwarder = Forwarder(node_id, self._heard)
+        self.leader_epochs = LeaderEpochs()
+        self.forwarder = Forwarder(node_id, self._heard, self.leader_epochs.heard)
         self.connections: dict[str, ClientConnection] = {}
         self._connections_of: Counter[str] = Counter()
         """Their number, by name of the listener."""
@@ -167,6 +169,7 @@ class Gateway:
         """Apply a newer view; an older one is ignored."""
         if view.order <= self.view.order:
             return
+        self.leader_epochs.follow(self.view, view)
         self.view = view
         self._configure(view)
         self.forwarder.follow(view)

@@ -3,8 +3,8 @@
 v1 null for all topics, controller, is_internal | v2 cluster id | v4 the client says whether topics may be created
 v8-10 cluster operations, v8+ topic operations (KIP-430) | v10 topic ids in responses, v12 in requests | v13 error_code
 A missing topic that may be created is created, and the response waits until the gateways know it: Kafka responds with
-an error first and lets the client retry. The leader epoch is always -1 (unknown): a partition's epoch is its actor's,
-for fencing.
+an error first and lets the client retry. The leader epoch is that of the partition's log
+(muster.gateway.listener.leader_epochs); -1 until the log is opened.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ async def metadata(call: Call) -> Reply | None:
     view = call.gateway.view
     operations = authorized_operations(field(request, "include_topic_authorized_operations", False), TOPIC_OPERATIONS)
     if wanted is None:
-        topics = [_found(view, view.topics[name], operations) for name in sorted(view.topics)]
+        topics = [_found(call.gateway, view.topics[name], operations) for name in sorted(view.topics)]
     else:
-        topics = [_response(view, each, failed, call.header.api_version, operations) for each in wanted]
+        topics = [_response(call.gateway, each, failed, call.header.api_version, operations) for each in wanted]
     return call.reply(
         {
             **_cluster(call),
@@ -129,12 +129,12 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
 
 
 def _response(
-    view: ClusterView, wanted: _Wanted, failed: dict[str, ErrorCode], version: int, operations: int
+    gateway: Gateway, wanted: _Wanted, failed: dict[str, ErrorCode], version: int, operations: int
 ) -> dict[str, Any]:
     if version < _FIRST_WITH_IDS and (wanted.name is None or wanted.topic_id is not None):
         return _missing(wanted, ErrorCode.invalid_request, version)
-    if (topic := wanted.find(view)) is not None:
-        return _found(view, topic, operations)
+    if (topic := wanted.find(gateway.view)) is not None:
+        return _found(gateway, topic, operations)
     if wanted.topic_id is not None:
         return _missing(wanted._replace(name=None), ErrorCode.unknown_topic_id, version)
     if wanted.name is None:
@@ -154,25 +154,26 @@ def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
     }
 
 
-def _found(view: ClusterView, topic: Topic, operations: int) -> dict[str, Any]:
+def _found(gateway: Gateway, topic: Topic, operations: int) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [_partition(view, topic, partition) for partition in range(topic.partitions)],
+        "partitions": [_partition(gateway, topic, partition) for partition in range(topic.partitions)],
         "topic_authorized_operations": operations,
     }
 
 
-def _partition(view: ClusterView, topic: Topic, partition: int) -> dict[str, Any]:
+def _partition(gateway: Gateway, topic: Topic, partition: int) -> dict[str, Any]:
+    view = gateway.view
     leader = view.leader_of(topic, partition)
     replicas = view.replicas_of(topic, partition)
     return {
         "error_code": ErrorCode.none if leader else ErrorCode.leader_not_available,
         "partition_index": partition,
         "leader_id": leader.id if leader else -1,
-        "leader_epoch": -1,
+        "leader_epoch": gateway.leader_epochs.of(topic.topic_id, partition),
         "replica_nodes": replicas,
         "isr_nodes": replicas,
         "offline_replicas": [],

@@ -5,19 +5,17 @@ A partition that occurs twice is refused with INVALID_REQUEST, as in Kafka.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, repeated, send
+from muster.gateway.apis.data import by_owner
+from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, repeated
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
 INTERNAL_VERSION = 10
-_TIMEOUT_S = 30.0
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -40,19 +38,15 @@ async def list_offsets(call: Call) -> Reply | None:
         for topic in request.topics
         for item in topic.partitions
     ]
-    results: dict[Any, dict[str, Any]] = {}
-    owners: dict[ActorKey, list[tuple[Named, Any]]] = {}
     twice = repeated(partition for partition, _ in wanted)
-    for partition, item in wanted:
-        error = ErrorCode.invalid_request if partition.key in twice else existence_error(partition)
-        if error is not None:
-            results[partition.key] = _failed(partition.partition, error)
-        else:
-            assert partition.topic is not None
-            owner = owner_of(call.gateway, partition.topic, partition.partition)
-            owners.setdefault(owner, []).append((partition, item))
-    for found in await asyncio.gather(*(_send(call, request, owner, items) for owner, items in owners.items())):
-        results.update(found)
+
+    def refusal(partition: Named) -> ErrorCode | None:
+        return ErrorCode.invalid_request if partition.key in twice else existence_error(partition)
+
+    async def query(owner: ActorKey, items: list[Item]) -> dict[Any, dict[str, Any]]:
+        return await _query(call, request, owner, items)
+
+    results = await by_owner.results(call, wanted, refusal, _failed, query)
     return call.reply(
         {
             "throttle_time": 0,
@@ -64,7 +58,7 @@ async def list_offsets(call: Call) -> Reply | None:
     )
 
 
-async def _send(call: Call, request: Any, owner: ActorKey, items: list[tuple[Named, Any]]) -> dict[Any, dict[str, Any]]:
+async def _query(call: Call, request: Any, owner: ActorKey, items: list[Item]) -> dict[Any, dict[str, Any]]:
     requested = {partition.key: item for partition, item in items}
     body = {
         "replica_id": -1,
@@ -83,16 +77,11 @@ async def _send(call: Call, request: Any, owner: ActorKey, items: list[tuple[Nam
             }
             for topic, partitions in by_topic(partition for partition, _ in items)
         ],
-        "timeout": round(_TIMEOUT_S * 1000),
+        "timeout": round(by_owner.TIMEOUT_S * 1000),
     }
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            frame = await send(call, owner, LIST_OFFSETS, INTERNAL_VERSION, body)
-    except ChannelLost:
-        return {partition.key: _failed(partition.partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
-    except TimeoutError:
-        return {partition.key: _failed(partition.partition, ErrorCode.request_timed_out) for partition, _ in items}
-    _, response = codec.decode_response(LIST_OFFSETS, INTERNAL_VERSION, frame)
+    response = await by_owner.response(call, owner, LIST_OFFSETS, INTERNAL_VERSION, body)
+    if isinstance(response, ErrorCode):
+        return {partition.key: _failed(partition.partition, response) for partition, _ in items}
     return {
         (topic.name, None, item.partition_index): {
             "partition_index": item.partition_index,

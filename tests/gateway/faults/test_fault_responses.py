@@ -30,6 +30,7 @@ ERROR = ErrorCode.cluster_authorization_failed
 WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata"}
 """They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
+EPOCHS = {"current_leader_epoch": -1, "leader_epoch": 0}
 MARKER = {
     "producer_id": 1,
     "producer_epoch": 0,
@@ -93,6 +94,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         20: {"topics": [{"name": topic.name, "topic_id": None}], "topic_names": [topic.name], "timeout": 1000},
         21: {"topics": [{**named, "partitions": by_partition}], "timeout": 1000},
         22: {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
+        23: {"replica_id": -1, "topics": [{"topic": topic.name, "partitions": [{**EPOCHS, "partition": 0}]}]},
         27: {"markers": [{**MARKER, "topics": fetched}]},
         28: {
             **member,

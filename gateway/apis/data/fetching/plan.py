@@ -45,7 +45,7 @@ class Part:
     def settle(self) -> None:
         """The client has been sent what was found."""
         if self.found is not None:
-            is_all = all(part.error_code is ErrorCode.none for part in self.found)
+            is_all = all(part.error_code is ErrorCode.none and part.diverging is None for part in self.found)
             self.settled = self.found if is_all and not any(item.leads_away for item in self.items) else None
         self.found = None
 
@@ -56,7 +56,7 @@ class Part:
     @property
     def has_ended(self) -> bool:
         """Whether a response need not wait for more: there are records, or an error."""
-        return any(item.failed or item.size_bytes for item in self.items)
+        return any(item.failed or item.diverges or item.size_bytes for item in self.items)
 
 
 class Plan:

@@ -55,7 +55,7 @@ async def _find(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> None:
 
 def _is_enough(fetch: Fetch) -> bool:
     plan = fetch.plan
-    if not plan.items or any(item.failed for item in plan.items):
+    if not plan.items or any(item.failed or item.diverges for item in plan.items):
         return True
     return _size_bytes(plan.parts) >= fetch.min_bytes
 

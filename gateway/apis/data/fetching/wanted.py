@@ -13,7 +13,6 @@ from muster.gateway.fetch_sessions.partition import CachedPartition, Result
 
 HERE = -1
 """No other replica is preferred."""
-_NO_LEADER_EPOCH = -1
 
 
 class PartitionData(NamedTuple):
@@ -47,8 +46,14 @@ class Wanted:
     def partition(self, max_bytes: int) -> FetchPartition:
         """What an actor gets of it."""
         assert self.named.topic is not None
+        cached = self.cached
         return FetchPartition(
-            self.named.topic.topic_id, self.named.partition, _NO_LEADER_EPOCH, self.fetch_offset, max_bytes
+            self.named.topic.topic_id,
+            self.named.partition,
+            cached.current_leader_epoch,
+            self.fetch_offset,
+            max_bytes,
+            cached.last_fetched_epoch,
         )
 
     def fail(self, error: ErrorCode) -> None:
@@ -90,19 +95,24 @@ class Wanted:
         return self.found is not None and self.found.error_code is not ErrorCode.none
 
     @property
+    def diverges(self) -> bool:
+        return self.found is not None and self.found.diverging is not None
+
+    @property
     def result(self) -> Result:
         """What was found, as the session sees it."""
         found = self.found
         assert found is not None
         is_error = found.error_code is not ErrorCode.none
         leads_away = self.leads_away and not is_error
-        return Result(is_error, found.high_watermark, found.log_start_offset, bool(self.records), leads_away)
+        ends = (found.high_watermark, found.log_start_offset)
+        return Result(is_error, *ends, bool(self.records), leads_away, found.diverging is not None)
 
-    def response(self) -> PartitionData:
+    def response(self) -> PartitionData | dict[str, Any]:
         """What was found, for the client."""
         assert self.found is not None
-        error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted = self.found
-        return PartitionData(
+        error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted, diverging = self.found
+        data = PartitionData(
             self.named.partition,
             error,
             high_watermark,
@@ -112,6 +122,7 @@ class Wanted:
             HERE if self.failed else self.preferred,
             list(self.records),
         )
+        return data if diverging is None else {**data._asdict(), "diverging_epoch": diverging}
 
 
 def envelope(error: ErrorCode, session_id: int, responses: Sequence[Any]) -> dict[str, Any]:

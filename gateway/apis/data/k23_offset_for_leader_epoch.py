@@ -1,0 +1,85 @@
+"""OffsetForLeaderEpoch (api key 23), v2-4: where the records of a leader epoch end (KIP-101, KIP-320).
+
+A consumer requests it after the leader epoch has changed: if its position is behind that end, records that it has read
+were lost, and it resets its position or reports that the log was truncated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.data import by_owner
+from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.partitions import by_topic, existence_error, named
+from muster.gateway.listener.forward import ActorKey
+from muster.gateway.listener.registry import Call, Reply, api
+
+OFFSET_FOR_LEADER_EPOCH = 23
+_VERSION = 4
+
+
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    items = _items(call)
+    return _body(items, {partition.key: _failed(partition.partition, error) for partition, _ in items})
+
+
+@api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", error_body=_error_body)
+async def offset_for_leader_epoch(call: Call) -> Reply | None:
+    items = _items(call)
+
+    async def query(owner: ActorKey, members: list[Item]) -> dict[Any, dict[str, Any]]:
+        return await _query(call, owner, members)
+
+    return call.reply(_body(items, await by_owner.results(call, items, existence_error, _failed, query)))
+
+
+def _items(call: Call) -> list[Item]:
+    return [
+        (named(call.gateway, topic.topic, None, item.partition), item)
+        for topic in call.entity().topics
+        for item in topic.partitions
+    ]
+
+
+async def _query(call: Call, owner: ActorKey, items: list[Item]) -> dict[Any, dict[str, Any]]:
+    requested = {partition.key: item for partition, item in items}
+    topics = [
+        {
+            "topic": topic.name,
+            "partitions": [
+                {
+                    "partition": partition.partition,
+                    "current_leader_epoch": requested[partition.key].current_leader_epoch,
+                    "leader_epoch": requested[partition.key].leader_epoch,
+                }
+                for partition in partitions
+            ],
+        }
+        for topic, partitions in by_topic(partition for partition, _ in items)
+    ]
+    response = await by_owner.response(call, owner, OFFSET_FOR_LEADER_EPOCH, _VERSION, {"topics": topics})
+    if isinstance(response, ErrorCode):
+        return {partition.key: _failed(partition.partition, response) for partition, _ in items}
+    return {
+        (topic.topic, None, item.partition): {
+            "partition": item.partition,
+            "error_code": item.error_code,
+            "leader_epoch": item.leader_epoch,
+            "end_offset": item.end_offset,
+        }
+        for topic in response.topics
+        for item in topic.partitions
+    }
+
+
+def _body(items: list[Item], results: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    topics = [
+        {"topic": topic.name, "partitions": [results[partition.key] for partition in partitions]}
+        for topic, partitions in by_topic(partition for partition, _ in items)
+    ]
+    return {"throttle_time": 0, "topics": topics}
+
+
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {"partition": partition, "error_code": error, "leader_epoch": -1, "end_offset": -1}
