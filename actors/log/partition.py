@@ -304,7 +304,8 @@ class PartitionLog(LogReader):
         self._writer.producers.check_end(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         end = EndOfTransaction(commit, coordinator_epoch)
         place = (self._writer.end_offset, self.epoch)
-        write = self._writer.push(control_batch(producer_id, producer_epoch, end, self._now_ms(), *place), None, end)
+        now_ms = self._now_ms()
+        write = self._writer.push(control_batch(producer_id, producer_epoch, end, now_ms, *place), now_ms, end)
         self._decisions.add(marker, write.done)
         return Append(self._result(write.header.base_offset, NO_TIMESTAMP), write.done)
 

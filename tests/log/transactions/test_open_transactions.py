@@ -14,7 +14,7 @@ from muster.actors.log.errors import (
     TransactionCoordinatorFenced,
 )
 from muster.actors.log.format.batch import iter_headers
-from tests.log.support import client_batch, open_log, run
+from tests.log.support import NOW_MS, client_batch, open_log, run
 from tests.log.transactions.support import (
     ALL_BYTES,
     P,
@@ -41,6 +41,7 @@ def test_an_open_transaction_holds_the_last_stable_offset_until_its_marker(tmp_p
         assert log.read(0, ALL_BYTES, at_least_one=True, before=log.last_stable_offset) == b""
         assert await commit(log, P, 0) == 3
         assert log.last_stable_offset == log.high_watermark == 4
+        assert log.append_time_ms(3) == NOW_MS
         assert committed(log) == [0, 1, 2]
         assert committed_from(log, 0)[1] == 4
         await log.close()
