@@ -36,7 +36,7 @@ from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
-from muster.placement.view import ClusterView
+from muster.placement.view import OFFSETS, ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,8 @@ class RayController:
     async def producer_ids(self) -> range:
         return await self._in_time(self._handle.producer_ids.remote())
 
-    async def activate(self, offsets_partition: int) -> None:
-        await self._in_time(self._handle.activate.remote(offsets_partition))
+    async def activate(self, partition: int, kind: str = OFFSETS) -> None:
+        await self._in_time(self._handle.activate.remote(partition, kind))
 
 
 class ServedGateway:

@@ -1,6 +1,13 @@
 """Configuration: the properties of the cluster, and the configs of a topic."""
 
-from muster.actors.config.derived import group_config, log_config, offsets_log_config, topic_values
+from muster.actors.config.derived import (
+    group_config,
+    log_config,
+    offsets_log_config,
+    topic_values,
+    transaction_config,
+    transactions_log_config,
+)
 from muster.actors.config.dynamic import DYNAMIC, in_force
 from muster.actors.config.listeners import BadPlaceholder, Listener, Node
 from muster.actors.config.properties import ConfigError, MusterConfig
@@ -9,9 +16,9 @@ from muster.actors.config.rows import (
     ConfigSource,
     describe_broker,
     describe_client_metrics,
+    describe_coordinator_topic,
     describe_default_broker,
     describe_group,
-    describe_offsets_topic,
     describe_topic,
 )
 from muster.actors.config.topics import TOPIC_CONFIGS, topic_config_errors
@@ -30,9 +37,9 @@ __all__ = [
     "Node",
     "describe_broker",
     "describe_client_metrics",
+    "describe_coordinator_topic",
     "describe_default_broker",
     "describe_group",
-    "describe_offsets_topic",
     "describe_topic",
     "group_config",
     "in_force",
@@ -40,4 +47,6 @@ __all__ = [
     "offsets_log_config",
     "topic_config_errors",
     "topic_values",
+    "transaction_config",
+    "transactions_log_config",
 ]

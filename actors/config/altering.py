@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.config.derived import OFFSETS_TOPIC_FIXED, topic_values
+from muster.actors.config.derived import COORDINATOR_TOPICS, topic_values
 from muster.actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
 from muster.actors.config.groups import GroupConfigs, group_config_errors
 from muster.actors.config.properties import ConfigError, MusterConfig, property_names
@@ -21,7 +21,7 @@ from muster.actors.config.refused import unknown_property
 from muster.actors.config.resources import ResourceType
 from muster.actors.config.topics import TopicConfigs, topic_config_errors
 from muster.actors.config.types import ConfigType, text_of, type_of
-from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
+from muster.placement.view import DynamicConfigs
 
 
 class Operation(IntEnum):
@@ -66,19 +66,20 @@ class _Topic:
     types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in TopicConfigs.model_fields.values()}
 
     def __init__(self, name: str, config: MusterConfig, configs: DynamicConfigs) -> None:
-        self._is_offsets = name == OFFSETS_TOPIC
+        self._name = name
+        self._fixed = COORDINATOR_TOPICS.get(name, {})
         self._config = in_force(config, configs)
 
     def default(self, name: str) -> str | None:
-        values = topic_values(self._config, OFFSETS_TOPIC_FIXED if self._is_offsets else {})
+        values = topic_values(self._config, self._fixed)
         return text_of(values[name.replace(".", "_")])
 
     def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
         if (problem := topic_config_errors(wanted)) is not None:
             raise InvalidAlteration(ErrorCode.invalid_config, problem)
-        for name, value in changed.items() if self._is_offsets else ():
-            if value != OFFSETS_TOPIC_FIXED.get(name, value):
-                message = f"{name} of {OFFSETS_TOPIC} can only be {OFFSETS_TOPIC_FIXED[name]}"
+        for name, value in changed.items():
+            if value != self._fixed.get(name, value):
+                message = f"{name} of {self._name} can only be {self._fixed[name]}"
                 raise InvalidAlteration(ErrorCode.invalid_config, message)
 
 

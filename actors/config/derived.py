@@ -11,20 +11,21 @@ from pydantic.fields import FieldInfo
 
 from muster.actors.config.properties import MusterConfig
 from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
+from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from muster.actors.group.config import GroupConfig
     from muster.actors.log.config import LogConfig
+    from muster.actors.transactions.config import TransactionConfig
 
-OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
+_FIXED = {"cleanup.policy": "compact", "flush.messages": "1", "message.timestamp.type": "CreateTime"}
+COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "flush.messages": "1",
-        "message.timestamp.type": "CreateTime",
+        OFFSETS_TOPIC: MappingProxyType({**_FIXED, "compression.type": "producer"}),
+        TRANSACTIONS_TOPIC: MappingProxyType({**_FIXED, "compression.type": "uncompressed"}),
     }
 )
-"""Configs of ``__consumer_offsets`` that cannot be changed, since coordinators rely on them."""
+"""Configs of the topics of coordinators that cannot be changed, since those rely on them."""
 
 
 def group_config(config: MusterConfig) -> GroupConfig:
@@ -32,6 +33,13 @@ def group_config(config: MusterConfig) -> GroupConfig:
     from muster.actors.group.config import GroupConfig
 
     return GroupConfig(**_known_to(GroupConfig, dict(config)))
+
+
+def transaction_config(config: MusterConfig) -> TransactionConfig:
+    """The part of the configuration that applies to the transaction coordinator."""
+    from muster.actors.transactions.config import TransactionConfig
+
+    return TransactionConfig(**_known_to(TransactionConfig, dict(config)))
 
 
 def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
@@ -44,16 +52,30 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
 def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
     """The configuration of the log of a ``__consumer_offsets`` partition, with what was set on that topic."""
     return dataclasses.replace(
-        log_config(config, offsets_topic_configs(config, topic_overrides)),
+        log_config(config, coordinator_topic_configs(OFFSETS_TOPIC, config, topic_overrides)),
         own_codec=config.offsets_topic_compression_codec,
         load_buffer_bytes=config.offsets_load_buffer_size,
     )
 
 
-def offsets_topic_configs(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, str]:
-    """The configs of ``__consumer_offsets``, whatever the defaults of topics are."""
+def transactions_log_config(
+    config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})
+) -> LogConfig:
+    """The configuration of the log of a ``__transaction_state`` partition, with what was set on that topic."""
+    return dataclasses.replace(
+        log_config(config, coordinator_topic_configs(TRANSACTIONS_TOPIC, config, topic_overrides)),
+        load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+    )
+
+
+def coordinator_topic_configs(topic: str, config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, str]:
+    """The configs of a topic of coordinators, whatever the defaults of topics are."""
     own = valid_topic_configs(topic_overrides)
-    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **own, **OFFSETS_TOPIC_FIXED}
+    segment_bytes = {
+        OFFSETS_TOPIC: config.offsets_topic_segment_bytes,
+        TRANSACTIONS_TOPIC: config.transaction_state_log_segment_bytes,
+    }
+    return {"segment.bytes": str(segment_bytes[topic]), **own, **COORDINATOR_TOPICS[topic]}
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:

@@ -219,6 +219,47 @@ class MusterConfig(BaseModel):
         5_000, ge=1, description="How long a coordinator's write may take before it fails, in ms."
     )
 
+    # transactions
+    transaction_version: Int = Field(
+        2,
+        ge=0,
+        le=2,
+        description="The level of Kafka's feature of that name, which clients are told: 0 and 1: those that support "
+        "several follow the classic protocol; 2: that of KIP-890, in which every transaction has its own epoch. 0 "
+        "writes records of __transaction_state that Kafka 3 reads, too.",
+    )
+    transaction_state_log_num_partitions: Int = Field(
+        4,
+        ge=1,
+        description="Partitions of __transaction_state, each of which has a process once a transactional.id of it is "
+        "used (Kafka: 50); read when the topic is created, by the first client that wants transactions.",
+    )
+    transaction_state_log_replication_factor: Int = Field(
+        3,
+        ge=1,
+        le=32767,
+        description="Replication factor of __transaction_state, as default.replication.factor; read when the topic is "
+        "created.",
+    )
+    transaction_state_log_segment_bytes: Int = Field(
+        104_857_600, ge=14, description="Size of a segment file of __transaction_state, in bytes."
+    )
+    transaction_state_log_load_buffer_size: Int = Field(
+        5_242_880, ge=1, description="How much of __transaction_state is read at a time when it is loaded, in bytes."
+    )
+    transaction_max_timeout_ms: Int = Field(
+        900_000, ge=1, description="Maximum transaction.timeout.ms of a producer, in ms."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: Int = Field(
+        10_000, ge=1, description="How often to abort transactions that have timed out, in ms."
+    )
+    transactional_id_expiration_ms: Int = Field(
+        604_800_000, ge=1, description="Time after which a transactional.id without transactions is forgotten, in ms."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: Int = Field(
+        3_600_000, ge=1, description="How often to look for transactional.ids to forget, in ms."
+    )
+
     # connections
     listeners: Text = Field(
         f"PLAINTEXT://:{DEFAULT_PORT}",

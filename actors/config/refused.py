@@ -19,13 +19,14 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
     (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
     (r"inter\.broker\.listener\.name|security\.inter\.broker\.protocol", "gateways do not connect to each other"),
+    (r"transaction\.state\.log\.min\.isr", "one copy, in storage.path"),
     (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
 )
 """Kafka properties that nothing here would obey, as patterns, and why."""
 
 LATER: tuple[str, ...] = (
     r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
-    r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
+    r"transaction\.two\.phase\..*|group\.(consumer|share|streams)\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 

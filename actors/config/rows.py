@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from muster.actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
+from muster.actors.config.derived import COORDINATOR_TOPICS, coordinator_topic_configs, topic_values
 from muster.actors.config.dynamic import DYNAMIC, Started, in_force
 from muster.actors.config.groups import GroupConfigs
 from muster.actors.config.properties import MusterConfig
@@ -88,13 +88,16 @@ def _topic_rows(
     return tuple(_topic_row(layers, name, values[name], own) for name in sorted(TopicConfigs.model_fields))
 
 
-def describe_offsets_topic(
-    config: MusterConfig, topic_overrides: Mapping[str, str] = _NOTHING, configs: DynamicConfigs = _NONE_ALTERED
+def describe_coordinator_topic(
+    topic: str,
+    config: MusterConfig,
+    topic_overrides: Mapping[str, str] = _NOTHING,
+    configs: DynamicConfigs = _NONE_ALTERED,
 ) -> list[ConfigRow]:
-    """Every config of ``__consumer_offsets``."""
-    own = offsets_topic_configs(in_force(config, configs), topic_overrides)
+    """Every config of ``__consumer_offsets`` or ``__transaction_state``."""
+    own = coordinator_topic_configs(topic, in_force(config, configs), topic_overrides)
     rows = describe_topic(config, own, configs)
-    return [row._replace(read_only=row.name in OFFSETS_TOPIC_FIXED) for row in rows]
+    return [row._replace(read_only=row.name in COORDINATOR_TOPICS[topic]) for row in rows]
 
 
 def describe_group(overrides: Mapping[str, str] = _NOTHING) -> list[ConfigRow]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,21 +40,32 @@ from muster.actors.runtime.light_worker import end_signal_polls_soon
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.serving.actor import RoleActor
+from muster.actors.serving.actor import CoordinatorActor, RoleActor
 from muster.actors.serving.standby import GatewaysOf, StandbyActor
 from muster.actors.tables.arrow import without_numpy
+from muster.actors.transaction_state.actor import TransactionsActor
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, take_controller_epoch, when_superseded
 from muster.placement.host_port import host_port
 from muster.placement.layout import CONTROLLER, ControllerNode
 from muster.placement.leaders import Leaders
 from muster.placement.topics import TopicRegistry
-from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
+from muster.placement.view import (
+    OFFSETS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS,
+    Broker,
+    ClusterView,
+    DynamicConfigs,
+    Endpoint,
+)
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
 
+_COORDINATORS: Mapping[str, type[CoordinatorActor]] = {cls.kind: cls for cls in (OffsetsActor, TransactionsActor)}
+"""By kind, in the order in which they start."""
 _ZOOKEEPER_S = 15.0
 _ZOOKEEPER_RETRY_S = 0.2
 _ACTIVATE_S = 30.0
@@ -114,9 +125,10 @@ class Controller:
         active_standbys = await self._adopt_standbys(left)
         for index in range(self._settings.config.log_actors):
             self._manage_role(LogActor, index, active_standbys)
-        with_data = await asyncio.to_thread(self._offsets_with_data)
-        for partition in sorted(_numbers("offsets", left | active_standbys.keys()) | with_data):
-            self._manage_role(OffsetsActor, partition, active_standbys, many=True)
+        for kind in _COORDINATORS:
+            with_data = await asyncio.to_thread(self._with_data, _COORDINATORS[kind].topic)
+            for partition in sorted(_numbers(kind, left | active_standbys.keys()) | with_data):
+                self._manage_coordinator(kind, partition, active_standbys)
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
@@ -190,7 +202,7 @@ class Controller:
         return await self._supervisor.standbys.found()
 
     async def _next_epoch_of(self, role: str, owner: str) -> int:
-        """The next leader epoch of an ``offsets-<p>``, or actor epoch of a ``log-<i>``.
+        """The next leader epoch of an ``offsets-<p>`` or ``transactions-<p>``, or actor epoch of a ``log-<i>``.
 
         Waits while ZooKeeper is unavailable, which is logged elsewhere: the caller has everything else ready.
         """
@@ -205,7 +217,7 @@ class Controller:
         kind, _, number = role.rpartition("-")
         if kind == LogActor.kind:
             return take_actor_epoch(self._zk, role, holder=self._own_epoch).epoch
-        return next_epoch(self._zk, OFFSETS_TOPIC, int(number), owner, holder=self._own_epoch)
+        return next_epoch(self._zk, _COORDINATORS[kind].topic, int(number), owner, holder=self._own_epoch)
 
     async def _adopt(self, left: set[str]) -> None:
         """Wait for a predecessor's actors to report what they serve. No view is visible before ``start`` has ended.
@@ -228,8 +240,9 @@ class Controller:
         actors = ray.util.list_named_actors(all_namespaces=True)
         return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
 
-    def _offsets_with_data(self) -> set[int]:
-        folders = (Path(self._settings.storage) / "logs").glob(f"{OFFSETS_TOPIC}-*")
+    def _with_data(self, topic: str) -> set[int]:
+        """The partitions of that topic that have any records."""
+        folders = (Path(self._settings.storage) / "logs").glob(f"{topic}-*")
         return {
             int(folder.name.rpartition("-")[2])
             for folder in folders
@@ -238,6 +251,11 @@ class Controller:
 
     def _manage(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Managed:
         return self._supervisor.manage(name, self._maker(name, cls, *args, node_id=node_id))
+
+    def _manage_coordinator(
+        self, kind: str, partition: int, active_standbys: Mapping[str, ActiveStandby] | None = None
+    ) -> Managed:
+        return self._manage_role(_COORDINATORS[kind], partition, active_standbys, many=True)
 
     def _manage_role(
         self,
@@ -322,7 +340,7 @@ class Controller:
 
     def _publish(self) -> None:
         brokers: list[Broker] = []
-        endpoints: dict[str, dict[int, Endpoint | None]] = {"log": {}, "offsets": {}}
+        endpoints: dict[str, dict[int, Endpoint | None]] = {"log": {}, **{kind: {} for kind in _COORDINATORS}}
         for name, managed in self._supervisor.actors.items():
             kind, _, number = name.partition("-")
             if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
@@ -343,7 +361,8 @@ class Controller:
             brokers=served,
             topics=dict(self._topics.topics) if self._topics else {},
             logs=endpoints["log"],
-            offsets=endpoints["offsets"],
+            offsets=endpoints[OFFSETS],
+            transactions=endpoints[TRANSACTIONS],
             configs=self._topics.configs if self._topics else DynamicConfigs(),
         ).with_leaders(self._leaders)
         if served:
@@ -372,12 +391,15 @@ class Controller:
 
     # -- requests of gateways --------------------------------------------------------------------------
 
-    async def activate(self, partition: int) -> None:
-        """Make sure that ``offsets-<partition>`` runs. RuntimeError if it does not start."""
-        await self.start()
-        managed = self._manage_role(OffsetsActor, partition, many=True)
+    async def activate(self, partition: int, kind: str = OFFSETS) -> None:
+        """Make sure that ``<kind>-<partition>`` runs, a coordinator. RuntimeError if it does not start."""
+        topics = await self._topics_admin()
+        topic = await topics.require(_COORDINATORS[kind].topic)
+        if not 0 <= partition < topic.partitions:
+            raise RuntimeError(f"{topic.name} has no partition {partition}")
+        managed = self._manage_coordinator(kind, partition)
         if not await self._supervisor.alive(managed, _ACTIVATE_S):
-            raise RuntimeError(f"offsets-{partition}: {managed.error or 'does not start'}")
+            raise RuntimeError(f"{managed.name}: {managed.error or 'does not start'}")
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         """Create topics that do not exist yet, each independently of the others."""
@@ -398,6 +420,10 @@ class Controller:
     async def producer_ids(self) -> range:
         """A block of producer ids that were never given out before."""
         return await (await self._topics_admin()).producer_ids()
+
+    async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions these topics have, as ZooKeeper says now; without those that it does not have."""
+        return await (await self._topics_admin()).partition_counts(names)
 
     async def faults(self, what: str, *arguments: Any) -> dict[str, Any]:
         """The result of ``FaultControl.call``. RuntimeError unless fault injection is enabled."""
@@ -474,7 +500,7 @@ class Controller:
         if self._faults is not None:
             await self._faults.stop()
         names = list(self._supervisor.actors)
-        for kind in ("gateway", "reconciler", "offsets", "standby", "log"):
+        for kind in ("gateway", "reconciler", *_COORDINATORS, "standby", "log"):
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
         if self._node is not None:
             await asyncio.to_thread(self._node.close)

@@ -32,7 +32,7 @@ _PERIOD_S = 1.0
 _AFTER_FAILURE_S = 5.0
 _MAX_FAILURES = 3
 """After this many failed moves to a new node, it is left as it is."""
-_KINDS = ("offsets", "log", "reconciler", "gateway")
+_KINDS = ("offsets", "transactions", "log", "reconciler", "gateway")
 """Kinds of actors in the order in which they are moved; gateways last, since their clients have to reconnect."""
 
 

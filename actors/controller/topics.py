@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from muster.actors.config import MusterConfig, in_force
 from muster.actors.config.altering import Alteration, InvalidAlteration, configs_after
+from muster.actors.config.derived import COORDINATOR_TOPICS
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.wire.codec import ErrorCode
@@ -30,7 +31,7 @@ from muster.placement.topics import (
     check_name,
     check_partitions,
 )
-from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs, Topic
+from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, DynamicConfigs, Topic
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 T = TypeVar("T")
@@ -83,15 +84,28 @@ class TopicsAdmin:
         """Read the topics, and create ``__consumer_offsets`` if this cluster is new. Blocks."""
         topics, self.configs = self._read()
         if OFFSETS_TOPIC not in topics:
-            config = {"cleanup.policy": "compact", "compression.type": "producer"}
-            topics[OFFSETS_TOPIC] = self._registry.create(
-                OFFSETS_TOPIC,
-                self._config.offsets_topic_num_partitions,
-                config,
-                replication_factor=self._config.offsets_topic_replication_factor,
-                internal=True,
-            )
+            topics[OFFSETS_TOPIC] = self._create_for_coordinators(OFFSETS_TOPIC, self._registry)
         self.topics = topics
+
+    def _create_for_coordinators(self, name: str, registry: TopicRegistry) -> Topic:
+        config = self._config
+        partitions, factor = {
+            OFFSETS_TOPIC: (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor),
+            TRANSACTIONS_TOPIC: (
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+            ),
+        }[name]
+        own = {key: COORDINATOR_TOPICS[name][key] for key in ("cleanup.policy", "compression.type")}
+        return registry.create(name, partitions, own, replication_factor=factor, internal=True)
+
+    async def require(self, name: str) -> Topic:
+        """The topic of coordinators of that name, created if it does not exist. RuntimeError if that fails now."""
+        if name not in self.topics:
+            await self._change([(name, partial(self._create_for_coordinators, name))], False)
+        if name not in self.topics:
+            raise RuntimeError(f"{name} cannot be created now")
+        return self.topics[name]
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         """Create topics that do not exist yet, each independently of the others."""
@@ -231,6 +245,14 @@ class TopicsAdmin:
     async def producer_ids(self) -> range:
         """A block of producer ids that were never given out before. ZooKeeperUnreachable."""
         return await self._in_thread(self._registry.next_producer_id_block)
+
+    async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions these topics have, as ZooKeeper says now; without those that it does not have.
+
+        ZooKeeperUnreachable.
+        """
+        topics = await self._in_thread(self._registry.load)
+        return {name: topics[name].partitions for name in names if name in topics}
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

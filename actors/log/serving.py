@@ -12,6 +12,7 @@ from muster.actors.config import in_force, log_config
 from muster.actors.log.history import LogHistory
 from muster.actors.log.server import LogServer
 from muster.actors.log.service import LogService
+from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.wire.server import Server
@@ -61,6 +62,7 @@ class ServedLogs:
             topics=lambda: self._view,
             now_ms=wall_ms,
         )
+        self._channels = own_channels(settings, view)
         self.service = LogService(
             storage=storage,
             config=log_config(in_force(config, view.configs)),
@@ -68,6 +70,7 @@ class ServedLogs:
             index=index,
             next_epoch=self._next_epoch,
             on_open=self._history.opened,
+            verifier=self._channels,
         )
         self.server = Server(LogServer(self.service), secret)
 
@@ -76,6 +79,7 @@ class ServedLogs:
 
     def follow(self, view: ClusterView) -> None:
         self._view = view
+        self._channels.follow(view)
         self.service.configure(log_config(in_force(self._config, view.configs)))
         self._spawn(self.service.view_changed(view))
 
@@ -102,6 +106,7 @@ class ServedLogs:
         if self._superseded is not None:
             self._superseded.cancel()
         await self.service.close()
+        self._channels.close()
 
     async def finish(self) -> None:
         await self._history.close()

@@ -7,14 +7,16 @@ from muster.actors.audit.commits import Step
 from muster.actors.audit.outbox import Batch
 from muster.actors.offsets.held import Version, news
 from muster.actors.offsets.serving import OffsetsOpener, ServedPartition
-from muster.actors.serving.actor import RoleActor
+from muster.actors.serving.actor import CoordinatorActor
 from muster.placement.mapping.registration import Registration
+from muster.placement.view import OFFSETS, OFFSETS_TOPIC
 
 
-class OffsetsActor(RoleActor):
+class OffsetsActor(CoordinatorActor):
     """See the module."""
 
-    kind = "offsets"
+    kind = OFFSETS
+    topic = OFFSETS_TOPIC
 
     def _opener(self) -> OffsetsOpener:
         return OffsetsOpener(self.settings, self.secret)

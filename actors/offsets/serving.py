@@ -16,6 +16,7 @@ from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.rebalances import RebalanceStore
@@ -47,6 +48,7 @@ class ServedPartition:
         self._config = config = settings.config
         storage = Path(settings.storage)
         self._writer = MappingWriter(settings.zookeeper)
+        self._channels = own_channels(settings, view)
         self.core = OffsetsPartition(
             partition=partition,
             epoch=epoch,
@@ -55,6 +57,7 @@ class ServedPartition:
             sink=self._writer,
             topic_id=view.topics[OFFSETS_TOPIC].topic_id,
             fail=failed,
+            verifier=self._channels,
         )
         self.steps = CommitSteps(f"offsets-{partition}/{epoch}")
         """The commits that the audit has not received yet."""
@@ -78,6 +81,7 @@ class ServedPartition:
     def follow(self, view: ClusterView) -> None:
         self.core.configure(*offsets_configs(self._config, view))
         self.core.follow(view)
+        self._channels.follow(view)
 
     def begin(self) -> None:
         self._writer.put(self.core.registrations())
@@ -85,6 +89,7 @@ class ServedPartition:
     async def resign(self) -> None:
         """Waiting requests get NOT_COORDINATOR."""
         await self.core.stop()
+        self._channels.close()
 
     async def finish(self) -> None:
         await self._history.close()

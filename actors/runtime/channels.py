@@ -7,9 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
 from muster.actors.runtime.errors import first_line
+from muster.actors.runtime.follow import CurrentController
+from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.envelope import Role
@@ -28,11 +31,17 @@ Activate = Callable[[int, str], Awaitable[Any]]
 """Has the controller start the coordinator of a partition, of that kind. RayError if it cannot."""
 
 
+def own_channels(settings: ClusterSettings, view: ClusterView) -> ActorChannels:
+    """The channels of this process, an actor of Ray."""
+    controller = CurrentController(settings)
+    return ActorChannels(lambda: ray.get_runtime_context().get_node_id(), view, controller.activate.remote)
+
+
 class ActorChannels:
     """For one event loop. Also finds who owns a transaction, and so verifies partitions: a ``TransactionVerifier``."""
 
-    def __init__(self, node_id: str, view: ClusterView, activate: Activate) -> None:
-        """``node_id`` is that of this process."""
+    def __init__(self, node_id: Callable[[], str], view: ClusterView, activate: Activate) -> None:
+        """``node_id`` returns the node of this process."""
         self.view = view
         self._node_id = node_id
         self._activate = activate
@@ -65,7 +74,7 @@ class ActorChannels:
             self._start(actor)
             raise NotSent(f"{actor[0]}-{actor[1]} is down")
         try:
-            channel = await connect(endpoint, self._node_id, on_updates=None, on_lost=lambda: None, role=Role.ACTOR)
+            channel = await connect(endpoint, self._node_id(), on_updates=None, on_lost=lambda: None, role=Role.ACTOR)
         except OSError as error:
             raise NotSent(f"{actor[0]}-{actor[1]} cannot be reached: {error}") from error
         if endpoint != self._endpoint(actor):

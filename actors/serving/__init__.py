@@ -1,1 +1,1 @@
-"""What one process serves for a name until another takes over: ``offsets-<p>``, ``log-<i>``, standbys for both."""
+"""What one process serves for a name until another takes over: ``offsets-<p>``, ``transactions-<p>``, ``log-<i>``."""

@@ -1,4 +1,4 @@
-"""The actors that serve one role each: ``offsets-<p>`` and ``log-<i>``."""
+"""The actors that serve one role each: ``offsets-<p>``, ``transactions-<p>`` and ``log-<i>``."""
 
 from __future__ import annotations
 
@@ -67,3 +67,9 @@ class RoleActor(Actor):
             return
         self._follower.stop()
         await self._host.stop()
+
+
+class CoordinatorActor(RoleActor):
+    """Serves the partition of a topic of coordinators whose number is its own."""
+
+    topic: ClassVar[str]

@@ -24,9 +24,10 @@ from muster.actors.runtime.processes import signal_process, until_process_ends
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import Opener, RoleHost
+from muster.actors.transaction_state.serving import TransactionsOpener
 from muster.actors.wire.socket_holder import Accepting, SocketHolder
 from muster.placement.mapping.registration import Registration
-from muster.placement.view import ClusterView
+from muster.placement.view import OFFSETS, TRANSACTIONS, ClusterView
 
 
 class Gateways(Accepting, Protocol):
@@ -49,7 +50,8 @@ class StandbyActor(Actor):
         super().__init__(settings, secret, f"standby-{number}")
         self._gateways_of = gateways_of
         openers: dict[str, Opener] = {
-            "offsets": OffsetsOpener(settings, secret),
+            OFFSETS: OffsetsOpener(settings, secret),
+            TRANSACTIONS: TransactionsOpener(settings, secret),
             "log": LogOpener(settings, secret, self.name),
         }
         self._host = RoleHost(openers, self._listen)

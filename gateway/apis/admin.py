@@ -14,7 +14,7 @@ from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.placement.topics import InvalidTopic, check_name
-from muster.placement.view import OFFSETS_TOPIC, ClusterView
+from muster.placement.view import COORDINATORS, ClusterView
 
 if TYPE_CHECKING:
     from muster.gateway.listener.gateway import Gateway
@@ -27,7 +27,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 DUPLICATE_NAME = "Duplicate topic name."
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS = frozenset({*COORDINATORS, "__share_group_state"})
 """Topics that Kafka reserves for itself, whether they exist or not; a Metadata request does not create them."""
 
 SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message": "No Authorizer is configured."}

@@ -10,7 +10,7 @@ from uuid import UUID
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, NotSent
 from muster.actors.wire.codec import ErrorCode
-from muster.placement.view import OFFSETS_TOPIC, Topic
+from muster.placement.view import COORDINATORS, Topic
 
 if TYPE_CHECKING:
     from muster.gateway.listener.forward import ActorKey
@@ -59,8 +59,8 @@ def repeated(partitions: Iterable[Named]) -> set[Any]:
 
 def owner_of(gateway: Gateway, topic: Topic, partition: int) -> ActorKey:
     """The actor that owns the partition's log."""
-    if topic.name == OFFSETS_TOPIC:
-        return ("offsets", partition)
+    if topic.name in COORDINATORS:
+        return (COORDINATORS[topic.name], partition)
     return ("log", gateway.view.log_of(topic, partition))
 
 

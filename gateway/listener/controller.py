@@ -7,6 +7,7 @@ from typing import Protocol
 
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.placement.view import OFFSETS
 
 
 class Controller(Protocol):
@@ -21,7 +22,7 @@ class Controller(Protocol):
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]: ...
     async def until_followed(self, timeout_s: float) -> bool: ...
     async def producer_ids(self) -> range: ...
-    async def activate(self, offsets_partition: int) -> None: ...
+    async def activate(self, partition: int, kind: str = OFFSETS) -> None: ...
 
 
 class ControllerUnavailable(ConnectionError):

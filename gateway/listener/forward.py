@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from muster.actors.wire.channel import Channel, ChannelLost, OnUpdates, connect
 from muster.actors.wire.leader_epochs import OnLeaderEpochs
-from muster.placement.view import ClusterView, Endpoint
+from muster.placement.view import OFFSETS, TRANSACTIONS, ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _RESIGNS_S = 0.5
 """How long an actor that refuses requests, since it is being replaced, may keep its connections."""
 
 ActorKey = tuple[str, int]
-"""("log", index) or ("offsets", partition)."""
+"""("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
 
 
 class Forwarder:
@@ -44,18 +44,17 @@ class Forwarder:
 
     def offsets(self, partition: int) -> Channel | None:
         """The channel to ``offsets-<partition>``, or None while it is down or if it was never started."""
-        return self._usable(("offsets", partition))
+        return self._usable((OFFSETS, partition))
 
     def coordinators(self) -> list[Channel]:
         """The channels to all offsets partitions that were started. Raises ChannelLost while one of them is down."""
-        channels = [self._usable(key) for key in self._wanted if key[0] == "offsets"]
+        channels = [self._usable(key) for key in self._wanted if key[0] == OFFSETS]
         if None in channels:
             raise ChannelLost("a coordinator is down")
         return [channel for channel in channels if channel is not None]
 
-    def is_new(self, partition: int) -> bool:
-        """Whether ``offsets-<partition>`` was never connected where the view has it now."""
-        key = ("offsets", partition)
+    def is_new(self, key: ActorKey) -> bool:
+        """Whether that actor was never connected where the view has it now."""
         return key in self._wanted and self._met.get(key) != self._wanted[key]
 
     def _usable(self, key: ActorKey) -> Channel | None:
@@ -84,7 +83,9 @@ class Forwarder:
 
     def follow(self, view: ClusterView) -> None:
         """Connect to the actors that the view names, and disconnect from the others."""
-        wanted = {**_endpoints("log", view.logs), **_endpoints("offsets", view.offsets)}
+        wanted = _endpoints("log", view.logs)
+        for kind in (OFFSETS, TRANSACTIONS):
+            wanted |= _endpoints(kind, view.owners(kind))
         for key in list(self._keepers):
             if wanted.get(key) != self._wanted.get(key):
                 self._drop(key)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from muster.actors.audit.report import Report
-from muster.actors.config import Listener, MusterConfig, group_config, in_force
+from muster.actors.config import Listener, MusterConfig, group_config, in_force, transaction_config
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
@@ -20,7 +20,7 @@ from muster.gateway.attribution.table import HEAR_MS
 from muster.gateway.fetch_sessions.cache import FetchSessions
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import Controller, ControllerUnavailable
-from muster.gateway.listener.forward import Forwarder
+from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
@@ -28,7 +28,7 @@ from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.security.session import Sasl, SaslSession
 from muster.placement.hashing import partition_for
 from muster.placement.mapping.registration import Registration, RegistrationUpdate
-from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from muster.placement.view import OFFSETS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class Gateway:
         self.config = in_force(config, view.configs, gateway_id)
         """The configuration in force; alterations come with the view."""
         self.group_config = group_config(self.config)
+        self.transaction_config = transaction_config(self.config)
         self.controller = controller
         self.account = account
         self.metrics = metrics
@@ -137,7 +138,7 @@ class Gateway:
         self._producer_ids = ProducerIds(controller.producer_ids)
         self.limited_log = LimitedLog(log)
         """The log of other events that clients can cause."""
-        self._activating: dict[int, asyncio.Task[None]] = {}
+        self._activating: dict[ActorKey, asyncio.Task[None]] = {}
         self._view_changed = asyncio.Event()
         self._hearing: asyncio.Task[None] | None = None
         self._hears_again = False
@@ -184,6 +185,7 @@ class Gateway:
         if config is not self.config:
             self.config = config
             self.group_config = group_config(config)
+            self.transaction_config = transaction_config(config)
 
     async def until_view(self, ready: Any, timeout_s: float) -> bool:
         """Wait until ``ready(view)`` holds; False after the timeout."""
@@ -236,40 +238,49 @@ class Gateway:
         topic = self.view.topics.get(OFFSETS_TOPIC)
         return partition_for(group_id, topic.partitions if topic else self.config.offsets_topic_num_partitions)
 
-    def activate(self, partition: int) -> asyncio.Task[None]:
+    def transactions_partition_of(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` of a producer."""
+        topic = self.view.topics.get(TRANSACTIONS_TOPIC)
+        count = topic.partitions if topic else self.config.transaction_state_log_num_partitions
+        return partition_for(transactional_id, count)
+
+    def activate(self, partition: int, kind: str = OFFSETS) -> asyncio.Task[None]:
         """Have the partition's actor started; one request to the controller, however many wait."""
-        task = self._activating.get(partition)
+        key = (kind, partition)
+        task = self._activating.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._activate(partition))
-            self._activating[partition] = task
-            task.add_done_callback(lambda _: self._activating.pop(partition, None))
+            task = asyncio.get_running_loop().create_task(self._activate(partition, kind))
+            self._activating[key] = task
+            task.add_done_callback(lambda _: self._activating.pop(key, None))
         return task
 
-    async def _activate(self, partition: int) -> None:
+    async def _activate(self, partition: int, kind: str) -> None:
         try:
-            await self.controller.activate(partition)
+            await self.controller.activate(partition, kind)
         except ControllerUnavailable as error:
-            actor = f"offsets-{partition}"
+            actor = f"{kind}-{partition}"
             self.limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
 
-    async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
+    async def coordinator_ready(self, partition: int, timeout_s: float, kind: str = OFFSETS) -> bool:
         """Wait until the partition's actor is connected, starting it if necessary. Returns whether it is."""
-        if self.forwarder.offsets(partition) is not None:
+        key = (kind, partition)
+        if self.forwarder.channel(key) is not None:
             return True
-        if self.view.offsets.get(partition) is None:
-            self.activate(partition)
-        return await self.forwarder.until(lambda: self.forwarder.offsets(partition) is not None, timeout_s)
+        if self.view.owners(kind).get(partition) is None:
+            self.activate(partition, kind)
+        return await self.forwarder.until(lambda: self.forwarder.channel(key) is not None, timeout_s)
 
-    async def coordinator(self, partition: int) -> Channel | None:
+    async def coordinator(self, partition: int, kind: str = OFFSETS) -> Channel | None:
         """The channel to the partition's actor, or None while the actor is down.
 
         Waits for an actor that this gateway has not connected to yet: FindCoordinator may have returned this gateway
         when the actor had just started, and only the gateway that was asked had connected to it.
         """
-        channel = self.forwarder.offsets(partition)
-        if channel is None and (partition not in self.view.offsets or self.forwarder.is_new(partition)):
-            await self.coordinator_ready(partition, _FIRST_CONNECT_S)
-            channel = self.forwarder.offsets(partition)
+        key = (kind, partition)
+        channel = self.forwarder.channel(key)
+        if channel is None and (partition not in self.view.owners(kind) or self.forwarder.is_new(key)):
+            await self.coordinator_ready(partition, _FIRST_CONNECT_S, kind)
+            channel = self.forwarder.channel(key)
         return channel
 
     async def next_producer_id(self) -> int:

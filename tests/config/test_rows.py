@@ -8,13 +8,13 @@ from muster.actors.config import (
     ConfigSource,
     MusterConfig,
     describe_broker,
+    describe_coordinator_topic,
     describe_default_broker,
     describe_group,
-    describe_offsets_topic,
     describe_topic,
     offsets_log_config,
 )
-from muster.placement.view import DynamicConfigs
+from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
 
 STARTED_WITH = MusterConfig.from_properties({"log.retention.minutes": "10", "max.connections": "100"})
 CONFIGS = DynamicConfigs(
@@ -86,7 +86,9 @@ def test_the_default_of_all_brokers_is_what_was_altered() -> None:
 
 
 def test_the_offsets_topic() -> None:
-    rows = describe_offsets_topic(STARTED_WITH, {"segment.bytes": "4096", "cleanup.policy": "delete"}, CONFIGS)
+    rows = describe_coordinator_topic(
+        OFFSETS_TOPIC, STARTED_WITH, {"segment.bytes": "4096", "cleanup.policy": "delete"}, CONFIGS
+    )
     assert (named(rows, "segment.bytes").value, named(rows, "cleanup.policy").value) == ("4096", "compact")
 
 

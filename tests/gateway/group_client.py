@@ -166,11 +166,11 @@ def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, Er
 def coordinators_down(full: Serving) -> Iterator[None]:
     """Every offsets partition was started, and none is available now."""
     controller = full.controller
-    running, start = dict(controller.offsets), controller.start_offsets
-    controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None
+    running, start = dict(controller.offsets), controller.start_coordinator
+    controller.offsets, controller.start_coordinator = dict.fromkeys(range(3)), {}
     full.follow(controller.view())
     try:
         yield
     finally:
-        controller.offsets, controller.start_offsets = running, start
+        controller.offsets, controller.start_coordinator = running, start
         full.follow(controller.view())

@@ -1,4 +1,4 @@
-"""Log actors and offsets partitions without Ray: the real ones, behind real internal sockets, in one event loop."""
+"""Log actors and coordinators without Ray: the real ones, behind real internal sockets, in one event loop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
 from muster.actors.offsets.partition import OffsetsPartition, UpdateSink
 from muster.actors.offsets.serving import offsets_configs
+from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import RebalanceStore
+from muster.actors.transaction_state.partition import TransactionsPartition
+from muster.actors.transaction_state.serving import transactions_configs
 from muster.actors.wire.server import Server
 from muster.placement.epochs import next_epoch
 from muster.placement.mapping.registration import Change, Registration
-from muster.placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
+from muster.placement.view import (
+    OFFSETS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS,
+    TRANSACTIONS_TOPIC,
+    ClusterView,
+    Endpoint,
+)
 from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
@@ -76,7 +86,10 @@ class Actors:
         self._all_histories: list[RebalanceHistory | GroupHistory] = []
         """Including those of partitions that a test has restarted: their tasks must end."""
         self._following: set[asyncio.Task[None]] = set()
-        controller.start_offsets = self.start_offsets
+        self.transactions: dict[int, TransactionsPartition] = {}
+        self._channels = ActorChannels(lambda: "n1", view(), controller.activate)
+        """Of all actors, as they are in one process."""
+        controller.start_coordinator = {OFFSETS: self.start_offsets, TRANSACTIONS: self.start_transactions}
         controller.publish = partial(self._publish, controller.publish)
 
     async def start(self) -> None:
@@ -87,6 +100,7 @@ class Actors:
                 topics=self._view,
                 index=index,
                 next_epoch=self._next_epoch,
+                verifier=self._channels,
             )
             self.logs[index].start_upkeep()
             self.log_servers[index] = LogServer(self.logs[index])
@@ -111,6 +125,7 @@ class Actors:
             sink=self.sink,
             topic_id=topic.topic_id,
             fail=partial(self._failed, partition),
+            verifier=self._channels,
         )
         steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")
         core.observe.append(steps.observe)
@@ -129,15 +144,46 @@ class Actors:
         core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
 
-    def _failed(self, partition: int) -> None:
+    async def start_transactions(self, partition: int) -> Endpoint:
+        view = self._view()
+        topic = view.topics[TRANSACTIONS_TOPIC]
+        epoch = await self._next_epoch(TRANSACTIONS_TOPIC, partition)
+        config, log_config, timeout_ms = transactions_configs(self._config, view)
+        partition_log = await asyncio.to_thread(
+            PartitionLog.open,
+            self.storage / "logs" / f"{TRANSACTIONS_TOPIC}-{partition}",
+            topic_id=topic.topic_id,
+            epoch=epoch,
+            config=log_config,
+            now_ms=now_ms,
+        )
+        core = self.transactions[partition] = TransactionsPartition(
+            partition=partition,
+            epoch=epoch,
+            config=config,
+            timeout_ms=timeout_ms,
+            partition_log=partition_log,
+            channels=self._channels,
+            controller=self._controller,
+            topic_id=topic.topic_id,
+            fail=partial(self._failed, partition, TRANSACTIONS),
+        )
+        await asyncio.to_thread(core.load)
+        core.activate()
+        return await self._serve(core, f"transactions-{partition}")
+
+    def _failed(self, partition: int, kind: str = OFFSETS) -> None:
         """An actor would end its process here; in tests, that is the test process."""
-        log.error("offsets-%d has failed, and would have ended", partition)
+        log.error("%s-%d has failed, and would have ended", kind, partition)
 
     def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:
         to_gateway(view)
         for core in self.offsets.values():
             core.configure(*offsets_configs(self._config, view))
             core.follow(view)
+        for transactions in self.transactions.values():
+            transactions.configure(*transactions_configs(self._config, view))
+        self._channels.follow(view)
         for service in self.logs.values():
             service.configure(log_config(in_force(self._config, view.configs)))
             following = asyncio.get_running_loop().create_task(service.view_changed(view))
@@ -153,6 +199,9 @@ class Actors:
         return await server.start(node_id="n1", host="127.0.0.1", path=self._sockets / name)
 
     async def stop(self) -> None:
+        while self.transactions:
+            await self.transactions.popitem()[1].stop()
+        self._channels.close()
         while self.offsets:  # a coordinator that a client requested may still be starting
             await self.offsets.popitem()[1].stop()
         for history in self._all_histories:

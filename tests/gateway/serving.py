@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,16 @@ from muster.placement.topics import (
     TopicRegistry,
     UnknownTopic,
 )
-from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from muster.placement.view import (
+    OFFSETS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS,
+    TRANSACTIONS_TOPIC,
+    Broker,
+    ClusterView,
+    Endpoint,
+    Topic,
+)
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.local_actors import Actors
 from tests.gateway.local_faults import LocalFaults
@@ -82,12 +91,14 @@ class RegistryController:
         self.faults: LocalFaults | None = None
         self.logs: dict[int, Endpoint | None] = {0: None, 1: None}
         self.offsets: dict[int, Endpoint | None] = {}
+        self.transactions: dict[int, Endpoint | None] = {}
         self.leaders: Leaders = {}
         self.stores: dict[int, SampleStore] = {}
         """The stores of the gateways, and what they collect for the audit."""
         self.sends: dict[int, Sends] = {}
-        self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
-        self._starting: dict[int, asyncio.Task[None]] = {}
+        self.start_coordinator: dict[str, Callable[[int], Awaitable[Endpoint]]] = {}
+        """By kind."""
+        self._starting: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._version = 0
 
     def view(self) -> ClusterView:
@@ -100,6 +111,7 @@ class RegistryController:
             topics=self.registry.load(),
             logs=dict(self.logs),
             offsets=dict(self.offsets),
+            transactions=dict(self.transactions),
             configs=self.configs.load(),
         ).with_leaders(self.leaders)
         self.leaders = view.leaders
@@ -139,19 +151,29 @@ class RegistryController:
             raise ControllerUnavailable("away")
         return await asyncio.to_thread(self.registry.next_producer_id_block)
 
-    async def activate(self, offsets_partition: int) -> None:
-        """Start the partition's actor, once: several gateways may request it at the same time."""
-        if self.start_offsets is None:
-            raise ControllerUnavailable("there are no coordinators here")
-        if offsets_partition not in self._starting:
-            starting = asyncio.get_running_loop().create_task(self._start(offsets_partition))
-            starting.add_done_callback(lambda _: self._starting.pop(offsets_partition))
-            self._starting[offsets_partition] = starting
-        await asyncio.shield(self._starting[offsets_partition])
+    async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        """Of the topics that exist."""
+        topics = await asyncio.to_thread(self.registry.load)
+        return {name: topics[name].partitions for name in names if name in topics}
 
-    async def _start(self, offsets_partition: int) -> None:
-        assert self.start_offsets is not None
-        self.offsets[offsets_partition] = await self.start_offsets(offsets_partition)
+    async def activate(self, partition: int, kind: str = OFFSETS) -> None:
+        """Start the partition's actor, once: several gateways may request it at the same time."""
+        if kind not in self.start_coordinator:
+            raise ControllerUnavailable("there are no coordinators here")
+        key = (kind, partition)
+        if key not in self._starting:
+            starting = asyncio.get_running_loop().create_task(self._start(partition, kind))
+            starting.add_done_callback(lambda _: self._starting.pop(key))
+            self._starting[key] = starting
+        await asyncio.shield(self._starting[key])
+
+    async def _start(self, partition: int, kind: str) -> None:
+        if kind == TRANSACTIONS and TRANSACTIONS_TOPIC not in await asyncio.to_thread(self.registry.load):
+            count = self.config.transaction_state_log_num_partitions
+            await asyncio.to_thread(self.registry.create, TRANSACTIONS_TOPIC, count, internal=True)
+            self.publish(self.view())
+        started = self.transactions if kind == TRANSACTIONS else self.offsets
+        started[partition] = await self.start_coordinator[kind](partition)
         self.publish(self.view())
 
     async def _change(self, changes: Sequence[tuple[str, Callable[[], Topic | None]]]) -> list[TopicOutcome]:
@@ -283,10 +305,14 @@ class Serving:
         return port
 
     def create(self, name: str, partitions: int = 1, *, internal: bool = False, **config: str) -> Topic:
-        """Create a topic; the gateway knows it when this returns."""
+        """Create a topic; the gateway and the actors know it when this returns."""
         named = {key.replace("_", "."): value for key, value in config.items()}
         topic = self.controller.registry.create(name, partitions, named, internal=internal)
-        self.follow(self.controller.view())
+
+        async def publish() -> None:
+            self.controller.publish(self.controller.view())
+
+        self.run(publish())
         return topic
 
     def reachable(self) -> str:

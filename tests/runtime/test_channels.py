@@ -102,7 +102,7 @@ def test_partitions_are_verified_by_the_coordinator_of_the_producer(tmp_path: Pa
         codes = [ErrorCode.none, ErrorCode.transaction_abortable]
         coordinator = Coordinator(codes)
         view = owned(VIEW, await cluster.listen(coordinator))
-        channels = ActorChannels(node_id, view, cluster.activate)
+        channels = ActorChannels(lambda: node_id, view, cluster.activate)
         assert await asyncio.gather(*(channels.verify(REQUEST) for _ in range(3))) == [codes] * 3
         assert coordinator.requests == [REQUEST] * 3
         assert (len(coordinator.peers), coordinator.from_gateways) == (1, 0)
@@ -115,7 +115,7 @@ def test_a_coordinator_that_never_ran_is_started(tmp_path: Path) -> None:
     """One that is down is not: the controller knows of it."""
 
     async def scenario(cluster: Cluster) -> None:
-        channels = ActorChannels("here", VIEW, cluster.activate)
+        channels = ActorChannels(lambda: "here", VIEW, cluster.activate)
         not_available = [ErrorCode.coordinator_not_available] * 2
         assert await channels.verify(REQUEST) == not_available
         assert cluster.activated == [(OWNER, TRANSACTIONS)]
@@ -135,7 +135,7 @@ def test_a_coordinator_that_never_ran_is_started(tmp_path: Path) -> None:
 def test_a_response_that_does_not_come_may_have_been_lost(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         coordinator = Coordinator(None)
-        channels = ActorChannels("here", owned(VIEW, await cluster.listen(coordinator)), cluster.activate)
+        channels = ActorChannels(lambda: "here", owned(VIEW, await cluster.listen(coordinator)), cluster.activate)
         for _ in range(2):
             assert await channels.verify(REQUEST) == [ErrorCode.network_exception] * 2
         assert len(coordinator.requests) == 2
@@ -148,7 +148,7 @@ def test_requests_go_to_the_process_of_the_newest_view(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         first, second = Coordinator([ErrorCode.none] * 2), Coordinator([ErrorCode.none] * 2)
         view = owned(VIEW, await cluster.listen(first))
-        channels = ActorChannels("here", view, cluster.activate)
+        channels = ActorChannels(lambda: "here", view, cluster.activate)
         await channels.verify(REQUEST)
         lost = await channels.to((TRANSACTIONS, OWNER))
         channels.follow(owned(view, await cluster.listen(second)))
@@ -164,7 +164,7 @@ def test_requests_go_to_the_process_of_the_newest_view(tmp_path: Path) -> None:
 def test_an_actor_that_cannot_be_reached(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         endpoint = dataclasses.replace(await cluster.listen(Echo()), path=str(tmp_path / "nothing"))
-        channels = ActorChannels("here", owned(VIEW, endpoint), cluster.activate)
+        channels = ActorChannels(lambda: "here", owned(VIEW, endpoint), cluster.activate)
         assert await channels.verify(REQUEST) == [ErrorCode.coordinator_not_available] * 2
         channels.close()
 

@@ -15,9 +15,9 @@ from muster.actors.config import (
     ConfigRow,
     describe_broker,
     describe_client_metrics,
+    describe_coordinator_topic,
     describe_default_broker,
     describe_group,
-    describe_offsets_topic,
     describe_topic,
 )
 from muster.actors.config.resources import ResourceType
@@ -26,7 +26,7 @@ from muster.gateway.apis.admin import name_error
 from muster.gateway.apis.configs.altering import broker_error
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import INJECTED, Call, Reply, api
-from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.view import COORDINATORS
 
 
 class _Refused(Exception):
@@ -98,8 +98,9 @@ def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
     topic = gateway.view.topics.get(name)
     if topic is None:
         raise _Refused(ErrorCode.unknown_topic_or_partition)
-    describe = describe_offsets_topic if name == OFFSETS_TOPIC else describe_topic
-    return describe(gateway.started_with, topic.config, gateway.view.configs)
+    if name in COORDINATORS:
+        return describe_coordinator_topic(name, gateway.started_with, topic.config, gateway.view.configs)
+    return describe_topic(gateway.started_with, topic.config, gateway.view.configs)
 
 
 def _broker_rows(gateway: Gateway, name: str) -> list[ConfigRow]:

@@ -15,13 +15,12 @@ from muster.actors.group.errors import ApiError
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
+from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, call_owner
 from muster.gateway.listener.registry import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
+from muster.placement.view import OFFSETS
 
 log = logging.getLogger(__name__)
-
-REQUEST_TIMEOUT_S = 10.0
-"""How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
 
 
 def _group_id(call: Call) -> str:
@@ -126,19 +125,7 @@ async def call_coordinator(
 
     JoinGroup and SyncGroup wait for other members, at most for ``parked_s``.
     """
-    gateway = call.gateway
-    partition = gateway.partition_of(group_id)
-    channel = gateway.forwarder.offsets(partition) or await gateway.coordinator(partition)
-    if channel is None:
-        if gateway.view.offsets.get(partition) is None:
-            gateway.activate(partition)
-        return None
-    try:
-        async with asyncio.timeout(parked_s + REQUEST_TIMEOUT_S):
-            return await channel.call(call.connection.context, frame, on_lease)
-    except (ChannelLost, TimeoutError):
-        gateway.metrics.forward_error(f"offsets-{partition}")
-        return None
+    return await call_owner(call, call.gateway.partition_of(group_id), OFFSETS, frame, parked_s, on_lease)
 
 
 async def call_each(

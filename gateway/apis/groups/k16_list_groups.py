@@ -12,7 +12,8 @@ import asyncio
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import REQUEST_TIMEOUT_S, error_body
+from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S
+from muster.gateway.apis.groups.forwarding import error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_GROUPS = 16

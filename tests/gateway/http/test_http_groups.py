@@ -98,7 +98,7 @@ def test_what_is_no_http_has_one_line_in_the_log(full: Serving, caplog: pytest.L
 @pytest.mark.parametrize("route", ["history", "lag"])
 def test_a_query_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Of a partition that was never used."""
-    monkeypatch.setattr(full.controller, "start_offsets", None)
+    monkeypatch.setattr(full.controller, "start_coordinator", {})
     unused = full.gateway.partition_of("nope")
     endpoint = full.controller.offsets.pop(unused, None)
     full.follow(full.controller.view())
@@ -116,7 +116,7 @@ def test_a_group_whose_coordinator_is_down_is_503(
     full: Serving, group: str, respond_to: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.gateway.http.groups._READY_S", 0.05)
-    monkeypatch.setattr(full.controller, "start_offsets", None)
+    monkeypatch.setattr(full.controller, "start_coordinator", {})
     respond_to("waiting", lambda partition, query: {"waiting": [partition]})
     down = full.gateway.partition_of(group)
     endpoint, full.controller.offsets[down] = full.controller.offsets[down], None

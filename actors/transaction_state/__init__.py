@@ -1,0 +1,1 @@
+"""A transactions actor: one partition of ``__transaction_state``, around :mod:`muster.actors.transactions`."""

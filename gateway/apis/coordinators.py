@@ -1,0 +1,35 @@
+"""Requests to the actor that coordinates a partition: of groups, or of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from muster.actors.wire.channel import ChannelLost, OnLease
+
+if TYPE_CHECKING:
+    from muster.gateway.listener.registry import Call
+
+REQUEST_TIMEOUT_S = 10.0
+"""How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
+
+
+async def call_owner(
+    call: Call, partition: int, kind: str, frame: bytes, parked_s: float = 0.0, on_lease: OnLease | None = None
+) -> bytes | None:
+    """The response of the partition's actor to a frame; None if the actor is down or the channel was lost.
+
+    The actor is started if it never ran. ``parked_s``: how long a request may wait for others.
+    """
+    gateway = call.gateway
+    channel = gateway.forwarder.channel((kind, partition)) or await gateway.coordinator(partition, kind)
+    if channel is None:
+        if gateway.view.owners(kind).get(partition) is None:
+            gateway.activate(partition, kind)
+        return None
+    try:
+        async with asyncio.timeout(parked_s + REQUEST_TIMEOUT_S):
+            return await channel.call(call.connection.context, frame, on_lease)
+    except (ChannelLost, TimeoutError):
+        gateway.metrics.forward_error(f"{kind}-{partition}")
+        return None
