@@ -32,6 +32,9 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteRecords": frozenset({TOPIC, PARTITION}),
     "InitProducerId": frozenset(),
     "OffsetForLeaderEpoch": frozenset({TOPIC, PARTITION}),
+    "AddPartitionsToTxn": frozenset({TOPIC, PARTITION}),
+    "AddOffsetsToTxn": frozenset({GROUP}),
+    "EndTxn": frozenset(),
     "WriteTxnMarkers": frozenset({TOPIC, PARTITION}),
     "DescribeAcls": frozenset(),
     "CreateAcls": frozenset(),
@@ -45,6 +48,8 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "OffsetDelete": frozenset({GROUP, TOPIC, PARTITION}),
     "DescribeCluster": frozenset(),
     "DescribeProducers": frozenset({TOPIC, PARTITION}),
+    "DescribeTransactions": frozenset(),
+    "ListTransactions": frozenset(),
     "ListConfigResources": frozenset(),
 }
 """By Kafka's name of the API. ``partition`` is that of a topic; a group's partition follows from ``group``."""

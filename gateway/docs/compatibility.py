@@ -18,7 +18,6 @@ class NotServed(NamedTuple):
 
 
 NOT_SERVED = (
-    NotServed("Transactions", "come with a later version", (24, 25, 26, 65, 66)),
     NotServed("Consumer groups of KIP-848", "come with a later version", (68, 69)),
     NotServed(
         "Delegation tokens",

@@ -282,6 +282,10 @@ class _Done:
     reply: Reply | None
 
 
+_TOPIC_FIELDS = ("topics", "topic_data", "v3_and_below_topics")
+"""Of an API's versions, each has one at most."""
+
+
 def facts_of(call: Call) -> Facts:
     """What the request's body names. Raises codec.UndecodableRequest."""
     gateway, request = call.gateway, call.entity()
@@ -326,7 +330,7 @@ def _topics(gateway: Gateway, request: Any, more: Iterable[tuple[str, int]]) -> 
         found.setdefault(name, set()).add(partition)
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
     of_markers = (marker.topics for marker in field(request, "markers", ()))
-    own = field(request, "topics", None) or field(request, "topic_data", None) or ()
+    own = (topic for name in _TOPIC_FIELDS for topic in field(request, name, None) or ())
     for topic in (*own, *(topic for topics in (*of_groups, *of_markers) for topic in topics)):
         if named := _name(gateway, topic):
             found.setdefault(named, set()).update(_partitions(topic))
@@ -346,6 +350,9 @@ def _name(gateway: Gateway, topic: Any) -> str | None:
 def _partitions(topic: Any) -> Iterator[int]:
     yield from field(topic, "partition_indexes", ())
     for partition in (*(field(topic, "partitions", ()) or ()), *field(topic, "partition_data", ())):
+        if isinstance(partition, int):
+            yield partition
+            continue
         for name in ("index", "partition", "partition_index"):
             if (index := field(partition, name, None)) is not None:
                 yield index

@@ -49,17 +49,25 @@ def list_transactions(shard: Shard, request: ListTransactions, token: Token) -> 
         for transactional_id, entry in shard.hard.entries.items()
         if matches(transactional_id, entry.metadata)
     )
-    unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in _STATES)
-    response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states(request), transaction_states=found)
     shard.reply_of_all(token, request, response)
 
 
-def _filter(request: ListTransactions, now_ms: int) -> Callable[[TransactionalId, TransactionMetadata], bool]:
-    """INVALID_REGULAR_EXPRESSION for a pattern that is none."""
+def unknown_states(request: ListTransactions) -> tuple[str, ...]:
+    """Names in the filter that are of no state."""
+    return tuple(name for name in dict.fromkeys(request.state_filters) if name not in _STATES)
+
+
+def pattern_of(request: ListTransactions) -> re.Pattern[str]:
+    """What transactional ids have to match as a whole. INVALID_REGULAR_EXPRESSION."""
     try:
-        pattern = re.compile(request.transactional_id_pattern or "(?s:.*)")
+        return re.compile(request.transactional_id_pattern or "(?s:.*)")
     except re.error as error:
         raise ApiError(ErrorCode.invalid_regular_expression) from error
+
+
+def _filter(request: ListTransactions, now_ms: int) -> Callable[[TransactionalId, TransactionMetadata], bool]:
+    pattern = pattern_of(request)
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
 
     def matches(transactional_id: TransactionalId, metadata: TransactionMetadata) -> bool:

@@ -2,20 +2,40 @@
 
 v1 throttle_time_ms | v3 flexible, name and version of the client's software (KIP-511), features (KIP-584)
 A version that is not served gets the version-0 response with UNSUPPORTED_VERSION and the versions of this API, so
-that the client can retry (KIP-511). The response header is v0 in every version. There are no features.
+that the client can retry (KIP-511). The response header is v0 in every version.
+
+Features (KIP-584): clients that know ``transaction.version`` choose the protocol of transactions by its finalized
+level. Java's takes over another level only with a higher epoch of the features, which is the controller's.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LOWEST_ZERO = 4
+"""Clients of earlier versions fail at a lowest level of 0 (KAFKA-17011)."""
+
+
+class Feature(NamedTuple):
+    """A feature of Kafka's, its levels, and which of them is finalized; 0: none."""
+
+    lowest: int
+    highest: int
+    level: Callable[[Gateway], int]
+
+
+FEATURES: Mapping[str, Feature] = {
+    "transaction.version": Feature(0, 2, lambda gateway: gateway.config.transaction_version)
+}
 
 
 @api(codec.API_VERSIONS, "ApiVersions", error_body=lambda _, error: _body(error, []))
@@ -26,7 +46,10 @@ async def api_versions(call: Call) -> Reply | None:
     request = call.entity()
     if call.header.api_version >= _FIRST_WITH_SOFTWARE and not _names_software(request):
         return call.reply(_body(ErrorCode.invalid_request, []))
-    return call.reply(_body(ErrorCode.none, [APIS[key] for key in sorted(APIS)]))
+    body = _body(ErrorCode.none, [APIS[key] for key in sorted(APIS)])
+    if call.header.api_version >= _FIRST_WITH_SOFTWARE:
+        body |= _features(call.gateway, call.header.api_version)
+    return call.reply(body)
 
 
 def _names_software(request: Any) -> bool:
@@ -37,6 +60,25 @@ def _names_software(request: Any) -> bool:
 def _version_0(call: Call, own: Api) -> Reply:
     body = _body(ErrorCode.unsupported_version, [own])
     return Reply(codec.encode_response_parts(codec.API_VERSIONS, 0, call.header.correlation_id, body))
+
+
+def _features(gateway: Gateway, version: int) -> dict[str, Any]:
+    supported = [
+        {"name": name, "min_version": feature.lowest, "max_version": feature.highest}
+        for name, feature in FEATURES.items()
+        if feature.lowest or version >= _FIRST_WITH_LOWEST_ZERO
+    ]
+    levels = {name: feature.level(gateway) for name, feature in FEATURES.items()}
+    finalized = [
+        {"name": name, "max_version_level": level, "min_version_level": level}
+        for name, level in levels.items()
+        if level
+    ]
+    return {
+        "supported_features": supported,
+        "finalized_features_epoch": gateway.view.controller_epoch,
+        "finalized_features": finalized,
+    }
 
 
 def _body(error: ErrorCode, served: list[Api]) -> dict[str, Any]:

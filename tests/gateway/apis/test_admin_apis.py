@@ -119,8 +119,6 @@ def test_api_versions_says_what_is_registered(served: Serving) -> None:
     response = exchange(served, API_VERSIONS)
     said = {each.api_key: range(each.min_version, each.max_version + 1) for each in response.api_keys}
     assert said == {key: each.versions for key, each in APIS.items()}
-    assert not response.supported_features
-    assert not response.finalized_features
 
 
 def test_an_unsupported_api_versions_gets_the_version_0_response(served: Serving) -> None:

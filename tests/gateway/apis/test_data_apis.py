@@ -13,6 +13,7 @@ from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.records import read_records
 from muster.actors.wire.codec import ErrorCode, versions_of
 from muster.placement.view import OFFSETS_TOPIC, Topic
+from tests.gateway.group_client import find
 from tests.gateway.serving import Client, Serving
 from tests.log.support import NOW_MS, client_batch
 from tests.zookeeper_fixture import eventually
@@ -248,10 +249,11 @@ class TestProduce:
         batch = client_batch()
         assert errors(produce(full.client, (internal, 0, batch))) == [ErrorCode.invalid_topic_exception]
         assert errors(produce(full.client, (topic, 0, batch), acks=2)) == [ErrorCode.invalid_required_acks]
+        find(full.client, 4, "x", key_type=1)
         mine, other = (client_batch(producer=(number, 0, 0), transactional=True) for number in (1, 2))
         for parts, name, error in (
             ([mine], None, ErrorCode.transactional_id_authorization_failed),
-            ([mine], "x", ErrorCode.invalid_txn_state),
+            ([mine], "x", ErrorCode.invalid_producer_id_mapping),
             ([mine, other], "x", ErrorCode.invalid_producer_id_mapping),
         ):
             pairs = [(topic, index, part) for index, part in enumerate(parts)]

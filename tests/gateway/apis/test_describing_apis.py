@@ -47,7 +47,7 @@ def test_no_two_producers_get_the_same_id(served: Serving) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"transactional_id": "orders"}, ErrorCode.transactional_id_authorization_failed),
+        ({"transactional_id": "orders"}, ErrorCode.coordinator_load_in_progress),  # it cannot be started here
         ({"transactional_id": ""}, ErrorCode.invalid_request),
         ({"producer_id": 7}, ErrorCode.invalid_request),
         ({"producer_epoch": 7}, ErrorCode.invalid_request),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.actors.wire.codec import ErrorCode, field, versions_of
-from muster.gateway.apis.transactions import NOT_SERVED
+from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.gateway.group_client import FIND_COORDINATOR, Fresh, find
 from tests.gateway.serving import Serving
 
@@ -28,14 +28,19 @@ def test_the_coordinator_of_a_group(full: Serving, fresh: Fresh, version: int) -
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-@pytest.mark.parametrize("key_type", [TRANSACTION, SHARE, UNKNOWN, -1])
+def test_the_coordinator_of_transactions(full: Serving, fresh: Fresh, version: int) -> None:
+    """The first one creates the topic."""
+    message = "NONE" if version <= 3 else ""
+    assert find_one(full, version, fresh("t"), TRANSACTION) == (NONE, message, 1, "one.test", 9092)
+    assert full.gateway.view.topics[TRANSACTIONS_TOPIC].internal
+    assert find_one(full, version, "", TRANSACTION) == (NONE, message, 1, "one.test", 9092)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("key_type", [SHARE, UNKNOWN, -1])
 def test_other_coordinators_are_refused(full: Serving, version: int, key_type: int) -> None:
     error, message, *where = find_one(full, version, "k", key_type)
-    refused = INVALID
-    if key_type == TRANSACTION:  # librdkafka sends v2 at most
-        refused = ErrorCode.transactional_id_authorization_failed if version <= 2 else ErrorCode.unsupported_version
-        assert message == NOT_SERVED
-    assert (error, where) == (refused, [-1, "", -1])
+    assert (error, where) == (INVALID, [-1, "", -1])
     assert bool(message) == (version < 4 or key_type != SHARE)
 
 

@@ -31,6 +31,7 @@ WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata"}
 """They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
 EPOCHS = {"current_leader_epoch": -1, "leader_epoch": 0}
+OF_PRODUCER = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
 MARKER = {
     "producer_id": 1,
     "producer_epoch": 0,
@@ -95,14 +96,14 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         21: {"topics": [{**named, "partitions": by_partition}], "timeout": 1000},
         22: {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
         23: {"replica_id": -1, "topics": [{"topic": topic.name, "partitions": [{**EPOCHS, "partition": 0}]}]},
-        27: {"markers": [{**MARKER, "topics": fetched}]},
-        28: {
-            **member,
-            "transactional_id": "x",
-            "producer_id": 1,
-            "producer_epoch": 0,
-            "topics": [{**named, "partitions": offsets}],
+        24: {
+            **{f"v3_and_below_{name}": value for name, value in OF_PRODUCER.items()},
+            "v3_and_below_topics": [{"name": topic.name, "partitions": [0]}],
         },
+        25: {**OF_PRODUCER, "group_id": group},
+        26: {**OF_PRODUCER, "committed": True},
+        27: {"markers": [{**MARKER, "topics": fetched}]},
+        28: {**member, **OF_PRODUCER, "topics": [{**named, "partitions": offsets}]},
         29: ACL_FILTER,
         30: {"creations": [ACL]},
         31: {"filters": [ACL_FILTER]},
@@ -127,8 +128,15 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "validate_only": True,
         },
         47: {"group_id": group, "topics": [{**named, "partitions": by_partition}]},
-        61: {"topics": fetched},
         60: {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False},
+        61: {"topics": fetched},
+        65: {"transactional_ids": ["t"]},
+        66: {
+            "state_filters": [],
+            "producer_id_filters": [],
+            "duration_filter": -1,
+            "transactional_id_pattern": None,
+        },
         74: {"resource_types": []},
     }
     return every[api_key]
@@ -142,7 +150,7 @@ def errors_in(entity: Any, *, of_items: bool = False) -> Iterator[tuple[bool, Er
     elif dataclasses.is_dataclass(entity):
         for declared in dataclasses.fields(entity):
             value = getattr(entity, declared.name)
-            if isinstance(value, ErrorCode) and declared.name == "error_code":
+            if isinstance(value, ErrorCode) and declared.name.endswith("error_code"):
                 yield of_items, value
             elif isinstance(value, tuple):
                 yield from errors_in(value, of_items=of_items)

@@ -1,0 +1,1 @@
+"""The APIs of transactional producers, and of those who look after transactions."""

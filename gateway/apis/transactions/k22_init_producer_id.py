@@ -1,0 +1,36 @@
+"""InitProducerId (api key 22), v0-6.
+
+v3 producer id and epoch of a producer that wants a higher epoch (KIP-360) | v4 PRODUCER_FENCED
+v5 TRANSACTION_ABORTABLE | v6 two-phase commit (KIP-939), which is refused
+Any gateway gives an idempotent producer, without a transactional id, a new id with epoch 0, whatever it had before: as
+in Kafka. COORDINATOR_LOAD_IN_PROGRESS, sent while the controller is unavailable, is retried by all clients.
+"""
+
+from __future__ import annotations
+
+from muster.actors.group.errors import ApiError
+from muster.actors.transactions.apis.arguments import check_arguments
+from muster.actors.transactions.codec import adapters
+from muster.actors.transactions.messages import InitProducerIdResponse
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.transactions.forwarding import error_body, forward
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(22, "InitProducerId", error_body=error_body)
+async def init_producer_id(call: Call) -> Reply | None:
+    transactional_id = call.entity().transactional_id
+    if transactional_id:
+        return await forward(call, transactional_id)
+    header = call.header
+    request = adapters.decode(header.api_key, header.api_version, call.entity())
+    try:
+        check_arguments(call.gateway.transaction_config, request)
+        producer_id = await call.gateway.next_producer_id()
+    except ApiError as refused:
+        return call.reply(error_body(call, refused.error))
+    except ControllerUnavailable:
+        return call.reply(error_body(call, ErrorCode.coordinator_load_in_progress))
+    response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return call.reply(adapters.encode(header.api_version, response))

@@ -1,0 +1,14 @@
+"""AddOffsetsToTxn (api key 25), v0-4: the partition of ``__consumer_offsets`` of a group is part of the transaction.
+
+v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH | v3 flexible | v4 TRANSACTION_ABORTABLE
+"""
+
+from __future__ import annotations
+
+from muster.gateway.apis.transactions.forwarding import error_body, forward
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(25, "AddOffsetsToTxn", error_body=error_body)
+async def add_offsets_to_txn(call: Call) -> Reply | None:
+    return await forward(call, call.entity().transactional_id)

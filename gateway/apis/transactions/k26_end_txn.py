@@ -1,0 +1,15 @@
+"""EndTxn (api key 26), v0-5.
+
+v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH | v3 flexible | v4 TRANSACTION_ABORTABLE
+v5 the next transaction has another epoch, which is in the response (KIP-890)
+"""
+
+from __future__ import annotations
+
+from muster.gateway.apis.transactions.forwarding import error_body, forward
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(26, "EndTxn", error_body=error_body)
+async def end_txn(call: Call) -> Reply | None:
+    return await forward(call, call.entity().transactional_id)

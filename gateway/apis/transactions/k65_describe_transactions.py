@@ -1,0 +1,48 @@
+"""DescribeTransactions (api key 65), v0: split by the producers' coordinators; their responses are merged as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.actors.wire import codec
+from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body
+from muster.gateway.listener.registry import Call, Reply, api
+
+DESCRIBE_TRANSACTIONS = 65
+
+
+@api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", error_body=error_body)
+async def describe_transactions(call: Call) -> Reply | None:
+    names = call.entity().transactional_ids
+    parts: dict[int, list[str]] = {}
+    for name in dict.fromkeys(names):
+        parts.setdefault(call.gateway.transactions_partition_of(name), []).append(name)
+    described: dict[str, bytes] = {}
+    for found in await asyncio.gather(*(_describe(call, part) for part in parts.values())):
+        described |= found
+    return call.reply_joined({"throttle_time": 0, "transaction_states": ()}, [described[name] for name in names])
+
+
+async def _describe(call: Call, names: list[str]) -> dict[str, bytes]:
+    """The states of transactions of one coordinator."""
+    header = call.header
+    version, body = header.api_version, {"transactional_ids": names}
+    frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body)
+    response = await call_coordinator(call, names[0], frame)
+    if response is not None:
+        return dict(zip(names, codec.split_response(DESCRIBE_TRANSACTIONS, version, response), strict=True))
+    return {name: _down(version, name) for name in names}
+
+
+def _down(version: int, name: str) -> bytes:
+    body = {
+        "error_code": DOWN if name else codec.ErrorCode.invalid_request,
+        "transactional_id": name,
+        "transaction_state": "",
+        "transaction_timeout": 0,
+        "transaction_start_time": 0,
+        "producer_id": 0,
+        "producer_epoch": 0,
+        "topics": (),
+    }
+    return codec.element(DESCRIBE_TRANSACTIONS, version, "transaction_states", body)

@@ -1,0 +1,57 @@
+"""ListTransactions (api key 66), v0-2.
+
+v1 filter by duration (KIP-994) | v2 filter by pattern of transactional ids (KIP-1152)
+A gateway lists the transactions of the partitions for which FindCoordinator returns it, as ListGroups does; an admin
+client queries all gateways. If one of these partitions is down, the whole response is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.actors.group.errors import ApiError
+from muster.actors.transactions.apis.admin import pattern_of, unknown_states
+from muster.actors.transactions.codec import adapters
+from muster.actors.transactions.messages import ListTransactions
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.coordinators import call_owner
+from muster.gateway.apis.transactions.forwarding import DOWN, error_body
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import TRANSACTIONS
+
+LIST_TRANSACTIONS = 66
+
+
+@api(LIST_TRANSACTIONS, "ListTransactions", error_body=error_body)
+async def list_transactions(call: Call) -> Reply | None:
+    gateway, header = call.gateway, call.header
+    request = adapters.decode(header.api_key, header.api_version, call.entity())
+    assert isinstance(request, ListTransactions)
+    try:
+        pattern_of(request)
+    except ApiError as refused:
+        return call.reply(error_body(call, refused.error))
+    mine = [
+        partition
+        for partition in gateway.view.transactions
+        if (broker := gateway.view.coordinator_of(partition, TRANSACTIONS)) is not None and broker.id == gateway.id
+    ]
+    responses = await asyncio.gather(*(_list(call, partition) for partition in mine))
+    failed = next((error for error, _ in responses if error is not ErrorCode.none), ErrorCode.none)
+    body = {
+        "throttle_time": 0,
+        "error_code": failed,
+        "unknown_state_filters": unknown_states(request),
+        "transaction_states": (),
+    }
+    return call.reply_joined(body, [] if failed else [state for _, found in responses for state in found])
+
+
+async def _list(call: Call, partition: int) -> tuple[ErrorCode, list[bytes]]:
+    frame = await call_owner(call, partition, TRANSACTIONS, call.frame)
+    if frame is None:
+        return DOWN, []
+    version = call.header.api_version
+    _, response = codec.decode_response(LIST_TRANSACTIONS, version, frame)
+    return response.error_code, codec.split_response(LIST_TRANSACTIONS, version, frame)
