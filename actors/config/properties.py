@@ -224,9 +224,9 @@ class MusterConfig(BaseModel):
         2,
         ge=0,
         le=2,
-        description="The level of Kafka's feature of that name, which clients are told: 0 and 1: those that support "
-        "several follow the classic protocol; 2: that of KIP-890, in which every transaction has its own epoch. 0 "
-        "writes records of __transaction_state that Kafka 3 reads, too.",
+        description="The level of Kafka's feature of that name, by which clients choose a protocol. 2: that of "
+        "KIP-890, in which every transaction has its own epoch; 0 and 1: the one before. 0 writes records of "
+        "__transaction_state that older Kafkas read, too.",
     )
     transaction_state_log_num_partitions: Int = Field(
         4,

@@ -18,6 +18,7 @@ from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.process import now_ms
 from muster.actors.transaction_state.markers import MarkerSender, Results
+from muster.actors.transaction_state.metrics import TransactionMetrics
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.config import TransactionConfig
 from muster.actors.transactions.coordinator import TransactionCoordinator
@@ -80,12 +81,19 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             timeout_ms=timeout_ms,
             fail=fail,
         )
-        self.observe.append(self._complain)
+        self._metrics = TransactionMetrics(core)
+        self.observe += [self._metrics.observe, self._complain]
+        self.query_handlers["metrics"] = self._metrics.response
         self._channels = channels
         self._limited_log = LimitedLog(log)
         self._controller = controller
         self._filling: asyncio.Task[None] | None = None
         self._sender = MarkerSender(partition, epoch, channels, controller.partition_counts, self._marked)
+
+    def activate(self) -> None:
+        """Start serving, and continue with the markers of transactions that are decided."""
+        super().activate()
+        self._metrics.active()
 
     @property
     def coordinator(self) -> TransactionCoordinator:
@@ -148,7 +156,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             self._guarded(lambda: self._core.marked(request.transactional_id, request.decision, results, now_ms()))
 
     def _complain(self, event: Event, _: int) -> None:
-        """Until a partition takes its marker, its producer cannot go on, and no one reads what follows."""
+        """Until a partition takes its marker, its producer has to wait, and no one reads what follows."""
         if isinstance(event, MarkerFailed):
             name, index = event.partition
             text = "%s-%d takes no marker of %s: %s"

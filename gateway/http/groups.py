@@ -19,7 +19,7 @@ from aiohttp import web
 
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.queries import Responses, query_offsets
+from muster.gateway.listener.queries import Responses, query_coordinators
 
 T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
@@ -44,7 +44,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
         return await query_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
 
     async def waiting(request: web.Request) -> dict[str, Any]:
-        return merged(*await query_offsets(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
+        return merged(*await query_coordinators(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
 
     app.router.add_get("/v1/groups/history", as_json(history))
     app.router.add_get("/v1/groups/waiting", as_json(waiting))

@@ -24,6 +24,7 @@ from muster.gateway.metrics.exposition import Section, expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
 from muster.gateway.metrics.reconciler import Status, reconciler_status
+from muster.gateway.metrics.transactions import scrape_transactions
 from muster.placement.host_port import host_port
 
 _http_log = logging.getLogger("aiohttp.server")
@@ -38,8 +39,10 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status."""
 
     async def fetch() -> tuple[Section, ...]:
-        groups, mapping = await asyncio.gather(scrape(gateway), reconciler_status(reconciler, gateway.view, gateway.id))
-        return groups.write, partial(write_audit, gateway=gateway), mapping.write
+        groups, transactions, mapping = await asyncio.gather(
+            scrape(gateway), scrape_transactions(gateway), reconciler_status(reconciler, gateway.view, gateway.id)
+        )
+        return groups.write, transactions.write, partial(write_audit, gateway=gateway), mapping.write
 
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch)
     http_audit.add_routes(app, gateway)

@@ -9,23 +9,28 @@ from typing import Any
 
 from muster.actors.wire.channel import Channel
 from muster.gateway.listener.gateway import Gateway
+from muster.placement.view import OFFSETS
 
 log = logging.getLogger(__name__)
 
 Responses = dict[int, dict[str, Any]]
-"""By offsets partition or log actor."""
+"""By partition of the coordinators, or log actor."""
 
 
-async def query_offsets(
-    gateway: Gateway, query: dict[str, Any], timeout_s: float, partitions: Iterable[int] | None = None
+async def query_coordinators(
+    gateway: Gateway,
+    query: dict[str, Any],
+    timeout_s: float,
+    partitions: Iterable[int] | None = None,
+    kind: str = OFFSETS,
 ) -> tuple[Responses, list[int]]:
-    """Query the actors of these offsets partitions, or of all that were ever started, at once.
+    """Query the coordinators of these partitions, or of all that were ever started, at once.
 
     Returns the responses, and the partitions that did not respond in time, are down, or refused.
     """
-    wanted = sorted(gateway.view.offsets if partitions is None else partitions)
-    channels = {partition: gateway.forwarder.offsets(partition) for partition in wanted}
-    responses = await _query(query, timeout_s, "offsets", channels)
+    wanted = sorted(gateway.view.owners(kind) if partitions is None else partitions)
+    channels = {partition: gateway.forwarder.channel((kind, partition)) for partition in wanted}
+    responses = await _query(query, timeout_s, kind, channels)
     return responses, [partition for partition in wanted if partition not in responses]
 
 

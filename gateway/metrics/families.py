@@ -249,6 +249,36 @@ GROUPS = (
 )
 """What coordinators and logs report (muster.gateway.metrics.groups)."""
 
+TRANSACTIONS = (
+    _gauge(
+        "muster_transactional_ids{transactions_partition,state}",
+        "Transactional ids by the state of their latest transaction.",
+    ),
+    _gauge(
+        "muster_transaction_oldest_seconds{transactions_partition}",
+        "How long ago the oldest transaction began that is ongoing, or whose markers are not all written; 0 if there "
+        "is none. Readers of committed records wait for it. Kafka: PartitionsWithLateTransactionsCount.",
+    ),
+    _counter(
+        "muster_transactions_completed_total{transactions_partition,outcome}",
+        f"Transactions that are complete, by outcome: commit or abort. {_OF_ACTOR}",
+    ),
+    _counter(
+        "muster_transactions_fenced_total{transactions_partition,cause}",
+        f"Transactions that the coordinator aborted itself, by cause; a cause is absent until it occurs. {_OF_ACTOR}",
+    ),
+    _counter(
+        "muster_transaction_markers_failed_total{transactions_partition}",
+        f"Markers that a partition did not take; they are sent again. {_OF_ACTOR} Kafka: UnknownDestinationQueueSize.",
+    ),
+    _gauge(
+        "muster_transaction_coordinator_load_seconds{transactions_partition}",
+        "Time from the first record replayed until the coordinator was active, at its last start. Kafka: "
+        "kafka.server:type=transaction-coordinator-metrics,name=partition-load-time-max.",
+    ),
+)
+"""What coordinators of transactions report (muster.gateway.metrics.transactions)."""
+
 AUDIT = (
     _counter(
         "muster_audit_implied_bytes_total{group,topic,partition}",
@@ -326,4 +356,4 @@ RECONCILER = (
     _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
 )
 """The state of the reconciler (muster.gateway.metrics.reconciler)."""
-FAMILIES = (*FETCH, *KOP, *GATEWAY, *GROUPS, *AUDIT, *RECONCILER)
+FAMILIES = (*FETCH, *KOP, *GATEWAY, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)

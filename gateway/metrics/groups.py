@@ -17,10 +17,10 @@ from muster.actors.group.state import GroupState
 from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from muster.gateway.attribution.series import group_label
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.queries import query_logs, query_offsets
+from muster.gateway.listener.queries import query_coordinators, query_logs
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import GROUPS
-from muster.placement.view import ClusterView
+from muster.placement.view import OFFSETS, ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ _OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {
 _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
 
 
-def exposed_here(view: ClusterView, gateway_id: int) -> list[int]:
-    """The offsets partitions that were ever started and whose groups this gateway reports."""
-    coordinators = {partition: view.coordinator_of(partition) for partition in view.offsets}
+def exposed_here(view: ClusterView, gateway_id: int, kind: str = OFFSETS) -> list[int]:
+    """The partitions of coordinators of that kind that were ever started, and that this gateway reports."""
+    coordinators = {partition: view.coordinator_of(partition, kind) for partition in view.owners(kind)}
     return sorted(partition for partition, broker in coordinators.items() if broker and broker.id == gateway_id)
 
 
@@ -85,7 +85,7 @@ async def scrape(gateway: Gateway) -> Scrape:
     here = exposed_here(view, gateway.id)
     up = [partition for partition in here if view.offsets[partition] is not None]
     (responses, missing), corrupt = await asyncio.gather(
-        query_offsets(gateway, {"ask": "metrics"}, DEADLINE_S, up), _corrupt_segments(gateway)
+        query_coordinators(gateway, {"ask": "metrics"}, DEADLINE_S, up), _corrupt_segments(gateway)
     )
     snapshots: list[Snapshot] = []
     for partition, response in responses.items():

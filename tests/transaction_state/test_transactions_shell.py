@@ -300,7 +300,7 @@ class BrokenDisk(Disk):
 
 
 def test_a_failed_log_ends_the_actor(tmp_path: Path) -> None:
-    """No client is told that its transaction is decided."""
+    """No client hears that its transaction is decided."""
 
     async def scenario(world: World) -> None:
         await world.with_owners()

@@ -24,6 +24,7 @@ from muster.gateway.metrics.families import FAMILIES, GATEWAY, KOP
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import Scrape
 from muster.gateway.metrics.reconciler import ReconcilerStatus
+from muster.gateway.metrics.transactions import TransactionScrape
 from muster.placement.view import Broker, ClusterView
 
 PINNED = (Path(__file__).parent / "families.txt").read_text().splitlines()
@@ -74,6 +75,18 @@ def of_groups() -> Scrape:
     return Scrape(1, (offsets,), active=1, loading=0, corrupt_segments={0: 1})
 
 
+def of_transactions() -> TransactionScrape:
+    snapshot = {
+        "states": {"Ongoing": 1},
+        "oldest_ms": 1,
+        "load_ms": 1,
+        "completed": {"commit": 1},
+        "fenced": {"transaction timed out": 1},
+        "failed_markers": 1,
+    }
+    return TransactionScrape({0: snapshot})
+
+
 def audited() -> Any:
     broker = Broker(id=1, host="h", port=1, node_id="n")
     row = Row("g", *PLACE, implied_bytes=3, attributed_bytes=2, drift_bytes={Cause.LOST: 1}, removed_offsets=1)
@@ -101,7 +114,12 @@ RECONCILER = {
 
 def scrape(*, openmetrics: bool) -> str:
     """With a series of every family."""
-    sections = (of_groups().write, partial(write_audit, gateway=audited()), ReconcilerStatus(1, RECONCILER).write)
+    sections = (
+        of_groups().write,
+        of_transactions().write,
+        partial(write_audit, gateway=audited()),
+        ReconcilerStatus(1, RECONCILER).write,
+    )
     return expose(1, (*gateway_metrics().sections(), *sections), openmetrics=openmetrics).decode()
 
 

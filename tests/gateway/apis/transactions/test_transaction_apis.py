@@ -160,7 +160,7 @@ def test_a_pattern_that_is_none(full: Serving) -> None:
     assert full.exchange(LIST, 2, body).error_code is ErrorCode.invalid_regular_expression
 
 
-def test_clients_are_told_the_level_of_the_feature(full: Serving) -> None:
+def test_clients_learn_the_level_of_the_feature(full: Serving) -> None:
     software = {"client_software_name": "test", "client_software_version": "1"}
     response = full.exchange(18, 4, software)
     assert [(each.name, each.min_version, each.max_version) for each in response.supported_features] == [
