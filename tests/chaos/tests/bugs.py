@@ -29,10 +29,10 @@ class Bug:
 
 COMMIT_BEFORE_DURABLE = Bug(
     "a commit is acknowledged before it is durable",
-    "actors/offsets/partition.py",
+    "actors/coordinator/appends.py",
     "        self._lingering.add(write, chunks)\n",
     "        loop = asyncio.get_running_loop()\n"
-    "        loop.call_soon(self._guarded, lambda: self._core.written(write, now_ms()))\n"
+    "        loop.call_soon(self._written, [Written(write, 0)])\n"
     "        loop.call_later(2.0, self._lingering.add, write, chunks)\n",
 )
 EPOCH_NOT_CHECKED = Bug(
@@ -40,6 +40,28 @@ EPOCH_NOT_CHECKED = Bug(
     "actors/log/files/directory.py",
     "        try:\n            os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))\n",
     "        try:\n            pass\n",
+)
+
+
+READS_BEYOND_THE_LAST_STABLE_OFFSET = Bug(
+    "the last stable offset is the high watermark",
+    "actors/log/reading.py",
+    "        if first_unstable is None or first_unstable >= self.high_watermark:\n",
+    "        if first_unstable is None or first_unstable <= self.high_watermark:\n",
+)
+ABORT_COMMITS_OFFSETS = Bug(
+    "the pending offsets of a transaction that is aborted are kept, and committed",
+    "actors/group/transactions/pending.py",
+    "        takes_effect = commit and not own.superseded\n",
+    "        takes_effect = not own.superseded\n",
+)
+MARKER_BEFORE_DURABLE = Bug(
+    "a marker is acknowledged, and never written",
+    "actors/log/service.py",
+    "        return self._submit((topic_id, partition), lambda log: log.enqueue_marker(marker))\n",
+    "        from muster.actors.log.partition import Append, AppendResult\n\n"
+    "        result = AppendResult(base_offset=0, log_append_time_ms=-1, log_start_offset=0)\n"
+    "        return self._submit((topic_id, partition), lambda log: Append(result, None))\n",
 )
 
 

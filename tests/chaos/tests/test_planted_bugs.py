@@ -9,9 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -60,6 +61,9 @@ class Server:
 class Stage:
     """One run: its folder, journals, servers and workers; :meth:`end` ends all of them."""
 
+    topics: ClassVar[Mapping[str, int]] = {TOPIC: 2}
+    groups: ClassVar[Mapping[str, tuple[str, ...]]] = {GROUP: (TOPIC,)}
+
     def __init__(self, folder: Path, tree: Path, hosts: str) -> None:
         self._tree, self._hosts = tree, hosts
         self._storage, self.journals = folder / "storage", folder / "journals"
@@ -75,7 +79,7 @@ class Stage:
         return server
 
     def fleet(self, server: Server, *workers: Worker) -> Fleet:
-        plan = Plan(seed=0, minutes=0, topics={TOPIC: 2}, workers=workers, faults=())
+        plan = Plan(seed=0, minutes=0, topics=dict(self.topics), workers=workers, faults=())
         fleet = Fleet(plan, server.bootstrap, self.journals, self.journal, 50)
         self._fleets.append(fleet)
         for worker in workers:
@@ -83,7 +87,7 @@ class Stage:
         return fleet
 
     def observer(self, server: Server, name: str = "observer") -> Observer:
-        return Observer(server.bootstrap, {TOPIC: 2}, {GROUP: (TOPIC,)}, Journal(self.journals / f"{name}.jsonl"))
+        return Observer(server.bootstrap, self.topics, self.groups, Journal(self.journals / f"{name}.jsonl"))
 
     def violated(self) -> set[str]:
         """Violated rules, once everything has ended."""
@@ -100,12 +104,12 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, bug: Bug | None, hosts: str) -> Iterator[Stage]:
+def stage(folder: Path, bug: Bug | None, hosts: str, kind: type[Stage] = Stage) -> Iterator[Stage]:
     tree = ROOT
     if bug is not None:
         tree = copy_of_the_tree(folder / "tree")
         bug.plant(tree)
-    running = Stage(folder, tree, hosts)
+    running = kind(folder, tree, hosts)
     try:
         yield running
     finally:

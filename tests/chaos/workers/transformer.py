@@ -63,6 +63,9 @@ class Transformer(Consuming):
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "request.timeout.ms": REQUEST_TIMEOUT_MS,
                 "linger.ms": 5,
+                # When all brokers are down, "rebootstrap" replaces them; librdkafka 2.11 and later then still sends
+                # TxnOffsetCommit to the replaced one, and never gives up.
+                "metadata.recovery.strategy": "none",
             }
         )
         self._until_done("init_transactions", lambda: self._producer.init_transactions(CALL_S))
