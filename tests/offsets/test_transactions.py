@@ -26,14 +26,14 @@ class Coordinator:
     def __init__(self, *errors: ErrorCode) -> None:
         self.errors = [*errors]
         self.seen: list[VerifyRequest] = []
-        self.asked = asyncio.Event()
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.queried = asyncio.Event()
+        self.may_respond = asyncio.Event()
+        self.may_respond.set()
 
     async def verify(self, request: VerifyRequest) -> list[ErrorCode]:
         self.seen.append(request)
-        self.asked.set()
-        await self.may_answer.wait()
+        self.queried.set()
+        await self.may_respond.wait()
         return [self.errors.pop(0) if self.errors else E.none]
 
 
@@ -180,18 +180,18 @@ def test_without_a_verifier_no_transaction_commits_offsets(tmp_path: Path) -> No
 
 
 def test_a_coordinator_that_waits_for_its_marker_is_not_waited_for(tmp_path: Path) -> None:
-    """Everything else goes on, and the marker takes away what its transaction's late commit would need."""
+    """Everything else continues, and the marker takes away what its transaction's late commit would need."""
 
     async def scenario() -> None:
         coordinator = Coordinator()
         shell = Shell(tmp_path / "log", 1, verifier=coordinator)
         channel = await shell.serve(tmp_path / "a.sock")
-        coordinator.may_answer.clear()
+        coordinator.may_respond.clear()
         late = asyncio.ensure_future(txn_commit(channel, 5))
-        await coordinator.asked.wait()
+        await coordinator.queried.wait()
         assert await commit(channel, 3) == {E.none}
         assert await mark(channel, a_marker()) == [[E.none]]
-        coordinator.may_answer.set()
+        coordinator.may_respond.set()
         assert await late is E.invalid_txn_state
         assert await stable(channel) == (3, E.none)
         await shell.partition.stop()
@@ -200,14 +200,14 @@ def test_a_coordinator_that_waits_for_its_marker_is_not_waited_for(tmp_path: Pat
     run(scenario)
 
 
-def test_a_partition_that_stops_answers_those_that_wait_for_a_coordinator(tmp_path: Path) -> None:
+def test_a_partition_that_stops_responds_to_those_that_wait_for_a_coordinator(tmp_path: Path) -> None:
     async def scenario() -> None:
         coordinator = Coordinator()
         shell = Shell(tmp_path / "log", 1, verifier=coordinator)
         channel = await shell.serve(tmp_path / "a.sock")
-        coordinator.may_answer.clear()
+        coordinator.may_respond.clear()
         late = asyncio.ensure_future(txn_commit(channel, 5))
-        await coordinator.asked.wait()
+        await coordinator.queried.wait()
         await shell.partition.stop()
         assert await late is E.not_coordinator
         assert await mark(channel, a_marker()) == [[E.not_leader_or_follower]]

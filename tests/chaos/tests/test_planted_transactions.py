@@ -58,7 +58,7 @@ def ended(running: Stage) -> int:
 )
 @pytest.mark.timeout(400)
 def test_transactions(bug: Bug | None, rules: set[str], tmp_path: Path, zk_hosts: str) -> None:
-    """A transformer is killed in its work, then all actors are, while the others go on."""
+    """A transformer is killed in its work, then all actors are, while the others continue."""
     with stage(tmp_path, bug, zk_hosts, Transforming) as running:
         server = running.serve()
         observer = running.observer(server)
@@ -76,7 +76,7 @@ def test_transactions(bug: Bug | None, rules: set[str], tmp_path: Path, zk_hosts
         running.serve(int(server.bootstrap.rpartition(":")[2]))
         if bug is None:
             before = ended(running)
-            eventually(lambda: ended(running) > before + ENOUGH, "they go on", within_s=WAIT_S)
+            eventually(lambda: ended(running) > before + ENOUGH, "they continue", within_s=WAIT_S)
             drain(fleet, observer, running.groups, running.journal, pytest.fail)
         else:
             for name in (*TRANSFORMERS, "producer"):

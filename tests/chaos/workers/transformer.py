@@ -55,7 +55,7 @@ class Transformer(Consuming):
                 self.stopping.wait(1.0)
 
     def _session(self) -> None:
-        """One consumer and one producer, until either cannot go on. KafkaException, GiveUp."""
+        """One consumer and one producer, until either cannot continue. KafkaException, GiveUp."""
         self._producer = confluent_kafka.Producer(
             {
                 **common(self.spec),
