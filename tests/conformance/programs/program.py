@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 
@@ -88,7 +89,7 @@ class Program:
                 process.kill()
         assert not left, f"{self.name} has left {left}"
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -6,7 +6,6 @@ words are grouped over a repartition topic, from which Kafka Streams deletes wha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conformance.artifacts import Kafka, streams
 from tests.conformance.programs.program import Outcome, Program
-from tests.conformance.programs.records import read, write
+from tests.conformance.programs.records import write
+from tests.conformance.programs.words import FIRST, LINES, counted, described, each_once, history, latest
 from tests.conformance.topics import committed, create_topic, delete_topics, ends, own_configs
 from tests.muster_process import eventually
 
@@ -24,9 +24,6 @@ pytestmark = pytest.mark.timeout(600)
 INPUT, OUTPUT = "streams-plaintext-input", "streams-wordcount-output"
 """Names that the demo has."""
 PARTITIONS = 2
-LINES = [f"{('group', 'topic', 'offset')[number % 3]} of {number % 7}" for number in range(400)]
-FIRST = 200
-"""Lines before the kill."""
 DONE_S = 120
 HEAP_MB = 256
 
@@ -73,18 +70,11 @@ class WordCount:
 
     def counts(self) -> dict[str, list[int]]:
         """Every count of each word, in the order of the output."""
-        found: dict[str, list[int]] = {}
-        for record in read(self.bootstrap, OUTPUT, committed=True):
-            assert record.key is not None
-            assert record.value is not None
-            found.setdefault(record.key.decode(), []).append(int.from_bytes(record.value, "big"))
-        return found
+        return history(self.bootstrap, OUTPUT, lambda value: int.from_bytes(value, "big"))
 
     def await_counts(self, lines: list[str]) -> None:
         """Wait until the output has, for each word, its number in those lines last."""
-        wanted = dict(Counter(word for line in lines for word in line.split()))
-        latest = lambda: {word: numbers[-1] for word, numbers in self.counts().items()}  # noqa: E731
-        eventually(latest, lambda found: found == wanted, f"the words of {len(lines)} lines are counted", DONE_S)
+        eventually(lambda: latest(self.counts()), counted(lines).__eq__, f"{len(lines)} lines are counted", DONE_S)
 
     def await_commit(self) -> None:
         """Wait until everything that it reads is committed."""
@@ -101,11 +91,6 @@ class WordCount:
         listed = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=30).topics
         (topic,) = (name for name in listed if name.startswith(f"{self.application}-") and name.endswith(ending))
         return topic
-
-
-def each_once(counts: dict[str, list[int]]) -> bool:
-    """Whether every word was counted up by one at a time."""
-    return all(numbers == list(range(1, len(numbers) + 1)) for numbers in counts.values())
 
 
 def test_counts_continue_on_another_disk(
@@ -127,8 +112,7 @@ def test_counts_continue_on_another_disk(
     changelog, repartition = own_configs(topics, app.changelog), own_configs(topics, app.repartition)
     assert changelog["cleanup.policy"] == "compact"
     assert (repartition["cleanup.policy"], repartition["retention.ms"]) == ("delete", "-1")
-    words = sum(map(len, counts.values()))
     outcome(
         f"Kafka Streams {app.release.version}, `WordCountDemo`, at_least_once: killed, continued on an empty disk",
-        f"{len(LINES)} lines, {words} words, {len(counts)} different, each counted once",
+        described(counts),
     )
