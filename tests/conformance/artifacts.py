@@ -1,9 +1,10 @@
 """What is compared with Muster, or checks its files, in a cache that git ignores.
 
-Apache Kafka's broker, tools and Java clients from Maven, kafkajs from npm, KubeRay's definitions from a Go module.
-``pom.xml``, ``kafkajs/package-lock.json`` and KUBERAY set the versions; ``mvn``, ``npm`` and ``go`` fetch them from
-their configured sources. A second run finds the stamp, which is written last, and does nothing; an interrupted run, or
-one for other versions, is repeated from the start.
+Apache Kafka's broker, tools, Java clients and what rests on them from Maven, kafkajs from npm, Quix Streams from PyPI,
+KubeRay's definitions from a Go module. The files ``pom.xml``, ``kafkajs/package-lock.json``, ``quix/requirements.txt``
+and KUBERAY set the versions; ``mvn``, ``npm``, ``pip`` and ``go`` fetch them from their configured sources. A second
+run finds the stamp, which is written last, and does nothing; an interrupted run, or one for other versions, is
+repeated from the start.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +82,14 @@ class KafkaJs:
         return {**os.environ, "NODE_PATH": str(self.modules)}
 
 
+@dataclass(frozen=True, slots=True)
+class Quix:
+    """Quix Streams, and the Python that has it."""
+
+    version: str
+    python: Path
+
+
 def cache_folder() -> Path:
     """The folder for downloads."""
     return Path(os.environ.get(CACHE_VARIABLE) or HERE.parent / ".cache")
@@ -98,28 +108,52 @@ def _version(name: str) -> str:
 
 def kafka() -> Kafka:
     """Fetch what is missing. ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
-    return _from_maven("kafka", "Apache Kafka", 50, _POM)
+    return Kafka(kafka_version(), _from_maven("kafka", "Apache Kafka", 50, _POM))
 
 
 def connect() -> Kafka:
     """Kafka Connect with MirrorMaker 2, of the same version; like :func:`kafka`."""
-    return _from_maven("connect", "Kafka Connect", 40, HERE / "connect" / "pom.xml")
+    return Kafka(kafka_version(), _from_maven("connect", "Kafka Connect", 40, HERE / "connect" / "pom.xml"))
 
 
 def streams() -> Kafka:
     """Kafka Streams with its demos, of the same version; like :func:`kafka`."""
-    return _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml")
+    return Kafka(kafka_version(), _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml"))
 
 
-def _from_maven(name: str, title: str, size_mb: int, pom: Path) -> Kafka:
+def _from_maven(name: str, title: str, size_mb: int, pom: Path) -> Path:
+    """The folder with the dependencies."""
     find_java()
     folder = cache_folder() / name
     inputs = b"".join(file.read_bytes() for file in dict.fromkeys((pom, _POM)))  # the latter has the versions
     with in_stock(folder, hashlib.sha256(inputs).hexdigest()) as missing:
         if missing:
             print(f"== fetching {title} {kafka_version()} with mvn (about {size_mb} MB)", flush=True)
-            _copy_dependencies(pom, folder)
-    return Kafka(kafka_version(), folder / "libs")
+            properties = [f"-D{name}={_version(name)}" for name in ("kafka.version", "log4j.version")]
+            command = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), *properties]
+            run_fetcher([*command, "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"], cwd=folder)
+    return folder / "libs"
+
+
+def quix() -> Quix:
+    """Quix Streams, with a Python of its own, since it bounds libraries that Muster uses, too. ToolMissing."""
+    requirements = HERE / "quix" / "requirements.txt"
+    folder = _from_pypi("quix", "Quix Streams", 50, requirements)
+    found = re.search(r"^quixstreams==(\S+)", requirements.read_text(), re.MULTILINE)
+    assert found is not None, f"{requirements} has no quixstreams"
+    return Quix(found[1], folder / "venv" / "bin" / "python")
+
+
+def _from_pypi(name: str, title: str, size_mb: int, requirements: Path) -> Path:
+    """A folder with a virtual environment, ``venv``."""
+    folder = cache_folder() / name
+    with in_stock(folder, hashlib.sha256(requirements.read_bytes()).hexdigest()) as missing:
+        if missing:
+            print(f"== fetching {title} with pip (about {size_mb} MB)", flush=True)
+            run_fetcher([sys.executable, "-m", "venv", str(folder / "venv")], cwd=folder)
+            install = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", str(requirements)]
+            run_fetcher([str(folder / "venv" / "bin" / "python"), "-m", "pip", *install], cwd=folder)
+    return folder
 
 
 def kafkajs() -> KafkaJs:
@@ -172,7 +206,7 @@ def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
 
 
 def run_fetcher(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
-    """Output of ``mvn``, ``npm`` or ``go``. ToolMissing if it is not installed, or with its own message if it fails."""
+    """Output of ``mvn``, ``npm``, ``pip`` or ``go``. ToolMissing if it is missing, or with its message if it fails."""
     if shutil.which(command[0]) is None:
         raise ToolMissing(f"{command[0]} is not installed; the conformance checks fetch their clients with it")
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_FETCH_S)
@@ -180,9 +214,3 @@ def run_fetcher(command: list[str], cwd: Path, environment: dict[str, str] | Non
         words = (done.stdout + done.stderr).strip()
         raise ToolMissing(f"{' '.join(command)} failed:\n{words[-2000:]}")
     return done.stdout
-
-
-def _copy_dependencies(pom: Path, folder: Path) -> None:
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
-    versions = [f"-D{name}={_version(name)}" for name in ("kafka.version", "log4j.version")]
-    run_fetcher(["mvn", "--batch-mode", "--quiet", "--file", str(pom), *versions, *goal], cwd=folder)
