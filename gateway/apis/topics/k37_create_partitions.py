@@ -75,7 +75,7 @@ def _problem(view: ClusterView, wanted: Any) -> TopicOutcome | None:
     if topic is None:
         return refusal(wanted.name, ErrorCode.unknown_topic_or_partition)
     if topic.internal:
-        problem = f"{topic.name} is an internal topic; its partitions say which group is where and cannot change."
+        problem = f"{topic.name} is an internal topic; its partitions say which coordinator is whose and cannot change."
         return refusal(topic.name, ErrorCode.invalid_request, problem)
     if wanted.count <= topic.partitions:
         problem = (
