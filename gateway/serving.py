@@ -129,6 +129,7 @@ class ServedGateway:
             account=account,
             metrics=GatewayMetrics(self._id, account, kop_cluster=kop_cluster),
             view=view,
+            storage=Path(self._settings.storage),
         )
         self._upkeep = Upkeep(account)
         self._lost_hosts = LostHosts(_alive_nodes, server.have_metadata_requested)

@@ -313,6 +313,9 @@ class MusterConfig(BaseModel):
     max_incremental_fetch_session_cache_slots: Int = Field(
         1000, ge=0, description="Maximum number of fetch sessions of a gateway (KIP-227); 0: clients get none."
     )
+    max_request_partition_size_limit: Int = Field(
+        2000, ge=1, description="Maximum number of partitions in a response to DescribeTopicPartitions (KIP-966)."
+    )
     min_incremental_fetch_session_eviction_ms: Long = Field(
         120_000,
         ge=0,

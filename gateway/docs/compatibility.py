@@ -26,15 +26,9 @@ NOT_SERVED = (
     ),
     NotServed("SCRAM users", "are in a file, `muster user add` writes it", (50, 51)),
     NotServed("Client quotas", "come with a later version", (48, 49)),
-    NotServed(
-        "Replicas and log directories",
-        "there is one copy, on `storage.path`; placement decides who serves it",
-        (34, 35, 43, 45, 46),
-    ),
     NotServed("Share groups (KIP-932)", "are not part of Muster", (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     NotServed("Streams groups (KIP-1071)", "are not part of Muster", (88, 89)),
     NotServed("Client telemetry (KIP-714)", "gateways count what they serve themselves, see `/metrics`", (71, 72)),
-    NotServed("DescribeTopicPartitions (KIP-966)", "Metadata answers the same; clients fall back to it", (75,)),
     NotServed(
         "Between Kafka's brokers and controllers",
         "there is no KRaft quorum: Ray and ZooKeeper do this",

@@ -330,8 +330,9 @@ def _topics(gateway: Gateway, request: Any, more: Iterable[tuple[str, int]]) -> 
         found.setdefault(name, set()).add(partition)
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
     of_markers = (marker.topics for marker in field(request, "markers", ()))
+    of_dirs = (each.topics for each in field(request, "dirs", ()))
     own = (topic for name in _TOPIC_FIELDS for topic in field(request, name, None) or ())
-    for topic in (*own, *(topic for topics in (*of_groups, *of_markers) for topic in topics)):
+    for topic in (*own, *(topic for topics in (*of_groups, *of_markers, *of_dirs) for topic in topics)):
         if named := _name(gateway, topic):
             found.setdefault(named, set()).update(_partitions(topic))
     return {name: frozenset(partitions) for name, partitions in found.items()}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -106,8 +107,11 @@ class Gateway:
         account: Account[Any],
         metrics: GatewayMetrics,
         view: ClusterView,
+        storage: Path | None = None,
     ) -> None:
+        """``storage``: the directory of all data, storage.path if not given."""
         self.id = gateway_id
+        self.storage = storage or Path(config.storage_path).absolute()
         self.started_with = config
         self.config = in_force(config, view.configs, gateway_id)
         """The configuration in force; alterations come with the view."""

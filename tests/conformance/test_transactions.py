@@ -24,8 +24,7 @@ def test_a_transactional_producer(muster: Muster, release: Kafka, fresh: Callabl
     consumer = ["--topic", topic, "--from-beginning", "--max-messages", str(_RECORDS), "--isolation-level"]
     lines = tools.run("consumer.ConsoleConsumer", *consumer, "read_committed", "--timeout-ms", "60000").splitlines()
     assert len(lines) == _RECORDS
-    (row,) = listed(tools, name)
-    assert row[2] == "CompleteCommit"
+    assert listed(tools)[name] == "CompleteCommit"
     epoch = describe(tools, name)["ProducerEpoch"]
     assert int(epoch) > 5, "one for each of the transactions"
 
@@ -39,8 +38,7 @@ def test_a_transaction_that_someone_left_open(muster: Muster, release: Kafka, fr
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)
     producer.flush(30)
-    (row,) = listed(tools, name)
-    assert row[2] == "Ongoing"
+    assert listed(tools)[name] == "Ongoing"
     found = describe(tools, name)
     assert (found["TransactionState"], found["TopicPartitions"]) == ("Ongoing", f"{topic}-0")
     (holder,) = rows(tools.run(_TOOL, "describe-producers", "--topic", topic, "--partition", "0"))
@@ -53,10 +51,9 @@ def test_a_transaction_that_someone_left_open(muster: Muster, release: Kafka, fr
 _TOOL = "TransactionsCommand"
 
 
-def listed(tools: Tools, name: str) -> list[list[str]]:
-    """Rows of that transactional id, in any coordinator."""
-    lines = tools.run(_TOOL, "list").splitlines()
-    return [line.split() for line in lines if line.split()[:1] == [name]]
+def listed(tools: Tools) -> dict[str, str]:
+    """The state of each transactional id."""
+    return {row["TransactionalId"]: row["TransactionState"] for row in rows(tools.run(_TOOL, "list"))}
 
 
 def describe(tools: Tools, name: str) -> dict[str, str]:

@@ -435,4 +435,5 @@ async def new_gateway(
         account=account,
         metrics=GatewayMetrics(number, account, kop_cluster=kop_cluster),
         view=await asyncio.to_thread(controller.view),
+        storage=directory,
     )

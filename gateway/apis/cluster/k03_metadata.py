@@ -160,12 +160,13 @@ def _found(gateway: Gateway, topic: Topic, operations: int) -> dict[str, Any]:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [_partition(gateway, topic, partition) for partition in range(topic.partitions)],
+        "partitions": [partition_body(gateway, topic, partition) for partition in range(topic.partitions)],
         "topic_authorized_operations": operations,
     }
 
 
-def _partition(gateway: Gateway, topic: Topic, partition: int) -> dict[str, Any]:
+def partition_body(gateway: Gateway, topic: Topic, partition: int) -> dict[str, Any]:
+    """A partition in the response; DescribeTopicPartitions has the same."""
     view = gateway.view
     leader = view.leader_of(topic, partition)
     replicas = view.replicas_of(topic, partition)

@@ -27,7 +27,7 @@ __all__ = ["PROPERTIES"]
 
 ERROR = ErrorCode.cluster_authorization_failed
 """No API returns it by itself."""
-WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata"}
+WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata", 43: "ElectLeaders", 45: "AlterPartitionReassignments"}
 """They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
 EPOCHS = {"current_leader_epoch": -1, "leader_epoch": 0}
@@ -116,6 +116,8 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],
             "validate_only": True,
         },
+        34: {"dirs": [{"path": "/", "topics": [{"name": topic.name, "partitions": [0]}]}]},
+        35: {"topics": [{"topic": topic.name, "partitions": [0]}]},
         36: {"auth_bytes": b"a token"},
         37: {
             "topics": [{"name": topic.name, "count": 2, "assignments": None}],
@@ -123,6 +125,18 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "validate_only": True,
         },
         42: {"groups_names": [group]},
+        43: {
+            "election_type": 0,
+            "topic_partitions": [{"topic": topic.name, "partitions": [0]}],
+            "timeout": 1000,
+        },
+        45: {
+            "timeout": 1000,
+            "allow_replication_factor_change": True,
+            "topics": [{"name": topic.name, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
+        },
+        46: {"timeout": 1000, "topics": fetched},
+        75: {"topics": [{"name": topic.name}], "response_partition_limit": 10, "cursor": None},
         44: {
             "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],
             "validate_only": True,

@@ -1,0 +1,63 @@
+"""ElectLeaders (api key 43), v0-2: the leader of a partition is its first replica already, while any gateway serves.
+
+v1 the type of the election (KIP-460), which makes no difference
+As in Kafka, a request for all partitions is answered with those that were not as they should be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+
+_PREFERRED, _UNCLEAN = 0, 1
+_NOT_NEEDED = "Leader election not needed for topic partition."
+_NO_GATEWAY = "No gateway serves at the moment."
+
+Result = tuple[ErrorCode, str | None]
+
+
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    results: dict[tuple[str, int], Result] = dict.fromkeys(_named(call.entity()), (error, INJECTED))
+    return _body(results, ErrorCode.none if results else error)
+
+
+@api(43, "ElectLeaders", error_body=_error_body)
+async def elect_leaders(call: Call) -> Reply | None:
+    request, view = call.entity(), call.gateway.view
+    if field(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
+        return call.reply(_body({}, ErrorCode.invalid_request))
+    if request.topic_partitions is not None:
+        return call.reply(_body({wanted: _elected(call.gateway, *wanted) for wanted in _named(request)}))
+    every = [(topic.name, partition) for topic in view.topics.values() for partition in range(topic.partitions)]
+    results = {each: _elected(call.gateway, *each) for each in every}
+    needed = {each: result for each, result in results.items() if result[0] is not ErrorCode.election_not_needed}
+    return call.reply(_body(needed))
+
+
+def _named(request: Any) -> list[tuple[str, int]]:
+    return [(topic.topic, partition) for topic in request.topic_partitions or () for partition in topic.partitions]
+
+
+def _elected(gateway: Gateway, name: str, partition: int) -> Result:
+    topic = gateway.view.topics.get(name)
+    if topic is None:
+        return ErrorCode.unknown_topic_or_partition, f"No such topic as {name}"
+    if not 0 <= partition < topic.partitions:
+        return ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{partition}"
+    if gateway.view.leader_of(topic, partition) is None:
+        return ErrorCode.preferred_leader_not_available, _NO_GATEWAY
+    return ErrorCode.election_not_needed, _NOT_NEEDED
+
+
+def _body(results: dict[tuple[str, int], Result], error: ErrorCode = ErrorCode.none) -> dict[str, Any]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (name, partition), (code, message) in results.items():
+        topics.setdefault(name, []).append({"partition_id": partition, "error_code": code, "error_message": message})
+    return {
+        "throttle_time": 0,
+        "error_code": error,
+        "replica_election_results": [{"topic": name, "partition_result": found} for name, found in topics.items()],
+    }

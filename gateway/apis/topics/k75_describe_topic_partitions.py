@@ -1,0 +1,85 @@
+"""DescribeTopicPartitions (api key 75), v0 (KIP-966): topics by name, some partitions at a time.
+
+A response has at most response_partition_limit partitions, and ``max.request.partition.size.limit`` in any case; its
+cursor is where the next request continues. All replicas are in sync, so there are no eligible leaders beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.admin import INTERNAL_TOPICS, TOPIC_OPERATIONS, name_error
+from muster.gateway.apis.cluster.k03_metadata import partition_body
+from muster.gateway.listener.complaints import BadRequest, Cause
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import Topic
+
+
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    names = [topic.name for topic in call.entity().topics] or sorted(call.gateway.view.topics)
+    return {"topics": [_missing(name, error) for name in names], "next_cursor": None}
+
+
+@api(75, "DescribeTopicPartitions", error_body=_error_body)
+async def describe_topic_partitions(call: Call) -> Reply | None:
+    request, gateway = call.entity(), call.gateway
+    begin = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
+    if begin[1] < 0:
+        raise BadRequest(Cause.UNREADABLE, "DescribeTopicPartitions: the cursor's partition index is negative")
+    named = sorted({topic.name for topic in request.topics})
+    names = [name for name in named or sorted(gateway.view.topics) if name >= begin[0]]
+    limit = max(min(request.response_partition_limit, gateway.config.max_request_partition_size_limit), 1)
+    topics, cursor = _page(gateway, names, begin, limit)
+    return call.reply({"throttle_time": 0, "topics": topics, "next_cursor": cursor})
+
+
+def _page(
+    gateway: Gateway, names: list[str], begin: tuple[str, int], limit: int
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """The topics of a response with at most that many partitions, and its cursor."""
+    topics: list[dict[str, Any]] = []
+    for name in names:
+        if not limit:
+            return topics, _cursor(name, 0)
+        topic = gateway.view.topics.get(name)
+        if topic is None:
+            invalid = name_error(name) is not None
+            error = ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition
+            topics.append(_missing(name, error))
+            continue
+        first = begin[1] if name == begin[0] else 0
+        end = min(first + limit, topic.partitions)
+        topics.append(_found(gateway, topic, range(first, end)))
+        if end < topic.partitions:
+            return topics, _cursor(name, end)
+        limit -= max(end - first, 0)
+    return topics, None
+
+
+def _cursor(name: str, partition: int) -> dict[str, Any]:
+    return {"topic_name": name, "partition_index": partition}
+
+
+def _found(gateway: Gateway, topic: Topic, partitions: range) -> dict[str, Any]:
+    others: dict[str, Any] = {"eligible_leader_replicas": [], "last_known_elr": []}
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [{**partition_body(gateway, topic, partition), **others} for partition in partitions],
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
+
+
+def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": None,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }

@@ -1,0 +1,1 @@
+"""Replicas, leaders and log directories beside Apache Kafka."""
