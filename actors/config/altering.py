@@ -117,14 +117,14 @@ class _Broker:
 class _Group:
     types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in GroupConfigs.model_fields.values()}
 
-    def __init__(self, *_: object) -> None:
-        """All groups have the same configs."""
+    def __init__(self, _: str, config: MusterConfig, configs: DynamicConfigs) -> None:
+        self._broker = in_force(config, configs)
 
     def default(self, name: str) -> str | None:
         return None
 
     def check(self, wanted: Mapping[str, str], _: Mapping[str, str]) -> None:
-        if (problem := group_config_errors(wanted)) is not None:
+        if (problem := group_config_errors(wanted, dict(self._broker))) is not None:
             raise InvalidAlteration(ErrorCode.invalid_config, problem)
 
 

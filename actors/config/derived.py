@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.fields import FieldInfo
 
+from muster.actors.config.groups import own_configs
 from muster.actors.config.properties import MusterConfig
 from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -28,11 +29,14 @@ COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Configs of the topics of coordinators that cannot be changed, since those rely on them."""
 
 
-def group_config(config: MusterConfig) -> GroupConfig:
-    """The part of the configuration that applies to the group coordinator."""
+def group_config(config: MusterConfig, groups: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> GroupConfig:
+    """The part of the configuration that applies to the group coordinator. ``groups``: what was set for single ones."""
     from muster.actors.group.config import GroupConfig
 
-    return GroupConfig(**_known_to(GroupConfig, dict(config)))
+    values = _known_to(GroupConfig, dict(config))
+    lists = ("group_coordinator_rebalance_protocols", "group_consumer_assignors")
+    values["own"] = own_configs(groups, dict(config))
+    return GroupConfig(**values | {name: tuple(values[name].split(",")) for name in lists})
 
 
 def transaction_config(config: MusterConfig) -> TransactionConfig:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from muster.actors.config.groups import broker_problem
 from muster.actors.config.listeners import (
     DEFAULT_PORT,
     DEFAULT_PROTOCOLS,
@@ -30,14 +31,16 @@ from muster.actors.config.listeners import (
 )
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.types import (
+    Assignors,
     Bool,
     CleanupPolicy,
     Compression,
     Double,
     Int,
-    List,
     Long,
     Mechanisms,
+    MigrationPolicy,
+    RebalanceProtocols,
     Text,
     TimestampType,
     problems_of,
@@ -51,6 +54,10 @@ _MAX_LONG = 2**63 - 1
 
 class ConfigError(ValueError):
     """Properties that are unknown or have a bad value. The text is one line and names each of them."""
+
+
+def _bound(bound: str) -> str:
+    return f"{bound} of the property without {bound[:3].lower()}, in ms, also for a group that sets its own."
 
 
 def _property_name(field_name: str) -> str:
@@ -182,8 +189,35 @@ class MusterConfig(BaseModel):
         description="How long a coordinator's records wait for more records to share their batch, in ms; -1: "
         "only while the disk makes them wait anyway.",
     )
-    group_coordinator_rebalance_protocols: Annotated[Literal["classic"], List] = Field(
-        "classic", description="Rebalance protocols that groups may use."
+    group_coordinator_rebalance_protocols: RebalanceProtocols = Field(
+        "classic,consumer", description="Rebalance protocols that groups may use: classic, consumer."
+    )
+    group_consumer_session_timeout_ms: Int = Field(
+        45_000, ge=1, description="How long a member of a consumer group may send no heartbeat, in ms."
+    )
+    group_consumer_min_session_timeout_ms: Int = Field(45_000, ge=1, description=_bound("Minimum"))
+    group_consumer_max_session_timeout_ms: Int = Field(60_000, ge=1, description=_bound("Maximum"))
+    group_consumer_heartbeat_interval_ms: Int = Field(
+        5_000, ge=1, description="How often members of consumer groups should send a heartbeat, in ms."
+    )
+    group_consumer_min_heartbeat_interval_ms: Int = Field(5_000, ge=1, description=_bound("Minimum"))
+    group_consumer_max_heartbeat_interval_ms: Int = Field(15_000, ge=1, description=_bound("Maximum"))
+    group_consumer_assignment_interval_ms: Int = Field(
+        1_000, ge=0, description="Minimum time between two assignments of a consumer group, in ms."
+    )
+    group_consumer_min_assignment_interval_ms: Int = Field(0, ge=0, description=_bound("Minimum"))
+    group_consumer_max_assignment_interval_ms: Int = Field(15_000, ge=0, description=_bound("Maximum"))
+    group_consumer_max_size: Int = Field(_MAX_INT, ge=1, description="Maximum number of members in a consumer group.")
+    group_consumer_assignors: Assignors = Field(
+        "uniform,range", description="Assignors that members may choose: uniform, range. The first is the default."
+    )
+    group_consumer_migration_policy: MigrationPolicy = Field(
+        "bidirectional",
+        description="Which groups with members may change their protocol: bidirectional, upgrade (to consumer), "
+        "downgrade (to classic) or disabled.",
+    )
+    group_consumer_regex_refresh_interval_ms: Int = Field(
+        600_000, ge=10_000, description="How often regular expressions of consumer groups are looked up again, in ms."
     )
     offset_metadata_max_bytes: Int = Field(
         4_096, description="Maximum length of the metadata of a committed offset, in UTF-16 units."
@@ -560,6 +594,12 @@ class MusterConfig(BaseModel):
                 "group.min.session.timeout.ms must not be greater than group.max.session.timeout.ms "
                 f"({self.group_min_session_timeout_ms} > {self.group_max_session_timeout_ms})"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _consumer_groups_are_in_bounds(self) -> MusterConfig:
+        if (problem := broker_problem(dict(self))) is not None:
+            raise ValueError(problem)
         return self
 
     @property

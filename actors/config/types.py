@@ -84,6 +84,20 @@ def _policies(value: str) -> str:
     return ",".join(dict.fromkeys(named))
 
 
+def _listing(*allowed: str, required: str = "") -> AfterValidator:
+    """A comma-separated list of some of these, without duplicates, in its order."""
+
+    def check(value: str) -> str:
+        named = [part.strip() for part in value.split(",")]
+        if not set(named) <= {*allowed}:
+            raise ValueError(f"is none of {', '.join(allowed)}, nor several of them with commas")
+        if required and required not in named:
+            raise ValueError(f"must contain {required}")
+        return ",".join(dict.fromkeys(named))
+
+    return AfterValidator(check)
+
+
 def _mechanisms(value: str) -> str:
     named = [part.strip().upper() for part in value.split(",") if part.strip()]
     if not set(named) <= set(SASL_MECHANISMS):
@@ -97,6 +111,16 @@ Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1
 Double = Annotated[float, BeforeValidator(_number), ConfigType.DOUBLE]
 Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
 Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
+RebalanceProtocols = Annotated[
+    str, BeforeValidator(_text), _listing("classic", "consumer", required="classic"), ConfigType.LIST
+]
+Assignors = Annotated[str, BeforeValidator(_text), _listing("uniform", "range"), ConfigType.LIST]
+MigrationPolicy = Annotated[
+    str,
+    BeforeValidator(lambda value: _text(value).lower()),
+    _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+    ConfigType.STRING,
+]
 CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
 TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
