@@ -10,7 +10,8 @@ Every token gets exactly one response, at the latest when the coordinator resign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 
 from kio.schema.errors import ErrorCode
@@ -20,12 +21,28 @@ from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, syn
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec.records import UnknownKey
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer import classic_members, conversion, describe, epochs
+from muster.actors.group.consumer import departure as consumer_departure
+from muster.actors.group.consumer import heartbeat as consumer_heartbeat
+from muster.actors.group.consumer.state import ConsumerGroup
+from muster.actors.group.consumer.topics import TopicInfo, Topics
 from muster.actors.group.errors import ApiError
-from muster.actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
+from muster.actors.group.events import (
+    Cause,
+    ConsumerGroupRestored,
+    GroupRestored,
+    PartitionLoaded,
+    RebalanceAborted,
+    RecordsSkipped,
+    Removal,
+)
 from muster.actors.group.hard import HardState
 from muster.actors.group.lease import SeenHeartbeat
 from muster.actors.group.membership import fail_parked
 from muster.actors.group.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroups,
     DescribeGroups,
     Heartbeat,
@@ -88,14 +105,14 @@ class Coordinator:
 
     @property
     def groups(self) -> dict[GroupId, Group]:
-        """The groups in memory. Read only."""
+        """The groups of the classic protocol and those without one, in memory. Read only."""
         return self._shard.groups
 
     def replay(self, offset: int, record: Record, timestamp_ms: int, producer_id: int | None = None) -> None:
         """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
 
         ``producer_id`` is that of a transactional batch: its offsets are pending until :meth:`replay_marker`.
-        Types that only KIP-848 and share groups use are skipped; ``loaded`` reports how many.
+        Types that only share groups and streams groups use are skipped; ``loaded`` reports how many.
         """
         applied = self._shard.hard.replay(record, producer_id)
         if isinstance(applied, UnknownKey):
@@ -116,7 +133,8 @@ class Coordinator:
         expiry.arm_expiry(shard)
         for key_type, (count, first) in sorted(self._skipped.items()):
             shard.report(RecordsSkipped(key_type=key_type, count=count, first_offset=first))
-        shard.report(PartitionLoaded(groups=len(shard.groups), offsets=shard.hard.offset_count()))
+        groups = len(shard.groups) + len(shard.hard.consumer_groups)
+        shard.report(PartitionLoaded(groups=groups, offsets=shard.hard.offset_count()))
         return shard.finish()
 
     def step(self, request: Request, context: Context, token: Token, now_ms: int) -> Outcome:
@@ -130,6 +148,8 @@ class Coordinator:
             response = failed(request, refused.error)
             if isinstance(response, JoinGroupResponse) and refused.member_id is not None:
                 response = JoinGroupResponse(error_code=refused.error, member_id=refused.member_id)
+            elif isinstance(response, ConsumerGroupHeartbeatResponse):
+                response = replace(response, error_message=refused.message)
             shard.reply(token, response)
         return shard.finish()
 
@@ -198,6 +218,16 @@ class Coordinator:
             offsets.topics_deleted(self._shard, topics)
         return self._shard.finish()
 
+    def topics_known(self, topics: Mapping[str, TopicInfo], version: int) -> None:
+        """All topics of the cluster. ``version`` increases with every change of them."""
+        if topics != self._shard.topics.by_name:
+            self._shard.topics = Topics(topics, version)
+
+    @property
+    def consumer_groups(self) -> Mapping[GroupId, ConsumerGroup]:
+        """The groups of the consumer protocol. Read only."""
+        return self._shard.hard.consumer_groups
+
     def registrations(self) -> tuple[Registration, ...]:
         """All clients that consume for a group of this partition, as last reported. Complete once loaded."""
         return self._shard.registry.registrations()
@@ -208,6 +238,9 @@ class Coordinator:
 
     def _restore(self, group_id: GroupId) -> None:
         shard = self._shard
+        if group_id in shard.hard.consumer_groups:
+            self._restore_consumer(group_id)
+            return
         group = shard.groups[group_id] = restored(group_id, shard.hard.groups.get(group_id))
         for member in group.members.values():
             shard.arm_session(group, member)
@@ -224,6 +257,20 @@ class Coordinator:
         if len(group.members) > shard.config.group_max_size:
             rebalance.prepare(shard, group, Cause.TOO_MANY_MEMBERS)
 
+    def _restore_consumer(self, group_id: GroupId) -> None:
+        shard = self._shard
+        conversion.restore(shard, group_id)
+        group = shard.hard.consumer_groups[group_id]
+        if group.members:
+            assigned = {each: epochs.named(shard, group.assignment_of(each).assigned) for each in group.members}
+            shard.report(
+                ConsumerGroupRestored(
+                    group=group_id,
+                    epoch=group.epoch,
+                    assignments=tuple((group.who(each), mine) for each, mine in assigned.items()),
+                )
+            )
+
     def _check(self, request: Request, context: Context) -> None:
         """The checks before the group is examined, in Kafka's order."""
         check_arguments(self._shard.config, request, context)
@@ -238,7 +285,9 @@ class Coordinator:
                 if self._phase is Phase.LOADING:
                     shard.reply(token, HeartbeatResponse())
                 else:
-                    heartbeat.heartbeat(shard, request, context, token)
+                    self._handle_classic(request, context, token)
+            case ConsumerGroupHeartbeat():
+                consumer_heartbeat.heartbeat(shard, request, context, token)
             case OffsetCommit():
                 offsets.commit(shard, request, context, token)
             case TxnOffsetCommit():
@@ -247,12 +296,8 @@ class Coordinator:
                 transactions.end(shard, request, token)
             case OffsetFetch():
                 offsets.fetch(shard, request, context, token)
-            case JoinGroup():
-                join.join(shard, request, context, token)
-            case SyncGroup():
-                sync.sync(shard, request, context, token)
-            case LeaveGroup():
-                leave.leave(shard, request, context, token)
+            case JoinGroup() | SyncGroup() | LeaveGroup():
+                self._handle_classic(request, context, token)
             case OffsetDelete():
                 offsets.delete(shard, request, token)
             case ListGroups():
@@ -261,13 +306,47 @@ class Coordinator:
                 admin.describe_groups(shard, request, token)
             case DeleteGroups():
                 admin.delete_groups(shard, request, token)
+            case ConsumerGroupDescribe():
+                describe.describe(shard, request, token)
+
+    def _handle_classic(
+        self, request: JoinGroup | SyncGroup | Heartbeat | LeaveGroup, context: Context, token: Token
+    ) -> None:
+        """A request of the classic protocol; its group may be a consumer group."""
+        shard = self._shard
+        group = shard.consumer_group(request.group_id)
+        match request:
+            case JoinGroup() if group is not None and group.members:
+                classic_members.join(shard, group, request, context, token)
+            case JoinGroup():
+                if group is not None and not request.member_id:
+                    conversion.write_tombstones(shard, group)
+                join.join(shard, request, context, token)
+            case SyncGroup() if group is not None:
+                classic_members.sync(shard, group, request, context, token)
+            case SyncGroup():
+                sync.sync(shard, request, context, token)
+            case LeaveGroup() if group is not None:
+                classic_members.leave(shard, group, request, context, token)
+            case LeaveGroup():
+                leave.leave(shard, request, context, token)
+            case Heartbeat() if group is not None:
+                classic_members.heartbeat(shard, group, request, context, token)
+            case Heartbeat():
+                heartbeat.heartbeat(shard, request, context, token)
 
     def _fire(self, timer: TimerName) -> None:
         shard = self._shard
         group = GroupId(timer.group)
         match timer.kind:
+            case TimerKind.SESSION if group in shard.hard.consumer_groups:
+                consumer_departure.fence(shard, group, MemberId(timer.member), Removal.SESSION_EXPIRED)
             case TimerKind.SESSION:
                 heartbeat.on_session_deadline(shard, group, MemberId(timer.member))
+            case TimerKind.REVOCATION | TimerKind.CLASSIC_JOIN:
+                consumer_departure.fence(shard, group, MemberId(timer.member), Removal.REBALANCE_TIMEOUT)
+            case TimerKind.CLASSIC_SYNC:
+                consumer_departure.fence(shard, group, MemberId(timer.member), Removal.SYNC_TIMEOUT)
             case TimerKind.PENDING:
                 join.on_pending_deadline(shard, group, MemberId(timer.member))
             case TimerKind.JOIN:

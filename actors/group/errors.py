@@ -9,12 +9,16 @@ from muster.actors.group.types import MemberId
 
 
 class ApiError(Exception):
-    """The request is answered with ``error``, and with ``member_id`` if JoinGroup must not echo the request's."""
+    """The request is answered with ``error``, and with ``member_id`` if JoinGroup must not echo the request's.
 
-    def __init__(self, error: ErrorCode, member_id: MemberId | None = None) -> None:
+    ``message``: Kafka's text, for the APIs that send one.
+    """
+
+    def __init__(self, error: ErrorCode, member_id: MemberId | None = None, *, message: str | None = None) -> None:
         super().__init__(error)
         self.error = error
         self.member_id = member_id
+        self.message = message
 
 
 class CorruptRecord(ValueError):

@@ -219,6 +219,80 @@ class RebalanceMovedOn:
     duration_ms: int
 
 
+class EpochCause(StrEnum):
+    """Why the epoch of a consumer group was raised."""
+
+    MEMBER_JOINED = "member joined"
+    SUBSCRIPTION_CHANGED = "member changed its subscription"
+    REGEX_RESOLVED = "topics of a regular expression changed"
+    TOPICS_CHANGED = "subscribed topics changed"
+    MEMBER_LEFT = "member left"
+    MEMBER_FENCED = "member fenced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEpochRaised:
+    """A consumer group needs another assignment."""
+
+    group: GroupId
+    epoch: int
+    cause: EpochCause
+    member_id: MemberId
+    """The member that caused it; "" if none did."""
+    members: tuple[Who, ...] = field(repr=False)
+    """The current members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetAssigned:
+    """The coordinator has computed the target assignment of a consumer group."""
+
+    group: GroupId
+    epoch: int
+    assignor: str
+    targets: tuple[tuple[Who, frozenset[tuple[str, int]]], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReconciled:
+    """A member of a consumer group has come closer to its target assignment; this is in the log."""
+
+    group: GroupId
+    member_id: MemberId
+    epoch: int
+    partitions: frozenset[tuple[str, int]] = field(repr=False)
+    """What it may use now."""
+    is_last: bool
+    """Whether all members have their targets now: the group is Stable."""
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupRestored:
+    """Loading found a consumer group with members."""
+
+    group: GroupId
+    epoch: int
+    assignments: tuple[tuple[Who, frozenset[tuple[str, int]]], ...] = field(repr=False)
+
+
+class GroupType(StrEnum):
+    """Values are the names that ListGroups shows."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConverted:
+    """The group has another protocol now, with the same offsets."""
+
+    group: GroupId
+    to: GroupType
+    members: int
+    """Those that the group has kept."""
+
+
 CommittedPartition = tuple[str, int, int | None, int]
 """Topic, partition, the committed offset until then, and now. A plain tuple: there is one for each partition."""
 
@@ -316,18 +390,26 @@ Event = (
     | GroupDeleted
     | RecordsSkipped
     | PartitionLoaded
+    | GroupEpochRaised
+    | TargetAssigned
+    | MemberReconciled
+    | ConsumerGroupRestored
+    | GroupConverted
 )
 
 ROUTINE = (
+    ConsumerGroupRestored,
     GenerationCompleted,
     GroupRestored,
     MemberAdded,
     MemberJoined,
+    MemberReconciled,
     MemberSynced,
     PendingMemberAdded,
     PendingMemberRemoved,
     RebalanceStuck,
     RebalanceMovedOn,
     OffsetsCommitted,
+    TargetAssigned,
 )
 """Events that no log needs as they are: the routine of healthy clients, and what the watchdog logs in its own words."""

@@ -11,6 +11,7 @@ from itertools import repeat
 from sys import intern
 from typing import NamedTuple
 
+from muster.actors.group.codec.consumer_records import ConsumerKey
 from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
@@ -22,6 +23,7 @@ from muster.actors.group.codec.records import (
     decode_key,
     decode_value,
 )
+from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.transactions.pending import PendingOffsets, PendingPrior
 from muster.actors.group.types import GroupId, Record
 
@@ -51,6 +53,8 @@ class HardState:
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupMetadata] = {}
+        self.consumer_groups: dict[GroupId, ConsumerGroup] = {}
+        """Groups with at least one record of a consumer group."""
         self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
         self.pending = PendingOffsets()
         """Offsets of transactions that have not ended."""
@@ -58,7 +62,12 @@ class HardState:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HardState):
             return NotImplemented
-        return self.groups == other.groups and self._offsets == other._offsets and self.pending == other.pending
+        return (
+            self.groups == other.groups
+            and self._offsets == other._offsets
+            and self.pending == other.pending
+            and self.consumer_groups == other.consumer_groups
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,6 +132,9 @@ class HardState:
     def get(self, key: RecordKey) -> Value | None:
         if isinstance(key, GroupKey):
             return self.groups.get(key.group)
+        if isinstance(key, ConsumerKey):
+            group = self.consumer_groups.get(key.group)
+            return group.get(key) if group else None
         return self._offsets.get(key.group, {}).get((key.topic, key.partition))
 
     def offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
@@ -142,9 +154,12 @@ class HardState:
 
     def known_groups(self) -> Iterator[GroupId]:
         """Groups with a record or with offsets, if only pending ones, each once, in order of their first record."""
-        yield from dict.fromkeys([*self.groups, *self._offsets, *self.pending.groups()])
+        yield from dict.fromkeys([*self.groups, *self.consumer_groups, *self._offsets, *self.pending.groups()])
 
     def _put(self, key: RecordKey, value: Value | None) -> None:
+        if isinstance(key, ConsumerKey):
+            self._put_consumer(key, value)
+            return
         match key, value:
             case GroupKey(), GroupMetadata():
                 self.groups[key.group] = value
@@ -156,6 +171,16 @@ class HardState:
                 self._remove_offset(key)
             case _:
                 raise TypeError(f"{value!r} is no value of {key!r}")
+
+    def _put_consumer(self, key: ConsumerKey, value: Value | None) -> None:
+        group = self.consumer_groups.get(key.group)
+        if group is None:
+            if value is None:
+                return
+            group = self.consumer_groups[key.group] = ConsumerGroup(key.group)
+        group.put(key, value)
+        if value is None and not group.has_records:
+            del self.consumer_groups[key.group]
 
     def _remove_offset(self, key: OffsetKey) -> None:
         offsets = self._offsets.get(key.group)

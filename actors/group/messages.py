@@ -22,6 +22,11 @@ NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_MEMBER = MemberId("")
 OPERATIONS_OMITTED = -(2**31)
+_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
+ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
+"""Bit field of AclOperation: what can be permitted on a group, including its configs since KIP-848."""
+MEMBER_ID_REQUIRED_FROM = 4
+"""JoinGroup version (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +389,91 @@ class DeleteGroupsResponse(Unthrottled):
     results: tuple[DeletedGroup, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeat:
+    """Null fields have not changed since the member's last heartbeat."""
+
+    api_version: int
+    group_id: GroupId
+    member_id: MemberId
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    """-1: not changed."""
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    server_assignor: str | None = None
+    owned: frozenset[tuple[UUID, int]] | None = None
+    """The partitions that the member has; None: it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedTopic:
+    topic_id: UUID
+    topic_name: str
+    """Only ConsumerGroupDescribe has it."""
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedTopics:
+    topic_partitions: tuple[AssignedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatResponse(Unthrottled):
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    member_id: MemberId | None = None
+    member_epoch: int = 0
+    heartbeat_interval: int = 0
+    """Milliseconds."""
+    assignment: AssignedTopics | None = None
+    """None: not changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupDescribe:
+    api_version: int
+    groups: tuple[GroupId, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumer:
+    member_id: MemberId
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    """With Java's leading slash."""
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: AssignedTopics
+    target_assignment: AssignedTopics
+    member_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumerGroup:
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    group_id: GroupId
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+    authorized_operations: int = OPERATIONS_OMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupDescribeResponse(Unthrottled):
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -397,6 +487,8 @@ Request = (
     | ListGroups
     | DescribeGroups
     | DeleteGroups
+    | ConsumerGroupHeartbeat
+    | ConsumerGroupDescribe
 )
 Response = (
     JoinGroupResponse
@@ -411,6 +503,8 @@ Response = (
     | ListGroupsResponse
     | DescribeGroupsResponse
     | DeleteGroupsResponse
+    | ConsumerGroupHeartbeatResponse
+    | ConsumerGroupDescribeResponse
 )
 
 
@@ -443,6 +537,12 @@ def failed(request: Request, error: ErrorCode) -> Response:
             )
         case DeleteGroups():
             return DeleteGroupsResponse(results=_refused(request.groups, error))
+        case ConsumerGroupHeartbeat():
+            return ConsumerGroupHeartbeatResponse(error_code=error)
+        case ConsumerGroupDescribe():
+            return ConsumerGroupDescribeResponse(
+                groups=tuple(DescribedConsumerGroup(group_id=group, error_code=error) for group in request.groups)
+            )
 
 
 def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:

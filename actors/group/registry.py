@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.messages import NO_GENERATION
 from muster.actors.group.state import Group, Member
-from muster.actors.group.types import GroupId
+from muster.actors.group.types import GroupId, MemberId
 from muster.placement.client import ANONYMOUS, Context
 from muster.placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
@@ -32,24 +33,55 @@ class Registry:
 
     def joined(self, group: Group, member: Member) -> Registration | None:
         """The member is part of the group's generation. None if it was registered before."""
-        self._speakers.heard(group.id, member)
+        self._speakers.heard(group.id, member.id, member.context)
         if member.id in self._known.get(group.id, {}):
             return None
         return self._state(self._of_member(group, member, None, group.generation))
 
     def assigned(self, group: Group, member: Member) -> Registration | None:
         """The member's assignment is known. None if it was already reported."""
-        self._speakers.heard(group.id, member)
+        self._speakers.heard(group.id, member.id, member.context)
         partitions = assigned_partitions(member.assignment) if group.protocol_type == PROTOCOL_TYPE else None
         return self._state(self._of_member(group, member, partitions, group.generation))
 
     def met(self, group: Group, member: Member) -> Registration | None:
         """The member sent a request. None if it is not registered, or its client was already reported."""
-        self._speakers.heard(group.id, member)
+        self._speakers.heard(group.id, member.id, member.context)
         known = self._known.get(group.id, {}).get(member.id)
         if known is None:
             return None
         return self._state(self._of_member(group, member, known.partitions, known.generation))
+
+    def reconciled(
+        self, group: ConsumerGroup, member_id: MemberId, partitions: frozenset[tuple[str, int]]
+    ) -> Registration | None:
+        """The member of a consumer group has these partitions, or still has to give them up. None if that was known."""
+        context = group.contexts.get(member_id)
+        self._speakers.heard(group.id, member_id, context)
+        who = group.who(member_id)
+        return self._state(
+            Registration(
+                group=group.id,
+                member_id=member_id,
+                kind=Kind.MEMBER,
+                client_id=who.client_id,
+                host=who.host,
+                principal=context.principal if context else None,
+                generation=group.assignment_of(member_id).epoch,
+                partitions=partitions,
+                offsets_partition=self._partition,
+                epoch=self._epoch,
+                sequence=0,
+            )
+        )
+
+    def met_consumer(self, group: ConsumerGroup, member_id: MemberId) -> Registration | None:
+        """The member of a consumer group sent a request. None if it is not registered, or its client is known."""
+        known = self._known.get(group.id, {}).get(member_id)
+        self._speakers.heard(group.id, member_id, group.contexts.get(member_id))
+        if known is None or known.partitions is None:
+            return None
+        return self.reconciled(group, member_id, known.partitions)
 
     def seen(self, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> Registration | None:
         """A client without membership used the group for these partitions. None if that was known."""
@@ -173,17 +205,17 @@ class _Speakers:
         self._members: dict[tuple[GroupId, str], str] = {}
         self._connections: dict[tuple[GroupId, str], tuple[str, ...]] = {}
 
-    def heard(self, group: GroupId, member: Member) -> None:
-        """The member's latest request came on ``member.context.connection``."""
-        connection = member.context.connection if member.context else ""
-        known = self._connections.get((group, member.id), ())
-        if not connection or (connection in known and self._members[group, connection] == member.id):
+    def heard(self, group: GroupId, member_id: MemberId, context: Context | None) -> None:
+        """The member's latest request came from there."""
+        connection = context.connection if context else ""
+        known = self._connections.get((group, member_id), ())
+        if not connection or (connection in known and self._members[group, connection] == member_id):
             return
         kept = (connection, *(one for one in known if one != connection))[: self.KEPT]
-        self._members[group, connection] = member.id
-        self._connections[group, member.id] = kept
+        self._members[group, connection] = member_id
+        self._connections[group, member_id] = kept
         for left in set(known) - set(kept):
-            self._drop(group, left, member.id)
+            self._drop(group, left, member_id)
 
     def member_on(self, group: GroupId, connection: str) -> str | None:
         return self._members.get((group, connection))

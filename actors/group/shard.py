@@ -6,13 +6,20 @@ records, hold replies until the log has those records, and create updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.group.codec.consumer_records import (
+    ConsumerKey,
+    ConsumerRecord,
+    ConsumerValue,
+    consumer_record,
+)
 from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
@@ -23,7 +30,9 @@ from muster.actors.group.codec.records import (
     offset_records,
 )
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.errors import translate_for
+from muster.actors.group.consumer.state import ConsumerGroup
+from muster.actors.group.consumer.topics import Topics
+from muster.actors.group.errors import ApiError, translate_for
 from muster.actors.group.events import Event, RemovedOffset
 from muster.actors.group.hard import AnyPrior, HardState, OffsetPriors, TopicPartition
 from muster.actors.group.messages import Request, Response, failed
@@ -82,6 +91,8 @@ class Shard:
         self.new_id = new_id
         self.hard = HardState()
         self.groups: dict[GroupId, Group] = {}
+        """Classic groups, and those that only store offsets. No group is also a consumer group."""
+        self.topics = Topics()
         self.timers: Timers[TimerName] = Timers()
         self.registry = Registry(partition, epoch)
         self.committers: dict[tuple[int, GroupId], Committer] = {}
@@ -140,6 +151,31 @@ class Shard:
         self._open.records.append(group_record(key, value))
         self._open.priors.append((key, self.hard.put(key, value)))
         self._open.groups.add(group.id)
+
+    def consumer_group(self, group_id: GroupId) -> ConsumerGroup | None:
+        return self.hard.consumer_groups.get(group_id)
+
+    def append_consumer(
+        self, group_id: GroupId, kind: ConsumerRecord, value: ConsumerValue | None, name: str = ""
+    ) -> None:
+        """Write a record of a consumer group (None: its tombstone) and apply it immediately."""
+        key = ConsumerKey(kind, group_id, name)
+        self._open.records.append(consumer_record(key, value))
+        self._open.priors.append((key, self.hard.put(key, value)))
+        self._open.groups.add(group_id)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo the records that are appended inside if it raises ApiError. Other effects must come afterwards."""
+        records, priors = len(self._open.records), len(self._open.priors)
+        groups = {*self._open.groups}
+        try:
+            yield
+        except ApiError:
+            self.hard.undo(reversed(self._open.priors[priors:]))
+            del self._open.records[records:], self._open.priors[priors:]
+            self._open.groups = groups
+            raise
 
     def append_offsets(
         self, group: GroupId, topic: str, indexes: Sequence[int], offsets: Sequence[CommittedOffset]

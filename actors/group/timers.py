@@ -26,6 +26,12 @@ class TimerKind(IntEnum):
     """Check all groups for expired offsets."""
     STUCK = 6
     """A phase of a rebalance takes long."""
+    REVOCATION = 7
+    """A member of a consumer group has to give up partitions."""
+    CLASSIC_JOIN = 8
+    """A classic member of a consumer group has to join again."""
+    CLASSIC_SYNC = 9
+    """A classic member of a consumer group has joined and has to send SyncGroup."""
 
 
 class TimerName(NamedTuple):

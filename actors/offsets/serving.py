@@ -29,7 +29,7 @@ _FLUSH_S = 2.0
 def offsets_configs(config: MusterConfig, view: ClusterView) -> tuple[GroupConfig, LogConfig]:
     """The configurations of a coordinator and its log, by that view, in a cluster that was started with ``config``."""
     held = in_force(config, view.configs)
-    return group_config(held), offsets_log_config(held, view.topics[OFFSETS_TOPIC].config)
+    return group_config(held, view.configs.groups), offsets_log_config(held, view.topics[OFFSETS_TOPIC].config)
 
 
 class ServedPartition:

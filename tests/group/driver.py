@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.primitives import Writer
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import Event
 from muster.actors.group.hard import HardState
@@ -215,6 +216,9 @@ class Driver:
         self._ids = itertools.count(1)
         self._tokens = itertools.count(1)
         self.epoch = 0
+        self.topics: dict[str, TopicInfo] = {}
+        """What the core knows of the cluster's topics."""
+        self._topics_version = 0
         self.core = self._new_core()
         if start:
             self._take(self.core.loaded(self.now_ms))
@@ -292,12 +296,19 @@ class Driver:
     def topics_deleted(self, *topics: str) -> None:
         self._take(self.core.topics_deleted(topics, self.now_ms))
 
+    def topics_known(self, topics: Mapping[str, TopicInfo]) -> None:
+        """These are all topics of the cluster now."""
+        self.topics = dict(topics)
+        self._topics_version += 1
+        self.core.topics_known(self.topics, self._topics_version)
+
     def restart(self) -> None:
         """The actor ends, with everything that is not in the log; another one loads the log."""
         self.unwritten.clear()
         for token in self.waiting():
             del self.requests[token]
         self.core = self._new_core()
+        self.core.topics_known(self.topics, self._topics_version)
         replay(self.core, self.log, self.now_ms)
         self._take(self.core.loaded(self.now_ms))
 

@@ -13,10 +13,16 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec import adapters
 from muster.actors.group.messages import (
+    AssignedTopic,
+    AssignedTopics,
     CommitPartition,
     CommitTopic,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
     DeletedGroup,
     DeleteGroupsResponse,
+    DescribedConsumer,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedMember,
     DescribeGroupsResponse,
@@ -103,6 +109,19 @@ BODIES: Mapping[int, dict[str, Any]] = {
     adapters.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
     adapters.DELETE_GROUPS: {"groups_names": ["g", "h"]},
     adapters.OFFSET_DELETE: {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 3}]}]},
+    adapters.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": "g",
+        "member_id": "m",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 1000,
+        "subscribed_topic_names": ["t"],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    },
+    adapters.CONSUMER_GROUP_DESCRIBE: {"group_ids": ["g", "h"], "include_authorized_operations": True},
 }
 TOPIC_ERRORS = (
     TopicErrors(
@@ -111,6 +130,7 @@ TOPIC_ERRORS = (
 )
 FETCHED = FetchedTopic("t", TOPIC_ID, (3,), (9,), (2,), ("x",))
 G, M = GroupId("g"), MemberId("m")
+ASSIGNED = AssignedTopics(topic_partitions=(AssignedTopic(topic_id=TOPIC_ID, topic_name="t", partitions=(3,)),))
 RESPONSES: Mapping[int, Response] = {
     adapters.OFFSET_COMMIT: OffsetCommitResponse(topics=TOPIC_ERRORS),
     adapters.OFFSET_FETCH: OffsetFetchResponse(
@@ -161,6 +181,37 @@ RESPONSES: Mapping[int, Response] = {
     ),
     adapters.DELETE_GROUPS: DeleteGroupsResponse(results=(DeletedGroup(group_id=G, error_code=E.non_empty_group),)),
     adapters.OFFSET_DELETE: OffsetDeleteResponse(topics=TOPIC_ERRORS),
+    adapters.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse(
+        error_message="why", member_id=M, member_epoch=3, heartbeat_interval=5000, assignment=ASSIGNED
+    ),
+    adapters.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeResponse(
+        groups=(
+            DescribedConsumerGroup(
+                error_message="why",
+                group_id=G,
+                group_state="Stable",
+                group_epoch=3,
+                assignment_epoch=3,
+                assignor_name="uniform",
+                members=(
+                    DescribedConsumer(
+                        member_id=M,
+                        instance_id="i",
+                        rack_id="r",
+                        member_epoch=3,
+                        client_id="c",
+                        client_host="/h",
+                        subscribed_topic_names=("t",),
+                        subscribed_topic_regex="x",
+                        assignment=ASSIGNED,
+                        target_assignment=ASSIGNED,
+                        member_type=1,
+                    ),
+                ),
+                authorized_operations=8,
+            ),
+        )
+    ),
 }
 EVERY_VERSION = [(key, version) for key in sorted(BODIES) for version in codec.versions_of(key)]
 
@@ -212,8 +263,8 @@ def test_a_request_that_failed_as_a_whole(api_key: int, version: int) -> None:
     entity = _round_trip(api_key, version, body)
     assert E.not_coordinator in _errors(entity)
     assert _errors(entity) <= {E.not_coordinator, E.none}
-    if api_key in (adapters.DESCRIBE_GROUPS, adapters.DELETE_GROUPS):
-        groups = entity.groups if api_key == adapters.DESCRIBE_GROUPS else entity.results
+    if api_key in (adapters.DESCRIBE_GROUPS, adapters.DELETE_GROUPS, adapters.CONSUMER_GROUP_DESCRIBE):
+        groups = entity.results if api_key == adapters.DELETE_GROUPS else entity.groups
         assert [group.group_id for group in groups] == ["g", "h"]
 
 
@@ -242,6 +293,12 @@ def _check_fields(entity: Any, body: Any) -> None:
         said, value = getattr(entity, name), getattr(body, name)
         if name == "throttle_time":
             assert (said, value) == (timedelta(0), 0)
+        elif name == "heartbeat_interval":
+            assert said == timedelta(milliseconds=value)
+        elif hasattr(said, "__dataclass_fields__"):
+            _check_fields(said, value)
+        elif isinstance(said, tuple) and not any(hasattr(one, "__dataclass_fields__") for one in said):
+            assert [*said] == [*value], name
         elif isinstance(said, tuple):
             for one, item in zip(said, value, strict=True):
                 _check_fields(one, item)

@@ -108,15 +108,15 @@ def test_a_tombstone_removes_the_group_and_the_last_value_wins(make: Make) -> No
 def test_other_record_types_are_skipped_and_reported(make: Make) -> None:
     driver = make(start=False)
     driver.log = [
-        Record(Writer().int16(3).string("k").bytes(), b"\0\0\0"),
+        Record(Writer().int16(10).string("k").bytes(), b"\0\0\0"),
         _old_group(3),
-        Record(Writer().int16(5).string("k").bytes(), None),
-        Record(Writer().int16(3).string("k").bytes(), None),
+        Record(Writer().int16(12).string("k").bytes(), None),
+        Record(Writer().int16(10).string("k").bytes(), None),
     ]
     driver.restart()
     assert [event for event in driver.events if isinstance(event, RecordsSkipped)] == [
-        RecordsSkipped(key_type=3, count=2, first_offset=0),
-        RecordsSkipped(key_type=5, count=1, first_offset=2),
+        RecordsSkipped(key_type=10, count=2, first_offset=0),
+        RecordsSkipped(key_type=12, count=1, first_offset=2),
     ]
     assert [*driver.core.groups] == ["g"]
 

@@ -105,7 +105,7 @@ def test_a_flexible_group() -> None:
 def test_key_types() -> None:
     body = Writer().string("g").string("t").int32(3).bytes()
     assert decode_key(b"\0\0" + body) == decode_key(b"\0\1" + body) == OFFSET_KEY
-    assert decode_key(b"\0\x07anything") == UnknownKey(7)
+    assert decode_key(b"\0\x09anything") == UnknownKey(9)
 
 
 def test_no_cut_record_is_read() -> None:

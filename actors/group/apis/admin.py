@@ -1,17 +1,23 @@
 """ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
 
-ListGroups v4 filter by state | v5 filter by type; here all groups are classic
+ListGroups v4 filter by state | v5 filter by type
 DescribeGroups v3 authorized operations | v6 GROUP_ID_NOT_FOUND for an unknown group, before: Dead without error
 Reads do not show a group that is not in the log yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.events import GroupDeleted, OffsetsDeleted
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
+from muster.actors.group.consumer.conversion import write_tombstones
+from muster.actors.group.consumer.state import ConsumerGroup
+from muster.actors.group.events import GroupDeleted, GroupType, OffsetsDeleted
 from muster.actors.group.membership import forget_group
 from muster.actors.group.messages import (
+    ALL_OPERATIONS,
     OPERATIONS_OMITTED,
     DeletedGroup,
     DeleteGroups,
@@ -29,11 +35,7 @@ from muster.actors.group.simple import withdraw_all
 from muster.actors.group.state import Group, GroupState, Member
 from muster.actors.group.types import GroupId, Token
 
-CLASSIC = "classic"
 NOT_FOUND_FROM = 6
-_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
-ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
-"""Bit field of AclOperation: what can be permitted on a group, including its configs since KIP-848."""
 
 
 def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
@@ -41,18 +43,35 @@ def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = tuple(
-        ListedGroup(
-            group_id=group.id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
-        )
-        for group in shard.groups.values()
-        if not group.creation_pending
-        and (not states or group.state.value.lower() in states)
-        and (not types or CLASSIC in types)
+        group
+        for group in _listed(shard)
+        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
     )
-    shard.reply(token, ListGroupsResponse(groups=groups))
+    response = ListGroupsResponse(groups=groups)
+    if any(group.group_type == GroupType.CONSUMER for group in groups):
+        shard.reply_when_durable(token, request, response)
+    else:
+        shard.reply(token, response)
+
+
+def _listed(shard: Shard) -> Iterator[ListedGroup]:
+    """All groups that reads show."""
+    for classic in shard.groups.values():
+        if not classic.creation_pending:
+            yield ListedGroup(
+                group_id=classic.id,
+                protocol_type=classic.protocol_type or "",
+                group_state=classic.state.value,
+                group_type=GroupType.CLASSIC,
+            )
+    for consumer in shard.hard.consumer_groups.values():
+        if not consumer.creation_pending:
+            yield ListedGroup(
+                group_id=consumer.id,
+                protocol_type=PROTOCOL_TYPE,
+                group_state=consumer.state().value,
+                group_type=GroupType.CONSUMER,
+            )
 
 
 def describe_groups(shard: Shard, request: DescribeGroups, token: Token) -> None:
@@ -88,10 +107,25 @@ def remove_group(shard: Shard, group: Group) -> None:
     shard.follow(written, failed)
 
 
+def remove_consumer_group(shard: Shard, group: ConsumerGroup) -> None:
+    """Write tombstones for a consumer group without members, and for its offsets."""
+    removed = shard.append_offset_tombstones(group.id, shard.hard.partitions(group.id))
+    write_tombstones(shard, group)
+
+    def written() -> None:
+        if shard.consumer_group(group.id) is None and group.id not in shard.groups:
+            withdraw_all(shard, group.id)
+        if removed:
+            shard.report(OffsetsDeleted(group=group.id, partitions=removed))
+        shard.report(GroupDeleted(group=group.id))
+
+    shard.follow(written, lambda error: None)
+
+
 def _describe(shard: Shard, group_id: GroupId, request: DescribeGroups) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if group is None or group.creation_pending:
-        return _unknown(group_id, request)
+        return _unknown(group_id, request, is_consumer=shard.consumer_group(group_id) is not None)
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group_id,
@@ -103,14 +137,14 @@ def _describe(shard: Shard, group_id: GroupId, request: DescribeGroups) -> Descr
     )
 
 
-def _unknown(group_id: GroupId, request: DescribeGroups) -> DescribedGroup:
+def _unknown(group_id: GroupId, request: DescribeGroups, *, is_consumer: bool) -> DescribedGroup:
     dead = GroupState.DEAD.value
     if request.api_version < NOT_FOUND_FROM:
         return DescribedGroup(group_id=group_id, group_state=dead, authorized_operations=_operations(request))
     return DescribedGroup(
         group_id=group_id,
         error_code=ErrorCode.group_id_not_found,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} {'is not a classic group' if is_consumer else 'not found'}.",
         group_state=dead,
     )
 
@@ -131,7 +165,12 @@ def _operations(request: DescribeGroups) -> int:
 
 
 def _delete(shard: Shard, group_id: GroupId) -> ErrorCode:
-    group = shard.groups.get(group_id)
+    consumer, group = shard.consumer_group(group_id), shard.groups.get(group_id)
+    if consumer is not None and consumer.members:
+        return ErrorCode.non_empty_group
+    if consumer is not None:
+        remove_consumer_group(shard, consumer)
+        return ErrorCode.none
     if group is None:
         return ErrorCode.group_id_not_found
     if group.state is not GroupState.EMPTY:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer.arguments import check_consumer_heartbeat
 from muster.actors.group.errors import ApiError
 from muster.actors.group.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -29,7 +32,7 @@ MAX_NAME_BYTES = MAX_STRING_BYTES - len("-00000000-0000-0000-0000-000000000000")
 _NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, TxnOffsetCommit)
 """The other APIs serve offsets that are stored under the empty group id."""
 
-_OF_ONE_GROUP = (*_NEEDS_GROUP_ID, OffsetCommit)
+_OF_ONE_GROUP = (*_NEEDS_GROUP_ID, OffsetCommit, ConsumerGroupHeartbeat)
 
 
 def check_arguments(config: GroupConfig, request: Request, context: Context) -> None:
@@ -42,6 +45,10 @@ def check_arguments(config: GroupConfig, request: Request, context: Context) -> 
         _check_length(request.group_id)
     if isinstance(request, JoinGroup):
         _check_join(config, request, context)
+    if isinstance(request, ConsumerGroupHeartbeat | ConsumerGroupDescribe) and not config.serves_consumer_groups:
+        raise ApiError(ErrorCode.unsupported_version)
+    if isinstance(request, ConsumerGroupHeartbeat):
+        check_consumer_heartbeat(config, request)
 
 
 def _check_length(text: str) -> None:

@@ -23,7 +23,7 @@ from muster.actors.group.events import (
     Removal,
 )
 from muster.actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, meet, park
-from muster.actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
+from muster.actors.group.messages import MEMBER_ID_REQUIRED_FROM, NO_MEMBER, JoinGroup, JoinGroupResponse
 from muster.actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
 from muster.actors.group.shard import Shard, pending_timer, session_timer
 from muster.actors.group.state import Group, GroupState, Member, Parked
@@ -33,7 +33,6 @@ from muster.placement.client import Context
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka, too."""
-MEMBER_ID_REQUIRED_FROM = 4
 
 
 def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> None:

@@ -1,7 +1,7 @@
 """OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47), and the cleanup after a deleted topic.
 
 OffsetCommit v2-4 retention time in the request | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
-OffsetFetch v2 fetch all | v7 require_stable | v8 several groups | v9 member epoch, which classic groups ignore
+OffsetFetch v2 fetch all | v7 require_stable | v8 several groups | v9 member epoch, which only consumer groups check
 
 Offsets are stored as they are sent: backwards, beyond the end of the log, negative.
 """
@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
 from muster.actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
 from muster.actors.group.codec.records import CommittedOffset
+from muster.actors.group.consumer import commits
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
 from muster.actors.group.membership import check_member, meet
@@ -37,6 +38,7 @@ from muster.actors.group.messages import (
     OffsetFetchResponse,
     PartitionError,
     TopicErrors,
+    failed_fetch,
 )
 from muster.actors.group.shard import Shard
 from muster.actors.group.simple import saw_simple
@@ -54,11 +56,14 @@ _NO_OFFSET = CommittedOffset(NO_OFFSET, commit_timestamp_ms=NO_STATE_TIMESTAMP)
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
     """Store the offsets; the response waits for the log. Raises ApiError."""
-    group = shard.groups.get(request.group_id)
-    _check_commit(shard, group, request, context)
+    group, consumer = shard.groups.get(request.group_id), shard.consumer_group(request.group_id)
+    if consumer is not None:
+        commits.check(shard, consumer, request, context)
+    else:
+        _check_commit(shard, group, request, context)
     topics = tuple([check_topic(shard, topic) for topic in request.topics])
     accepted = [without_refused(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
-    if group is None and any(topic.partitions for topic in accepted):
+    if group is None and consumer is None and any(topic.partitions for topic in accepted):
         create_simple(shard, request.group_id)
     committed: list[CommittedPartition] = []
     for topic in accepted:
@@ -75,7 +80,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
             partitions=tuple(committed),
         )
         shard.follow(lambda: shard.report(event), lambda error: None)
-    if request.generation_id < 0 and (group is None or not group.members):
+    if request.generation_id < 0 and not _has_members(shard, request.group_id):
         saw_simple(shard, request.group_id, context, [(topic, index) for topic, index, _, _ in committed])
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
 
@@ -96,18 +101,25 @@ def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) ->
 
 def delete(shard: Shard, request: OffsetDelete, token: Token) -> None:
     """Remove committed offsets of topics that the group is not subscribed to. Raises ApiError."""
-    group = shard.groups.get(request.group_id)
-    if group is None:
+    group, consumer = shard.groups.get(request.group_id), shard.consumer_group(request.group_id)
+    if group is None and consumer is None:
         raise ApiError(ErrorCode.group_id_not_found)
-    if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+    if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
         raise ApiError(ErrorCode.non_empty_group)
-    topics = tuple(_delete_topic(shard, group, topic, partitions) for topic, partitions in request.topics)
+    if consumer is not None:
+        subscribed = {*consumer.subscribed_topics()}
+    else:
+        subscribed = {topic for topic, _ in request.topics if group is not None and group.is_subscribed(topic)}
+    topics = tuple(
+        _delete_topic(shard, request.group_id, topic, partitions, is_subscribed=topic in subscribed)
+        for topic, partitions in request.topics
+    )
     shard.reply_when_durable(token, request, OffsetDeleteResponse(topics=topics))
 
 
 def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
     """Remove every offset of these topics, subscribed or not. Groups stay."""
-    for group_id in shard.groups:
+    for group_id in [*shard.hard.known_groups()]:
         doomed = [partition for partition in shard.hard.partitions(group_id) if partition[0] in topics]
         if doomed:
             _remove(shard, group_id, doomed)
@@ -132,6 +144,11 @@ def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, cont
         raise ApiError(ErrorCode.rebalance_in_progress)
     meet(shard, group, member, context)
     shard.arm_session(group, member)
+
+
+def _has_members(shard: Shard, group_id: GroupId) -> bool:
+    group, consumer = shard.groups.get(group_id), shard.consumer_group(group_id)
+    return bool((group and group.members) or (consumer and consumer.members))
 
 
 def _commit(shard: Shard, request: OffsetCommit, topic: CommitTopic) -> Iterable[CommittedPartition]:
@@ -201,6 +218,9 @@ def create_simple(shard: Shard, group_id: GroupId) -> None:
 
 def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -> FetchedGroup:
     group_id = wanted.group_id
+    consumer = shard.consumer_group(group_id)
+    if consumer is not None and (error := commits.fetch_error(consumer, wanted)) is not None:
+        return failed_fetch(wanted, error)
     known = shard.hard.offsets(group_id) if require_stable else shard.committed_offsets(group_id)
     if wanted.topics is None:
         topics = tuple(_all_of(known))
@@ -241,8 +261,7 @@ def _without_unstable(topic: FetchedTopic, pending: Collection[tuple[str, int]])
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
     """A client that names partitions of a group without members will consume them; a fetch of all may be by a tool."""
-    group = shard.groups.get(wanted.group_id)
-    if group is not None and group.members:
+    if _has_members(shard, wanted.group_id):
         return
     partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
     if partitions:
@@ -261,12 +280,14 @@ def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup,
         shard.say(shard.registry.answered(wanted.group_id, context, tuple(positions), member_id=wanted.member_id))
 
 
-def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int, ...]) -> TopicErrors:
+def _delete_topic(
+    shard: Shard, group: GroupId, topic: str, partitions: tuple[int, ...], *, is_subscribed: bool
+) -> TopicErrors:
     error = ErrorCode.none
-    if group.is_subscribed(topic):
+    if is_subscribed:
         error = ErrorCode.group_subscribed_to_topic
     else:
-        _remove(shard, group.id, [(topic, index) for index in partitions])
+        _remove(shard, group, [(topic, index) for index in partitions])
     return TopicErrors(
         name=topic, partitions=tuple(PartitionError(partition_index=index, error_code=error) for index in partitions)
     )

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.apis.offsets import check_topic, create_simple, new_offset, without_refused
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey
+from muster.actors.group.consumer import commits
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import CommittedPartition, OffsetsCommitted
 from muster.actors.group.membership import check_member
@@ -34,13 +35,16 @@ from muster.placement.client import Context
 
 def commit(shard: Shard, request: TxnOffsetCommit, context: Context, token: Token) -> None:
     """Store the offsets as pending; the response waits for the log. Raises ApiError."""
-    group = shard.groups.get(request.group_id)
-    _check_commit(group, request)
+    group, consumer = shard.groups.get(request.group_id), shard.consumer_group(request.group_id)
+    if consumer is not None:
+        commits.check_transactional(shard, consumer, request)
+    else:
+        _check_commit(group, request)
     topics = tuple([check_topic(shard, topic) for topic in request.topics])
     accepted = [without_refused(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
     accepted = [topic for topic in accepted if topic.partitions]
     if accepted:
-        if group is None:
+        if group is None and consumer is None:
             create_simple(shard, request.group_id)
         for topic in accepted:
             _append(shard, request, topic)

@@ -20,6 +20,8 @@ from muster.actors.group.messages import (
     NO_LEADER_EPOCH,
     NO_MEMBER,
     CommitTopic,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     DeleteGroups,
     DescribeGroups,
     FetchedGroup,
@@ -60,9 +62,12 @@ LIST_GROUPS = 16
 TXN_OFFSET_COMMIT = 28
 DELETE_GROUPS = 42
 OFFSET_DELETE = 47
+CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
 
 TopicNames = Mapping[UUID, str]
 _NO_NAMES: TopicNames = {}
+_NO_ID = UUID(int=0)
 
 
 def read(header: codec.Header, frame: bytes) -> Request:
@@ -298,6 +303,33 @@ def _delete_groups(version: int, entity: Any, _: TopicNames) -> DeleteGroups:
     return DeleteGroups(api_version=version, groups=tuple(GroupId(group) for group in entity.groups_names))
 
 
+def _consumer_group_heartbeat(version: int, entity: Any, _: TopicNames) -> ConsumerGroupHeartbeat:
+    names, owned = entity.subscribed_topic_names, entity.topic_partitions
+    return ConsumerGroupHeartbeat(
+        api_version=version,
+        group_id=GroupId(entity.group_id),
+        member_id=MemberId(entity.member_id),
+        member_epoch=entity.member_epoch,
+        instance_id=entity.instance_id,
+        rack_id=entity.rack_id,
+        rebalance_timeout_ms=codec.ms(entity.rebalance_timeout),
+        topics=None if names is None else tuple(names),
+        regex=codec.field(entity, "subscribed_topic_regex", None),
+        server_assignor=entity.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset((topic.topic_id or _NO_ID, index) for topic in owned for index in topic.partitions),
+    )
+
+
+def _consumer_group_describe(version: int, entity: Any, _: TopicNames) -> ConsumerGroupDescribe:
+    return ConsumerGroupDescribe(
+        api_version=version,
+        groups=tuple(GroupId(group) for group in entity.group_ids),
+        include_authorized_operations=entity.include_authorized_operations,
+    )
+
+
 def _joined(version: int, response: JoinGroupResponse) -> JoinGroupResponse:
     """Null for no protocol from v7, "" below."""
     protocol_name = response.protocol_name or (None if version >= 7 else "")
@@ -364,6 +396,8 @@ _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
     LIST_GROUPS: _list_groups,
     DELETE_GROUPS: _delete_groups,
     OFFSET_DELETE: _offset_delete,
+    CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+    CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
 }
 GROUP_APIS = frozenset(_DECODERS)
 """Api keys that ``decode`` supports."""

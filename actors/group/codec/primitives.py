@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping
 from typing import Self
+from uuid import UUID
 
 from muster.actors.group.errors import CorruptRecord
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
 class Writer:
-    """Appends values in the classic (not flexible) encoding. UTF-8 and range errors raise as in Python."""
+    """Appends values. ``flexible`` switches to the compact encoding of KIP-482. UTF-8 and range errors raise as in
+    Python.
+    """
 
     def __init__(self) -> None:
         self._out = bytearray()
+        self.flexible = False
+
+    def int8(self, value: int) -> Self:
+        self._out += _INT8.pack(value)
+        return self
 
     def int16(self, value: int) -> Self:
         self._out += _INT16.pack(value)
@@ -30,20 +40,67 @@ class Writer:
         self._out += _INT64.pack(value)
         return self
 
+    def uuid(self, value: UUID) -> Self:
+        self._out += value.bytes
+        return self
+
     def string(self, value: str) -> Self:
         data = value.encode()
-        self._out += _INT16.pack(len(data)) + data
+        if self.flexible:
+            self._varint(len(data) + 1)
+        else:
+            self._out += _INT16.pack(len(data))
+        self._out += data
         return self
 
     def nullable_string(self, value: str | None) -> Self:
-        return self.int16(-1) if value is None else self.string(value)
+        if value is not None:
+            return self.string(value)
+        return self._varint(0) if self.flexible else self.int16(-1)
 
     def blob(self, value: bytes) -> Self:
-        self._out += _INT32.pack(len(value)) + value
+        if self.flexible:
+            self._varint(len(value) + 1)
+        else:
+            self._out += _INT32.pack(len(value))
+        self._out += value
+        return self
+
+    def array_length(self, length: int) -> Self:
+        """What comes before the elements."""
+        return self._varint(length + 1) if self.flexible else self.int32(length)
+
+    def strings(self, values: Iterable[str]) -> Self:
+        listed = [*values]
+        self.array_length(len(listed))
+        for value in listed:
+            self.string(value)
+        return self
+
+    def int32s(self, values: Iterable[int]) -> Self:
+        listed = [*values]
+        self.array_length(len(listed))
+        for value in listed:
+            self.int32(value)
+        return self
+
+    def tagged_fields(self, fields: Mapping[int, bytes] | None = None) -> Self:
+        """The end of a flexible structure: the content of each field, by tag."""
+        self._varint(len(fields or {}))
+        for tag, data in sorted((fields or {}).items()):
+            self._varint(tag)._varint(len(data))
+            self._out += data
         return self
 
     def bytes(self) -> bytes:
         return bytes(self._out)
+
+    def _varint(self, value: int) -> Self:
+        while value > 0x7F:
+            self._out.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._out.append(value)
+        return self
 
 
 class Reader:
@@ -63,7 +120,7 @@ class Reader:
         return len(self._data) - self._at
 
     def int8(self) -> int:
-        return int.from_bytes(self._take(1), signed=True)
+        return int(_INT8.unpack(self._take(1))[0])
 
     def int16(self) -> int:
         return int(_INT16.unpack(self._take(2))[0])
@@ -73,6 +130,9 @@ class Reader:
 
     def int64(self) -> int:
         return int(_INT64.unpack(self._take(8))[0])
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
 
     def string(self) -> str:
         value = self.nullable_string()
@@ -109,6 +169,12 @@ class Reader:
         if not 0 <= length <= self.left:
             raise CorruptRecord(f"array of {length} elements before byte {self._at}")
         return length
+
+    def strings(self) -> tuple[str, ...]:
+        return tuple(self.string() for _ in range(self.array_length()))
+
+    def int32s(self) -> tuple[int, ...]:
+        return tuple(self.int32() for _ in range(self.array_length()))
 
     def tagged_fields(self) -> dict[int, bytes]:
         """The tagged fields at the end of a flexible structure by tag; none in the classic encoding."""

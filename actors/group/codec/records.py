@@ -1,4 +1,4 @@
-"""Kafka's records of ``__consumer_offsets``: decoding and encoding.
+"""Kafka's records of ``__consumer_offsets``: decoding and encoding. ``consumer_records`` has those of consumer groups.
 
 A key is an int16 type and its message, a value an int16 version and its message (OffsetCommitKey, OffsetCommitValue,
 GroupMetadataKey, GroupMetadataValue of Apache Kafka). Written are key types 1 and 2, OffsetCommitValue v1 with an
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from sys import intern
 from typing import NamedTuple
 
+from muster.actors.group.codec import consumer_records
+from muster.actors.group.codec.consumer_records import ConsumerKey, ConsumerValue
 from muster.actors.group.codec.primitives import Reader, Writer
 from muster.actors.group.errors import CorruptRecord
 from muster.actors.group.types import GroupId, MemberId, Record, new_record
@@ -42,7 +44,7 @@ class GroupKey(NamedTuple):
 
 
 class UnknownKey(NamedTuple):
-    """A record type that classic groups do not have (KIP-848, share groups, ...)."""
+    """A record type of groups that are not served (share groups, streams groups)."""
 
     key_type: int
 
@@ -81,8 +83,8 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...] = ()
 
 
-RecordKey = OffsetKey | GroupKey
-Value = CommittedOffset | GroupMetadata
+RecordKey = OffsetKey | GroupKey | ConsumerKey
+Value = CommittedOffset | GroupMetadata | ConsumerValue
 
 
 def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
@@ -128,6 +130,8 @@ def decode_key(data: bytes) -> RecordKey | UnknownKey:
         return OffsetKey(GroupId(source.string()), source.string(), source.int32())
     if key_type == GROUP_KEY_TYPE:
         return GroupKey(GroupId(source.string()))
+    if key_type in consumer_records.KEY_TYPES:
+        return consumer_records.read_key(key_type, source)
     return UnknownKey(key_type)
 
 
@@ -135,6 +139,8 @@ def decode_value(key: RecordKey, data: bytes) -> Value:
     """CorruptRecord if the bytes are not a value of that key, or have an unknown version."""
     if isinstance(key, OffsetKey) and (plain := _plain_offset(data)) is not None:
         return plain
+    if isinstance(key, ConsumerKey):
+        return consumer_records.read_value(key, data)
     source = Reader(data)
     version = source.int16()
     if not 0 <= version <= _FLEXIBLE_FROM:

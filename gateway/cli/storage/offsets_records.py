@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
+from muster.actors.group.codec.consumer_records import ConsumerKey
 from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupMetadata,
@@ -18,14 +19,21 @@ from muster.actors.group.codec.records import (
 )
 from muster.actors.group.errors import CorruptRecord
 from muster.gateway.cli.groups import assignments
+from muster.gateway.cli.storage.consumer_group_records import (
+    consumer_in_words,
+    consumer_key_as_json,
+    consumer_value_as_json,
+)
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:
-    """One line; None if the bytes are none of Kafka's records for classic groups."""
+    """One line; None if the bytes are none of Kafka's records for groups."""
     read = _read(key, value)
     if read is None:
         return None
     what, held = read
+    if isinstance(what, ConsumerKey):
+        return consumer_in_words(what, held)
     if isinstance(what, OffsetKey):
         place = f"group {what.group}, {what.topic}-{what.partition}"
         if not isinstance(held, CommittedOffset):
@@ -45,6 +53,8 @@ def decoded(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
     if read is None:
         return None
     what, held = read
+    if isinstance(what, ConsumerKey):
+        return {"key": consumer_key_as_json(what), "value": consumer_value_as_json(held)}
     return {"key": what._asdict(), "value": _value_as_json(held)}
 
 
@@ -71,6 +81,7 @@ def _value_as_json(held: Value | None) -> dict[str, Any] | None:
             "commit_timestamp": held.commit_timestamp_ms,
             "expire_timestamp": held.expire_timestamp_ms,
         }
+    assert isinstance(held, GroupMetadata)
     return {
         "protocol_type": held.protocol_type,
         "generation": held.generation,

@@ -1,0 +1,86 @@
+"""How members of a consumer group leave it, or are removed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.codec.consumer_records import ConsumerRecord
+from muster.actors.group.consumer import conversion, membership
+from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
+from muster.actors.group.consumer.timers import revocation_timer
+from muster.actors.group.errors import ApiError
+from muster.actors.group.events import EpochCause, MemberExpired, MemberLeft, Removal
+from muster.actors.group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
+from muster.actors.group.shard import Shard
+from muster.actors.group.types import GroupId, MemberId, Token, Who
+from muster.placement.client import Context
+
+
+def leave(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token: Token) -> None:
+    """A ConsumerGroupHeartbeat of epoch -1 or -2. Raises ApiError."""
+    group = shard.consumer_group(request.group_id)
+    if group is None:
+        known = request.group_id in shard.groups
+        message = f"Group {request.group_id} {'is not a consumer group' if known else 'not found'}."
+        raise ApiError(ErrorCode.group_id_not_found, message=message)
+    member_id = request.member_id
+    if request.instance_id is not None:
+        membership.check_static(group, member_id, request.instance_id)
+    elif member_id not in group.members:
+        raise membership.unknown_member(group.id, member_id)
+    if request.member_epoch == LEFT_FOR_A_WHILE:
+        membership.meet(shard, group, member_id, context)
+        away = membership.left_for_a_while(group.assignment_of(member_id))
+        shard.append_consumer(group.id, ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT, away, member_id)
+        shard.timers.cancel(revocation_timer(group.id, member_id))
+    else:
+        remove(shard, group, {member_id: None}, Removal.SESSION_EXPIRED, left=True)
+    response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
+    shard.reply_when_durable(token, request, response)
+
+
+def fence(shard: Shard, group_id: GroupId, member_id: MemberId, cause: Removal) -> None:
+    """Remove a member that did not request it, if it is still one."""
+    group = shard.consumer_group(group_id)
+    if group is not None and member_id in group.members:
+        remove(shard, group, {member_id: None}, cause, left=False)
+
+
+def remove(
+    shard: Shard, group: ConsumerGroup, gone: Mapping[MemberId, str | None], cause: Removal, *, left: bool
+) -> None:
+    """Remove these members, at least one, with the reasons that they gave; ``left``: at their own request.
+
+    If only members with the classic protocol remain, the group may become a classic group.
+    """
+    who = {member_id: group.who(member_id) for member_id in gone}
+    becomes_classic = conversion.may_downgrade(shard, group, [*gone])
+    if becomes_classic:
+        conversion.downgrade(shard, group, [*gone], rebalance_now=True)
+    else:
+        membership.remove_members(shard, group, gone, EpochCause.MEMBER_LEFT if left else EpochCause.MEMBER_FENCED)
+    for member_id, reason in gone.items():
+        membership.forget(shard, group, member_id, left=left)
+        shard.report(_event(group.id, who[member_id], reason, cause, left=left))
+
+
+def _event(group: GroupId, who: Who, reason: str | None, cause: Removal, *, left: bool) -> MemberLeft | MemberExpired:
+    if left:
+        return MemberLeft(
+            group=group,
+            member_id=who.member_id,
+            client_id=who.client_id,
+            host=who.host,
+            group_instance_id=who.group_instance_id,
+            reason=reason,
+        )
+    return MemberExpired(
+        group=group,
+        member_id=who.member_id,
+        client_id=who.client_id,
+        host=who.host,
+        group_instance_id=who.group_instance_id,
+        cause=cause,
+    )
