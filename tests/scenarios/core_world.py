@@ -9,13 +9,14 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.config import MusterConfig, group_config
 from muster.actors.group.codec import adapters
+from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.types import GroupId, Token
 from muster.actors.wire import codec
 from tests.group.driver import Driver
 from tests.scenarios.language import Scenario
 from tests.scenarios.log_text import describe
-from tests.scenarios.play import ReceivedResponse
+from tests.scenarios.play import TOPICS, ReceivedResponse
 from tests.scenarios.values import ScenarioError
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -42,6 +43,8 @@ class CoreWorld:
     def __init__(self, scenario: Scenario) -> None:
         properties = {**BROKER, **scenario.broker}
         self.driver = _Driver(group_config(MusterConfig.from_properties(properties)))
+        self._topics = dict(TOPICS)
+        self._publish_topics()
         self._sent: dict[Token, tuple[int, int, int]] = {}
         self._answered_ms: dict[Token, int] = {}
         self._shown = 0
@@ -59,7 +62,7 @@ class CoreWorld:
         frame = codec.encode_request(api_key, version, 1, client, body)
         header = codec.decode_header(frame)
         codec.check_request(header, frame)
-        names = {self.topic_id(name): name for name in ("t", "u", "v")}
+        names = {self.topic_id(name): name for name in (*self._topics, "v")}
         request = adapters.decode(api_key, version, codec.decode_request(header, frame), names)
         token = self.driver.send(request, client=client, host="127.0.0.1")
         self._sent[token] = (api_key, version, self.driver.now_ms)
@@ -110,9 +113,12 @@ class CoreWorld:
 
     def _command(self, name: str, args: tuple[str, ...]) -> str | None:
         match name, args:
-            case "topic", _:
-                return None
+            case "topic", (topic, *partitions):
+                self._topics[topic] = int(partitions[0]) if partitions else 1
+                self._publish_topics()
             case "delete", topics:
+                self._topics = {name: count for name, count in self._topics.items() if name not in topics}
+                self._publish_topics()
                 self.driver.topics_deleted(*topics)
             case "log", ():
                 return self._log()
@@ -132,11 +138,17 @@ class CoreWorld:
                 self.driver.resign()
             case "core", ("loading",):
                 self.driver.core = self.driver._new_core()
+                self.driver.topics_known(self.driver.topics)
             case "core", ("state", group):
                 return self._state(group)
             case _:
                 raise ScenarioError(f"a core does not know {name} {' '.join(args)}")
         return None
+
+    def _publish_topics(self) -> None:
+        """Let the core know all topics, as after a change of the cluster view."""
+        known = {name: TopicInfo(self.topic_id(name), count) for name, count in self._topics.items()}
+        self.driver.topics_known(known)
 
     def _restart(self, properties: list[str]) -> None:
         if properties:

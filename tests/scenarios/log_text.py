@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from muster.actors.group.codec.consumer_records import (
+    ConsumerKey,
+    CurrentAssignment,
+    GroupEpoch,
+    ResolvedRegex,
+    Target,
+    TargetEpoch,
+    TopicIdPartition,
+)
+from muster.actors.group.codec.consumer_records import MemberMetadata as ConsumerMemberMetadata
 from muster.actors.group.codec.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -32,13 +44,45 @@ def _record(record: Record, began_ms: int) -> str:
     key = decode_key(record.key)
     if isinstance(key, UnknownKey):
         return f"key of type {key.key_type}"
+    if isinstance(key, ConsumerKey):
+        return _consumer(key, record, began_ms)
     where = f"offset {key.group} {key.topic}/{key.partition}" if isinstance(key, OffsetKey) else f"group {key.group}"
     if record.value is None:
         return f"{where} tombstone"
     value = decode_value(key, record.value)
     version = int.from_bytes(record.value[:2], "big")
-    said = _offset(value, began_ms) if isinstance(value, CommittedOffset) else _group(value, began_ms)
-    return f"{where} v{version} {said}"
+    if isinstance(value, CommittedOffset):
+        return f"{where} v{version} {_offset(value, began_ms)}"
+    assert isinstance(value, GroupMetadata)
+    return f"{where} v{version} {_group(value, began_ms)}"
+
+
+def _consumer(key: ConsumerKey, record: Record, began_ms: int) -> str:
+    where = " ".join(filter(None, ("consumer group", key.group, key.kind.name.lower(), key.name)))
+    if record.value is None:
+        return f"{where} tombstone"
+    match value := decode_value(key, record.value):
+        case GroupEpoch():
+            return f"{where} epoch={value.epoch} hash={'yes' if value.metadata_hash else 'none'}"
+        case TargetEpoch():
+            at = value.timestamp_ms - began_ms if value.timestamp_ms else "unknown"
+            return f"{where} epoch={value.epoch} at={at}"
+        case Target():
+            return f"{where} [{_indexes(value.partitions)}]"
+        case CurrentAssignment():
+            held = f"[{_indexes(value.assigned)}] revoking=[{_indexes(value.revoking)}]"
+            return f"{where} epoch={value.epoch} before={value.previous_epoch} {value.state.name} {held}"
+        case ResolvedRegex():
+            return f"{where} topics=[{' '.join(value.topics)}]"
+        case ConsumerMemberMetadata():
+            classic = "" if value.classic is None else f" classic={value.classic.session_timeout_ms}"
+            said = f"client={value.client_id} topics=[{' '.join(value.topics)}] timeout={value.rebalance_timeout_ms}"
+            return f"{where} {said}{classic}"
+    return f"{where} {len(record.value)} bytes"
+
+
+def _indexes(partitions: Iterable[TopicIdPartition]) -> str:
+    return " ".join(str(index) for _, index in sorted(partitions))
 
 
 def _at(timestamp_ms: int, began_ms: int) -> str:

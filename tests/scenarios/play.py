@@ -17,12 +17,14 @@ from tests.scenarios.values import Ref, ScenarioError
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
+_BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{22}})$")
+"""What Kafka makes for members of consumer groups: a UUID, in base64 with ConsumerGroupHeartbeat v0."""
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
 CLOSED, NO_RESPONSE = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
 
 
-TOPICS = {"t": 3, "u": 3}
+TOPICS = {"t": 3, "u": 3, "four": 4}
 """Topics that every scenario may use, and their partitions."""
 
 
@@ -97,11 +99,12 @@ class Namebook:
     def of_member(self, member_id: str) -> str:
         """The id's name. Other text is unchanged, except for the namespace of groups in an error message."""
         match = _MADE_ID.match(member_id)
-        if match is None:
+        if match is None and not _BARE_ID.match(member_id):
             return member_id.replace(self._prefix, "")
         if member_id not in self._refs:
-            number = 1 + sum(ref.name == match["name"] for ref in self._ids)
-            ref = Ref(match["name"], number)
+            name = "made" if match is None else match["name"]
+            number = 1 + sum(ref.name == name for ref in self._ids)
+            ref = Ref(name, number)
             self._ids[ref], self._refs[member_id] = member_id, ref
         return str(self._refs[member_id])
 
@@ -197,6 +200,8 @@ class _Player:
                 self._world.disconnect(client)
             case name, args:
                 output = self._world.command(name, args)
+                if name == "topic":
+                    self._names.topic_id(args[0])
                 return None if output is None else self._names.in_text(output)
         return None
 

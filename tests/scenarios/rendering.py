@@ -23,6 +23,10 @@ UNORDERED = {
     ("ListGroupsResponse", "groups"): "group_id",
     ("DescribeGroupsResponse", "groups"): "group_id",
     ("DeleteGroupsResponse", "results"): "group_id",
+    ("ConsumerGroupDescribeResponse", "groups"): "group_id",
+    ("Assignment", "topic_partitions"): "topic_id",
+    ("Member", "subscribed_topic_names"): "",
+    ("TopicPartitions", "partitions"): "",
 }
 _WORD = re.compile(r"[A-Za-z_@][\w./@-]*$")
 _NO_UUID = UUID(int=0)

@@ -34,6 +34,8 @@ API_KEYS = {
     "TxnOffsetCommit": 28,
     "DeleteGroups": 42,
     "OffsetDelete": 47,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
 }
 _RANGE = {"range": Called("subscription", ("t",))}
 _GROUP = {"group_id": "g"}
@@ -68,6 +70,27 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "EndTxn": {**_IN_TRANSACTION, "committed": True},
     "WriteTxnMarkers": {},
     "TxnOffsetCommit": {**_IN_TRANSACTION, **_GROUP},
+    "ConsumerGroupHeartbeat": {
+        **_GROUP,
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+    },
+    "ConsumerGroupDescribe": {"group_ids": ["g"], "include_authorized_operations": False},
+}
+_JOINING = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+_UNCHANGED = {"rebalance_timeout": -1, "subscribed_topic_names": None, "topic_partitions": None}
+"""What a consumer says in ConsumerGroupHeartbeat when it joins, and when nothing has changed."""
+_HEARTBEAT_SHORT = {
+    "epoch": "member_epoch",
+    "instance": "instance_id",
+    "rack": "rack_id",
+    "names": "subscribed_topic_names",
+    "regex": "subscribed_topic_regex",
+    "assignor": "server_assignor",
+    "owned": "topic_partitions",
 }
 _COMMIT_SHORT = {"offset": "committed_offset", "epoch": "committed_leader_epoch", "metadata": "committed_metadata"}
 
@@ -88,7 +111,11 @@ class Names(Protocol):
 
 def body(request: Request, version: int, names: Names) -> dict[str, Any]:
     """The body for ``codec.encode_request``. ScenarioError for a field that no version of the API has."""
-    fields = {**_DEFAULTS[request.api], **{_long(request.api, key): value for key, value in request.fields.items()}}
+    given = {_long(request.api, key): value for key, value in request.fields.items()}
+    fields = {**_DEFAULTS[request.api], **given}
+    if request.api == "ConsumerGroupHeartbeat":
+        unsaid = _UNCHANGED if fields["member_epoch"] else _JOINING
+        fields = {"member_id": request.client, **unsaid, **fields}
     expanded = _Expansion(request.api, version, names).expand(fields)
     unknown = expanded.keys() - _field_names(API_KEYS[request.api])
     if unknown:
@@ -97,7 +124,9 @@ def body(request: Request, version: int, names: Names) -> dict[str, Any]:
 
 
 def _long(api: str, name: str) -> str:
-    """``generation`` and ``instance`` are short for names in the schemas, which differ by API."""
+    """Short for names in the schemas, some of which differ by API."""
+    if api == "ConsumerGroupHeartbeat":
+        return _HEARTBEAT_SHORT.get(name, name)
     if name == "generation":
         return "generation_id_or_member_epoch" if api == "OffsetCommit" else "generation_id"
     return "group_instance_id" if name == "instance" else name
@@ -124,6 +153,8 @@ class _Expansion:
             "topics": self._topics,
             "transactional_id": self._group,
             "markers": self._markers,
+            "topic_partitions": self._owned,
+            "group_ids": self._group_names,
         }
         if self._api in ("DescribeGroups", "DeleteGroups"):
             special |= {"groups": self._group_names, "groups_names": self._group_names}
@@ -224,6 +255,15 @@ class _Expansion:
             else:
                 by_topic.setdefault(index, [])
         return [self._topic(name, listed) for name, listed in by_topic.items()]
+
+    def _owned(self, partitions: list[str] | None) -> list[dict[str, Any]] | None:
+        """``[t/0, t/1]``."""
+        if partitions is None:
+            return None
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in map(split_partition, partitions):
+            by_topic.setdefault(topic, []).append(index)
+        return [{"topic_id": self._names.topic_id(topic), "partitions": indexes} for topic, indexes in by_topic.items()]
 
     def _topic(self, name: str, listed: list[Any]) -> dict[str, Any]:
         topic: dict[str, Any] = {"name": name, "partitions": listed}

@@ -20,6 +20,9 @@ from tests.scenarios.values import ScenarioError
 REQUEST_TIMEOUT_S = 30.0
 AT_ONCE_S = 0.2
 """A request without a response after this time is parked."""
+CONSUMER_GROUP_HEARTBEAT = 68
+GROUPS_ON_ALL_PARTITIONS = 12
+"""So many warm-up groups are on all offsets partitions of a broker for tests."""
 METADATA, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR, HEARTBEAT = 3, 19, 20, 10, 12
 INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS = 22, 65
 _NOT_READY = (
@@ -239,6 +242,32 @@ class SocketWorld:
         missing = {name: count for name, count in TOPICS.items() if name not in self._known()}
         if missing:
             self.create(missing)
+        groups = groups[:GROUPS_ON_ALL_PARTITIONS]
+        self._until(lambda: all(map(self._assigns_topics, groups)), "coordinators to know the topics")
+
+    def _assigns_topics(self, group: str) -> bool:
+        """Whether the group's coordinator knows the topics of every scenario. True without consumer groups."""
+        body = {
+            "group_id": group,
+            "member_id": "warm-up",
+            "member_epoch": 0,
+            "instance_id": None,
+            "rack_id": None,
+            "rebalance_timeout": 60_000,
+            "subscribed_topic_names": [*TOPICS],
+            "subscribed_topic_regex": None,
+            "server_assignor": None,
+            "topic_partitions": [],
+        }
+        response = self._admin(CONSUMER_GROUP_HEARTBEAT, body)
+        if response.error_code is ErrorCode.unsupported_version:
+            return True
+        unchanged = {"rebalance_timeout": -1, "subscribed_topic_names": None, "topic_partitions": None}
+        self._admin(CONSUMER_GROUP_HEARTBEAT, {**body, **unchanged, "member_epoch": -1})
+        if response.assignment is None:
+            return False
+        found = sum(len(topic.partitions) for topic in response.assignment.topic_partitions)
+        return found == sum(TOPICS.values())
 
     def _coordinators(self, groups: list[str]) -> set[ErrorCode]:
         response = self._admin(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": groups})
