@@ -228,13 +228,20 @@ class Coordinator:
         """The groups of the consumer protocol. Read only."""
         return self._shard.hard.consumer_groups
 
+    def knows(self, group: GroupId) -> bool:
+        """Whether there is such a group, of any protocol."""
+        return group in self._shard.groups or group in self._shard.hard.consumer_groups
+
     def registrations(self) -> tuple[Registration, ...]:
         """All clients that consume for a group of this partition, as last reported. Complete once loaded."""
         return self._shard.registry.registrations()
 
     def waiting(self) -> tuple[RebalanceWait, ...]:
         """Every rebalance that has not ended, and whom it waits for."""
-        return tuple(watchdog.wait_of(self._shard, group) for group in self.groups.values() if in_rebalance(group))
+        shard = self._shard
+        waits = [watchdog.wait_of(shard, group) for group in self.groups.values() if in_rebalance(group)]
+        found = (watchdog.wait_of_consumers(shard, group) for group in self.consumer_groups.values())
+        return (*waits, *(wait for wait in found if wait is not None))
 
     def _restore(self, group_id: GroupId) -> None:
         shard = self._shard

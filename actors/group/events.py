@@ -16,7 +16,7 @@ from muster.actors.group.types import GroupId, MemberId, Who
 
 
 class Cause(StrEnum):
-    """Why a rebalance was started."""
+    """Why a rebalance was started, or the epoch of a consumer group raised."""
 
     MEMBER_JOINED = "member joined"
     LEADER_REJOINED = "leader rejoined"
@@ -27,6 +27,10 @@ class Cause(StrEnum):
     SYNC_TIMEOUT = "members did not sync in time"
     ASSIGNMENT_NOT_WRITTEN = "assignment could not be written"
     TOO_MANY_MEMBERS = "group above group.max.size"
+    SUBSCRIPTION_CHANGED = "member changed its subscription"
+    REGEX_RESOLVED = "topics of a regular expression changed"
+    TOPICS_CHANGED = "subscribed topics changed"
+    MEMBER_FENCED = "member fenced"
 
 
 class Removal(StrEnum):
@@ -219,26 +223,17 @@ class RebalanceMovedOn:
     duration_ms: int
 
 
-class EpochCause(StrEnum):
-    """Why the epoch of a consumer group was raised."""
-
-    MEMBER_JOINED = "member joined"
-    SUBSCRIPTION_CHANGED = "member changed its subscription"
-    REGEX_RESOLVED = "topics of a regular expression changed"
-    TOPICS_CHANGED = "subscribed topics changed"
-    MEMBER_LEFT = "member left"
-    MEMBER_FENCED = "member fenced"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpochRaised:
     """A consumer group needs another assignment."""
 
     group: GroupId
     epoch: int
-    cause: EpochCause
-    member_id: MemberId
-    """The member that caused it; "" if none did."""
+    cause: Cause
+    triggered_by: Who | None
+    """The member that caused it; None if none did, or it has gone."""
+    from_state: str
+    """Before, as ConsumerGroupDescribe shows it."""
     members: tuple[Who, ...] = field(repr=False)
     """The current members."""
 
@@ -262,6 +257,8 @@ class MemberReconciled:
     epoch: int
     partitions: frozenset[tuple[str, int]] = field(repr=False)
     """What it may use now."""
+    is_reconciled: bool
+    """Whether that is its target."""
     is_last: bool
     """Whether all members have their targets now: the group is Stable."""
     members: int
@@ -289,8 +286,8 @@ class GroupConverted:
 
     group: GroupId
     to: GroupType
-    members: int
-    """Those that the group has kept."""
+    assignments: tuple[tuple[Who, frozenset[tuple[str, int]]], ...] = field(repr=False)
+    """What the members that the group has kept may use."""
 
 
 CommittedPartition = tuple[str, int, int | None, int]

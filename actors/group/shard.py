@@ -166,14 +166,15 @@ class Shard:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Undo the records that are appended inside if it raises ApiError. Other effects must come afterwards."""
-        records, priors = len(self._open.records), len(self._open.priors)
-        groups = {*self._open.groups}
+        """If it raises ApiError, undo the records and events inside. Other effects must come afterwards."""
+        records, priors, follows = len(self._open.records), len(self._open.priors), len(self._open.follows)
+        groups, events = {*self._open.groups}, len(self._events)
         try:
             yield
         except ApiError:
             self.hard.undo(reversed(self._open.priors[priors:]))
-            del self._open.records[records:], self._open.priors[priors:]
+            del self._open.records[records:], self._open.priors[priors:], self._open.follows[follows:]
+            del self._events[events:]
             self._open.groups = groups
             raise
 

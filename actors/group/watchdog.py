@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from muster.actors.group.consumer.state import ConsumerGroup, ConsumerGroupState
+from muster.actors.group.consumer.timers import revocation_timer
 from muster.actors.group.events import RebalanceMovedOn, RebalanceStuck
 from muster.actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
 from muster.actors.group.state import Group, GroupState
@@ -26,15 +28,19 @@ class RebalanceWait:
     """A phase of a rebalance that has not ended. Times are ms since the Unix epoch."""
 
     group: GroupId
-    state: GroupState
+    state: GroupState | ConsumerGroupState
     generation: int
+    """The epoch of a consumer group."""
     since_ms: int
     deadline_ms: int | None
     """When the phase ends on its own, or the initial delay does; joins may extend the latter."""
     initial_delay: bool
     leader: MemberId | None
     members: tuple[Who, ...]
-    """Members whose JoinGroup or SyncGroup is awaited; none in the initial delay, and while the log is awaited."""
+    """Members whose JoinGroup or SyncGroup is awaited; none in the initial delay, and while the log is awaited.
+
+    Of a consumer group, those that do not have their target yet.
+    """
     pending: tuple[Who, ...]
     """Handed-out ids that are awaited."""
 
@@ -122,6 +128,25 @@ def wait_of(shard: Shard, group: Group) -> RebalanceWait:
         leader=group.leader,
         members=awaited(group),
         pending=awaited_ids(group),
+    )
+
+
+def wait_of_consumers(shard: Shard, group: ConsumerGroup) -> RebalanceWait | None:
+    """What the consumer group waits for; None if it is Stable or Empty."""
+    state = group.state()
+    if state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
+        return None
+    deadlines = [shard.timers.get(revocation_timer(group.id, member_id)) for member_id in group.members]
+    return RebalanceWait(
+        group=group.id,
+        state=state,
+        generation=group.epoch,
+        since_ms=shard.now_ms if group.unsettled_ms is None else group.unsettled_ms,
+        deadline_ms=min((each for each in deadlines if each is not None), default=None),
+        initial_delay=False,
+        leader=None,
+        members=tuple(group.who(each) for each in group.members if not group.is_reconciled(each)),
+        pending=(),
     )
 
 

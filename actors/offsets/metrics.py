@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import (
     AssignmentStored,
     Event,
     GenerationCompleted,
     GroupDeleted,
+    GroupEpochRaised,
     MemberExpired,
     MemberJoined,
     MemberLeft,
+    MemberReconciled,
     MemberSynced,
     OffsetsCommitted,
     OffsetsDeleted,
@@ -48,8 +51,9 @@ class GroupRow(NamedTuple):
 
     group: str
     state: str
-    """As in DescribeGroups."""
+    """As in DescribeGroups or ConsumerGroupDescribe."""
     generation: int
+    """The epoch of a consumer group."""
     members: int
     pending_members: int
     """Member ids that were handed out and whose JoinGroup is still awaited (KIP-394)."""
@@ -70,7 +74,7 @@ class GroupRow(NamedTuple):
     rebalances_ms: int
     """Total duration of completed rebalances."""
     rebalances_started: dict[str, int]
-    """By ``muster.actors.group.events.Cause``."""
+    """By ``muster.actors.group.events.Cause``, also for consumer groups."""
     expiries: dict[str, int]
     """Members removed, by ``muster.actors.group.events.Removal``."""
 
@@ -138,6 +142,15 @@ class GroupCounts:
                     counts.rebalancing_since_ms = now_ms
             case RebalanceAborted():
                 self._of(event.group).rebalancing_since_ms = None
+            case GroupEpochRaised():
+                counts = self._of(event.group)
+                counts.started[event.cause] += 1
+                if not event.members:
+                    counts.rebalancing_since_ms = None
+                elif counts.rebalancing_since_ms is None:
+                    counts.rebalancing_since_ms = now_ms
+            case MemberReconciled() if event.is_last and self._of(event.group).rebalancing_since_ms is not None:
+                self._completed(self._of(event.group), now_ms)
             case GenerationCompleted() if not event.members:
                 self._of(event.group).rebalancing_since_ms = None
             case AssignmentStored():
@@ -176,19 +189,23 @@ class GroupCounts:
 
     def keep(self, core: Coordinator) -> None:
         """Drop groups that the coordinator does not have, including those that were never created."""
-        for group in self._groups.keys() - core.groups.keys():
+        for group in self._groups.keys() - core.groups.keys() - core.consumer_groups.keys():
             del self._groups[group]
 
-    def row(self, group: Group, offsets: int, assigned_partitions: int | None, now_ms: int) -> GroupRow:
+    def row(self, group: Group | ConsumerGroup, offsets: int, assigned_partitions: int | None, now_ms: int) -> GroupRow:
         """The row of the group."""
+        if isinstance(group, Group):
+            state, generation, pending = group.state.value, group.generation, len(group.pending_joins)
+        else:
+            state, generation, pending = group.state().value, group.epoch, 0
         counts = self._groups.get(group.id) or _NOTHING
         since_ms = counts.rebalancing_since_ms
         return GroupRow(
             group=group.id,
-            state=group.state.value,
-            generation=group.generation,
+            state=state,
+            generation=generation,
             members=len(group.members),
-            pending_members=len(group.pending_joins),
+            pending_members=pending,
             assigned_partitions=assigned_partitions,
             offsets=offsets,
             rebalancing_ms=None if since_ms is None else max(now_ms - since_ms, 0),
@@ -228,7 +245,7 @@ class PartitionMetrics:
         """A snapshot as JSON. Each row is consistent; other work runs after every few hundred groups."""
         self._counts.keep(self._core)
         assigned = self._assigned_partitions()
-        groups = iter([*self._core.groups])
+        groups = iter([*self._core.groups, *self._core.consumer_groups])
         chunks: list[str] = []
         while some := [*islice(groups, _CHUNK_GROUPS)]:
             chunks.append(json.dumps([row for group in some if (row := self._row(group, assigned))]))
@@ -244,7 +261,7 @@ class PartitionMetrics:
 
     def _row(self, group_id: GroupId, assigned: Counter[str]) -> GroupRow | None:
         """None for a group that was removed meanwhile, or that is not in the log yet."""
-        group = self._core.groups.get(group_id)
+        group = self._core.groups.get(group_id) or self._core.consumer_groups.get(group_id)
         if group is None or group.creation_pending:
             return None
         offsets = len(self._core.hard_state.offsets(group_id))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from muster.actors.group.consumer.state import ConsumerGroupState
 from muster.actors.group.state import GroupState
 from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from muster.gateway.attribution.series import group_label
@@ -27,7 +28,9 @@ log = logging.getLogger(__name__)
 DEADLINE_S = 1.0
 """For all actors together; those that have not responded by then are left out."""
 
-STATES = tuple(state.value for state in GroupState if state is not GroupState.DEAD)
+STATES = tuple(
+    dict.fromkeys(state.value for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD)
+)
 """The states of groups that exist."""
 
 _OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {

@@ -27,7 +27,10 @@ PURE = (
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
     ROOT / "actors/tables/rebalance_entry.py",
-    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "consumption_pauses.py")),
+    *(
+        ROOT / "actors/offsets/history" / name
+        for name in ("journal.py", "consumer_journal.py", "consumption_pauses.py")
+    ),
     ROOT / "placement/moves.py",
     *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(

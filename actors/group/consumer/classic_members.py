@@ -16,7 +16,7 @@ from muster.actors.group.consumer import conversion, departure, epochs, membersh
 from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.timers import join_timer, sync_timer
 from muster.actors.group.errors import ApiError, CorruptRecord
-from muster.actors.group.events import EpochCause, MemberAdded, MemberJoined, Removal
+from muster.actors.group.events import Cause, MemberJoined, Removal
 from muster.actors.group.messages import (
     MEMBER_ID_REQUIRED_FROM,
     NO_MEMBER,
@@ -51,7 +51,8 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroup, context: Contex
             subscription = _subscription(request)
             owned = _owned(shard, subscription)
             changed = _write_member(shard, group, member_id, request, subscription, context)
-            cause = (EpochCause.MEMBER_JOINED if joined else EpochCause.SUBSCRIPTION_CHANGED) if changed else None
+            membership.report_arrival(shard, group, member_id, joined=joined, replaced=replaced)
+            cause = (Cause.MEMBER_JOINED if joined else Cause.SUBSCRIPTION_CHANGED) if changed else None
             epochs.take_account(shard, group, cause, member_id)
             epochs.assign_targets(shard, group)
             epochs.reconcile(shard, group, member_id, owned, subscription_changed=changed)
@@ -60,8 +61,6 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroup, context: Contex
     if replaced is not None:
         membership.forget(shard, group, replaced)
     membership.meet(shard, group, member_id, context)
-    if joined:
-        shard.report(MemberAdded(group=group.id, member=group.who(member_id)))
     shard.report(MemberJoined(group=group.id, member_id=member_id))
     membership.arm_session(shard, group, member_id)
     shard.timers.cancel(join_timer(group.id, member_id))

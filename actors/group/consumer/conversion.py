@@ -67,6 +67,10 @@ def begin_upgrade(shard: Shard, request: ConsumerGroupHeartbeat) -> Group | None
     else:
         _check_upgrade(shard, classic)
         _write_upgrade(shard, classic)
+        group = shard.hard.consumer_groups[group_id]
+        held = {each: epochs.named(shard, group.assignment_of(each).assigned) for each in group.members}
+        assignments = tuple((group.who(each), mine) for each, mine in held.items())
+        shard.report(GroupConverted(group=group_id, to=GroupType.CONSUMER, assignments=assignments))
     return classic
 
 
@@ -86,12 +90,11 @@ def finish_upgrade(shard: Shard, classic: Group) -> None:
             membership.arm_session(shard, group, member.id)
             assigned = epochs.named(shard, group.assignment_of(member.id).assigned)
             shard.say(shard.registry.reconciled(group, member.id, assigned))
-    event = GroupConverted(group=group_id, to=GroupType.CONSUMER, members=len(classic.members))
 
     def failed(error: ErrorCode) -> None:
         _bring_back(shard, group_id)
 
-    shard.follow(lambda: shard.report(event), failed)
+    shard.follow(lambda: None, failed)
 
 
 def _bring_back(shard: Shard, group_id: GroupId) -> None:
@@ -191,6 +194,7 @@ def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *,
     """Make it a classic group of the other members, Stable with their target assignment, or about to rebalance."""
     group_id = group.id
     classic = _classic(shard, group, gone)
+    held = {each.id: epochs.named(shard, group.target_of(each.id)) for each in classic.members.values()}
     write_tombstones(shard, group)
     shard.append_group(classic, classic.snapshot(classic.assignments()))
     shard.groups[group_id] = classic
@@ -199,14 +203,15 @@ def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *,
             shard.timers.cancel(timer)
         shard.arm_session(classic, member)
         shard.say(shard.registry.assigned(classic, member))
-    event = GroupConverted(group=group_id, to=GroupType.CLASSIC, members=len(classic.members))
 
     def failed(error: ErrorCode) -> None:
         fail_parked(shard, classic, ErrorCode.rebalance_in_progress)
         forget_group(shard, classic)
         restore(shard, group_id)
 
-    shard.follow(lambda: shard.report(event), failed)
+    shard.follow(lambda: None, failed)
+    assignments = tuple((each.who, held[each.id]) for each in classic.members.values())
+    shard.report(GroupConverted(group=group_id, to=GroupType.CLASSIC, assignments=assignments))
     if rebalance_now:
         rebalance.prepare(shard, classic, Cause.MEMBER_LEFT)
 

@@ -11,7 +11,7 @@ from muster.actors.group.consumer import conversion, membership
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.consumer.timers import revocation_timer
 from muster.actors.group.errors import ApiError
-from muster.actors.group.events import EpochCause, MemberExpired, MemberLeft, Removal
+from muster.actors.group.events import Cause, MemberExpired, MemberLeft, Removal
 from muster.actors.group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from muster.actors.group.shard import Shard
 from muster.actors.group.types import GroupId, MemberId, Token, Who
@@ -56,14 +56,14 @@ def remove(
     If only members with the classic protocol remain, the group may become a classic group.
     """
     who = {member_id: group.who(member_id) for member_id in gone}
-    becomes_classic = conversion.may_downgrade(shard, group, [*gone])
-    if becomes_classic:
+    for member_id, reason in gone.items():
+        shard.report(_event(group.id, who[member_id], reason, cause, left=left))
+    if conversion.may_downgrade(shard, group, [*gone]):
         conversion.downgrade(shard, group, [*gone], rebalance_now=True)
     else:
-        membership.remove_members(shard, group, gone, EpochCause.MEMBER_LEFT if left else EpochCause.MEMBER_FENCED)
-    for member_id, reason in gone.items():
+        membership.remove_members(shard, group, gone, Cause.MEMBER_LEFT if left else Cause.MEMBER_FENCED)
+    for member_id in gone:
         membership.forget(shard, group, member_id, left=left)
-        shard.report(_event(group.id, who[member_id], reason, cause, left=left))
 
 
 def _event(group: GroupId, who: Who, reason: str | None, cause: Removal, *, left: bool) -> MemberLeft | MemberExpired:

@@ -20,46 +20,60 @@ from muster.actors.group.codec.consumer_records import (
 )
 from muster.actors.group.consumer.assignors import Assignee, assign, preferred
 from muster.actors.group.consumer.reconciliation import Goal, UnknownMemberState, next_assignment
-from muster.actors.group.consumer.state import ConsumerGroup
+from muster.actors.group.consumer.state import ConsumerGroup, ConsumerGroupState
 from muster.actors.group.consumer.timers import revocation_timer
 from muster.actors.group.errors import ApiError
-from muster.actors.group.events import EpochCause, GroupEpochRaised, MemberReconciled, TargetAssigned
+from muster.actors.group.events import Cause, GroupEpochRaised, MemberReconciled, TargetAssigned
 from muster.actors.group.shard import Shard
 from muster.actors.group.types import MemberId
 
 
-def take_account(shard: Shard, group: ConsumerGroup, cause: EpochCause | None, member_id: MemberId) -> None:
+def take_account(shard: Shard, group: ConsumerGroup, cause: Cause | None, member_id: MemberId) -> None:
     """Raise the group's epoch if its members have changed (``cause``), or the topics that they subscribe to."""
     if cause is None and group.seen_topics == shard.topics.version:
         return
     metadata_hash = shard.topics.hash_of(group.subscribed_topics())
     if cause is None and metadata_hash != group.metadata_hash:
-        cause = EpochCause.TOPICS_CHANGED
+        cause = Cause.TOPICS_CHANGED
     if cause is not None:
         raise_epoch(shard, group, cause, member_id, metadata_hash)
     group.seen_topics = shard.topics.version
 
 
 def raise_epoch(
-    shard: Shard, group: ConsumerGroup, cause: EpochCause, member_id: MemberId, metadata_hash: int | None = None
+    shard: Shard, group: ConsumerGroup, cause: Cause, member_id: MemberId, metadata_hash: int | None = None
 ) -> None:
     """The next epoch of the group; ``member_id`` caused it, if any did."""
     if metadata_hash is None:
         metadata_hash = shard.topics.hash_of(group.subscribed_topics())
     if group.has_partition_metadata:
         shard.append_consumer(group.id, ConsumerRecord.PARTITION_METADATA, None)
+    from_state = _state_before(group).value
     record = GroupEpoch(epoch=group.epoch + 1, metadata_hash=metadata_hash)
     shard.append_consumer(group.id, ConsumerRecord.METADATA, record)
-    group.stable_ms = None
+    if not group.members:
+        group.unsettled_ms = None
+    elif group.unsettled_ms is None:
+        group.unsettled_ms = shard.now_ms
     shard.report(
         GroupEpochRaised(
             group=group.id,
             epoch=record.epoch,
             cause=cause,
-            member_id=member_id,
+            triggered_by=group.who(member_id) if member_id in group.members else None,
+            from_state=from_state,
             members=tuple(map(group.who, group.members)),
         )
     )
+
+
+def _state_before(group: ConsumerGroup) -> ConsumerGroupState:
+    """The state before the change for which the epoch is raised, with which the members have already changed."""
+    if group.unsettled_ms is not None:
+        assigning = group.epoch > group.target_epoch
+        return ConsumerGroupState.ASSIGNING if assigning else ConsumerGroupState.RECONCILING
+    is_first = bool(group.members) and not group.targets
+    return ConsumerGroupState.EMPTY if is_first else ConsumerGroupState.STABLE
 
 
 def assign_targets(shard: Shard, group: ConsumerGroup) -> None:
@@ -152,9 +166,12 @@ def _report(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None:
         member_id=member_id,
         epoch=current.epoch,
         partitions=named(shard, current.assigned),
-        is_last=all(map(group.is_reconciled, group.members)),
+        is_reconciled=group.is_reconciled(member_id),
+        is_last=group.epoch == group.target_epoch and all(map(group.is_reconciled, group.members)),
         members=len(group.members),
     )
+    if event.is_last:
+        group.unsettled_ms = None
 
     def written() -> None:
         now = shard.consumer_group(group.id)

@@ -24,7 +24,7 @@ from muster.actors.group.consumer import conversion, departure, epochs, membersh
 from muster.actors.group.consumer.regexes import matching, why_invalid
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.errors import ApiError
-from muster.actors.group.events import EpochCause, MemberAdded
+from muster.actors.group.events import Cause
 from muster.actors.group.messages import (
     NO_MEMBER,
     AssignedTopic,
@@ -54,6 +54,7 @@ def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, t
         member_id = request.member_id
         cause, bumped = _write_member(shard, request, context, joined=joined)
         group = shard.hard.consumer_groups[request.group_id]
+        membership.report_arrival(shard, group, member_id, joined=joined, replaced=replaced)
         epochs.take_account(shard, group, cause, member_id)
         epochs.assign_targets(shard, group)
         moved = epochs.reconcile(shard, group, member_id, request.owned, subscription_changed=bumped)
@@ -64,7 +65,6 @@ def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, t
     membership.meet(shard, group, member_id, context)
     membership.arm_session(shard, group, member_id)
     if joined:
-        shard.report(MemberAdded(group=group.id, member=group.who(member_id)))
         _note_creation(shard, group)
     shard.reply_when_durable(token, request, _response(shard, group, request, moved=moved))
     refresh_regexes(shard, group)
@@ -98,7 +98,7 @@ def _identify(shard: Shard, request: ConsumerGroupHeartbeat) -> tuple[bool, Memb
 
 def _write_member(
     shard: Shard, request: ConsumerGroupHeartbeat, context: Context, *, joined: bool
-) -> tuple[EpochCause | None, bool]:
+) -> tuple[Cause | None, bool]:
     """Write what is new about the member: why the epoch rises, if it does, and whether its subscription has changed."""
     group, member_id = shard.consumer_group(request.group_id), request.member_id
     before = None if joined or group is None else group.members[member_id]
@@ -115,7 +115,7 @@ def _write_member(
     rematched = regex != old_regex and (resolved or not regex)
     if not renamed and not rematched:
         return None, regex != old_regex
-    return EpochCause.MEMBER_JOINED if joined else EpochCause.SUBSCRIPTION_CHANGED, True
+    return Cause.MEMBER_JOINED if joined else Cause.SUBSCRIPTION_CHANGED, True
 
 
 def _merged(before: MemberMetadata | None, request: ConsumerGroupHeartbeat, context: Context) -> MemberMetadata:
@@ -200,4 +200,4 @@ def refresh_regexes(shard: Shard, group: ConsumerGroup) -> None:
         resolved = ResolvedRegex(topics=topics, version=shard.topics.version, timestamp_ms=shard.now_ms)
         shard.append_consumer(group.id, ConsumerRecord.REGULAR_EXPRESSION, resolved, regex)
     if changed:
-        epochs.raise_epoch(shard, group, EpochCause.REGEX_RESOLVED, NO_MEMBER)
+        epochs.raise_epoch(shard, group, Cause.REGEX_RESOLVED, NO_MEMBER)

@@ -18,7 +18,7 @@ from muster.actors.group.consumer import epochs
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.consumer.timers import session_timer, timers_of
 from muster.actors.group.errors import ApiError
-from muster.actors.group.events import EpochCause
+from muster.actors.group.events import Cause, MemberAdded, StaticMemberReplaced
 from muster.actors.group.shard import Shard
 from muster.actors.group.types import GroupId, MemberId
 from muster.placement.client import Context
@@ -100,7 +100,7 @@ def replace_member(shard: Shard, group: ConsumerGroup, old_id: MemberId, new_id:
     append(group.id, ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT, taken_over, new_id)
 
 
-def remove_members(shard: Shard, group: ConsumerGroup, gone: Iterable[MemberId], cause: EpochCause) -> None:
+def remove_members(shard: Shard, group: ConsumerGroup, gone: Iterable[MemberId], cause: Cause) -> None:
     """Write that these members have gone, at least one, and the group's next epoch."""
     removed = [*gone]
     regexes = {group.members[member_id].regex for member_id in removed}
@@ -108,6 +108,26 @@ def remove_members(shard: Shard, group: ConsumerGroup, gone: Iterable[MemberId],
         _write_tombstones(shard, group, member_id)
     drop_regexes(shard, group, regexes)
     epochs.raise_epoch(shard, group, cause, removed[0])
+
+
+def report_arrival(
+    shard: Shard, group: ConsumerGroup, member_id: MemberId, *, joined: bool, replaced: MemberId | None
+) -> None:
+    """The member is new, or has replaced another one, or neither."""
+    who = group.who(member_id)
+    if joined:
+        shard.report(MemberAdded(group=group.id, member=who))
+    if replaced is not None:
+        shard.report(
+            StaticMemberReplaced(
+                group=group.id,
+                group_instance_id=who.group_instance_id or "",
+                old_member_id=replaced,
+                new_member_id=member_id,
+                client_id=who.client_id,
+                host=who.host,
+            )
+        )
 
 
 def drop_regexes(shard: Shard, group: ConsumerGroup, regexes: Iterable[str | None]) -> None:

@@ -68,8 +68,8 @@ class ConsumerGroup:
         self.regexes_refreshed_ms: int | None = None
         self.creation_pending = False
         """The group is not in the log yet: reads do not show it."""
-        self.stable_ms: int | None = None
-        """When the group became Stable; None while it is not, and after loading."""
+        self.unsettled_ms: int | None = None
+        """Since when the group has not been Stable; None while it is, and after loading."""
 
     def __eq__(self, other: object) -> bool:
         """Whether the records are equal."""

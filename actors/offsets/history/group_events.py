@@ -38,6 +38,10 @@ class GroupEvents:
             events.GenerationCompleted: self._completed,
             events.AssignmentStored: self._stored,
             events.GroupDeleted: self._deleted,
+            events.ConsumerGroupRestored: self._consumers_restored,
+            events.GroupEpochRaised: self._epoch_raised,
+            events.TargetAssigned: self._target_assigned,
+            events.GroupConverted: self._converted,
         }
 
     def observe(self, event: Event, now_ms: int) -> Row | None:
@@ -76,6 +80,21 @@ class GroupEvents:
 
     def _stored(self, event: events.AssignmentStored, now_ms: int) -> Row:
         return self._row("assignment", event.group, now_ms)
+
+    def _consumers_restored(self, event: events.ConsumerGroupRestored, now_ms: int) -> Row:
+        self._groups[event.group] = _Standing(event.epoch, len(event.assignments))
+        return self._row("restored", event.group, now_ms)
+
+    def _epoch_raised(self, event: events.GroupEpochRaised, now_ms: int) -> Row:
+        self._groups[event.group] = _Standing(event.epoch, len(event.members))
+        return self._row("generation", event.group, now_ms) | {"reason": event.cause}
+
+    def _target_assigned(self, event: events.TargetAssigned, now_ms: int) -> Row:
+        return self._row("assignment", event.group, now_ms) | {"protocol": event.assignor}
+
+    def _converted(self, event: events.GroupConverted, now_ms: int) -> Row:
+        self._of(event.group).members = len(event.assignments)
+        return self._row("converted", event.group, now_ms) | {"protocol": event.to.value}
 
     def _deleted(self, event: events.GroupDeleted, now_ms: int) -> Row:
         self._groups[event.group] = _Standing()

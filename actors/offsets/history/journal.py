@@ -16,6 +16,7 @@ from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_par
 from muster.actors.group.events import Event, PendingEnd
 from muster.actors.group.types import GroupId, MemberId, Who
 from muster.actors.group.watchdog import MAX_MEMBERS
+from muster.actors.offsets.history.consumer_journal import ConsumerJournal
 from muster.actors.offsets.history.consumption_pauses import ConsumptionPauses, Owned, TopicPartition, owners_of
 from muster.actors.tables.rebalance_entry import (
     MAX_PENDING,
@@ -31,6 +32,10 @@ from muster.actors.tables.rebalance_entry import (
 
 COOPERATIVE_STICKY = "cooperative-sticky"
 """The only cooperative assignor in Kafka's clients. Recognized by name even while no member owns any partition."""
+
+
+_MEMBERSHIP = (events.MemberAdded, events.MemberLeft, events.MemberExpired)
+"""Events that groups of both protocols have. Until the first epoch of a consumer group, it is not known to be one."""
 
 
 @dataclass(slots=True)
@@ -119,6 +124,7 @@ class Journal:
         self._known: dict[GroupId, _Known] = {}
         self._running: dict[GroupId, _Running] = {}
         self._changes: dict[GroupId, _Changes] = {}
+        self._consumers = ConsumerJournal(partition=partition, epoch=epoch, next_number=self._next)
         self._handlers: dict[type, Callable[[Any, int], RebalanceEntry | None]] = {
             events.GroupRestored: self._restored,
             events.RebalanceStarted: self._started,
@@ -139,17 +145,28 @@ class Journal:
     def observe(self, event: Event, now_ms: int) -> RebalanceEntry | None:
         """Process an event; events come in order. Returns the rebalance that ended with it, if any."""
         handler = self._handlers.get(type(event))
-        return handler(event, now_ms) if handler else None
+        if isinstance(event, events.GroupEpochRaised) and (changes := self._changes.pop(event.group, None)):
+            self._consumers.adopt(event.group, changes.added, changes.gone)
+        ended = self._consumers.observe(event, now_ms)
+        if handler is None or (isinstance(event, _MEMBERSHIP) and self._consumers.knows(event.group)):
+            return ended
+        return handler(event, now_ms) or ended
 
     def running(self, group: str, now_ms: int) -> RebalanceEntry | None:
         """The state of the group's rebalance that has not ended; None without one."""
         rebalance = self._running.get(GroupId(group))
-        return self._entry(rebalance, Ending.RUNNING, now_ms) if rebalance else None
+        if rebalance is None:
+            return self._consumers.running(group, now_ms)
+        return self._entry(rebalance, Ending.RUNNING, now_ms)
 
     def close(self, now_ms: int) -> list[RebalanceEntry]:
         """The coordinator has stopped: every rebalance that has not ended ends here."""
         ended = (self._end(group, Ending.ABORTED, now_ms) for group in [*self._running])
-        return [entry for entry in ended if entry is not None]
+        return [*(entry for entry in ended if entry is not None), *self._consumers.close(now_ms)]
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
     def _restored(self, event: events.GroupRestored, now_ms: int) -> None:
         assignments = tuple((who.member_id, assignment) for who, assignment in event.assignments)
@@ -161,9 +178,8 @@ class Journal:
         new = {who.member_id for who in changes.added}
         known = self._known.get(event.group) or _Known(None, ())
         owners = owners_of(known.assignments) if known.protocol_type == PROTOCOL_TYPE else {}
-        self._number += 1
         self._running[event.group] = _Running(
-            number=self._number,
+            number=self._next(),
             start=event,
             began_ms=now_ms,
             changes=changes,

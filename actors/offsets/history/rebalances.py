@@ -118,7 +118,7 @@ class RebalanceHistory:
         found = _that_fit(known, 0)
         if len(found) == len(known) < limit:
             found += await asyncio.to_thread(self._older, group, limit, found)
-        if not found and GroupId(group) not in self._core.coordinator.groups:
+        if not found and not self._core.coordinator.knows(GroupId(group)):
             return {"error": f"unknown group {group}"}
         return {"group": group, "entries": [_to_json(encoded) for encoded in found[:limit]]}
 

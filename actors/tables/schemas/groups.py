@@ -38,7 +38,7 @@ GROUP_EVENTS_SCHEMA = table(
             "string",
             "",
             "member_added, member_left, member_removed, static_member_replaced, generation, assignment, restored, "
-            "group_removed",
+            "converted, group_removed; of a consumer group, generation is an epoch, and assignment a target",
         ),
         column("generation", "int32", "", "of the group afterwards; null if not known", nullable=True),
         column("members", "int32", "members", "of the group afterwards; null if not known", nullable=True),
@@ -47,7 +47,13 @@ GROUP_EVENTS_SCHEMA = table(
         column("host", "string", "", "of that member, canonical, without port", nullable=True),
         column("group_instance_id", "string", "", "of that member, if it is static", nullable=True),
         column("reason", "string", "", "why the member left or was removed", nullable=True),
-        column("protocol", "string", "", "of a generation: the assignor", nullable=True),
+        column(
+            "protocol",
+            "string",
+            "",
+            "of a generation, or of the assignment of a consumer group: the assignor; of converted: consumer, classic",
+            nullable=True,
+        ),
         column(
             "replaced_member_id",
             "string",
