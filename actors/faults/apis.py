@@ -57,5 +57,7 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DescribeTransactions": frozenset(),
     "ListTransactions": frozenset(),
     "ListConfigResources": frozenset(),
+    "ConsumerGroupHeartbeat": frozenset({GROUP, MEMBER}),
+    "ConsumerGroupDescribe": frozenset({GROUP}),
 }
 """By Kafka's name of the API. ``partition`` is that of a topic; a group's partition follows from ``group``."""

@@ -14,6 +14,7 @@ from muster.actors.coordinator.batching import Written
 from muster.actors.coordinator.shell import CoordinatorShell, WaitingRequest
 from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import ROUTINE, Event
 from muster.actors.group.messages import HeartbeatResponse, Request, Response, TxnOffsetCommit, failed
@@ -241,12 +242,15 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
                 sink.put(changes)
 
     def follow(self, view: ClusterView) -> None:
-        """Delete the offsets of topics that were deleted or recreated since the last view."""
+        """Let the core know the topics, and delete the offsets of those that were deleted or recreated."""
         gone = {
             name
             for name, topic in self._topics.items()
             if name not in view.topics or view.topics[name].topic_id != topic.topic_id
         }
+        if self._topics != view.topics:
+            known = {name: TopicInfo(topic.topic_id, topic.partitions) for name, topic in view.topics.items()}
+            self._core.topics_known(known, view.controller_epoch << 32 | view.version)
         self._topics = view.topics
         if gone:
             self._guarded(lambda: self._core.topics_deleted(gone, now_ms()))

@@ -108,4 +108,6 @@ class OffsetsOpener(CoordinatorOpener[ServedPartition]):
     def _served(
         self, partition: int, epoch: int, view: ClusterView, partition_log: PartitionLog, failed: Callable[[], None]
     ) -> ServedPartition:
-        return ServedPartition(self._settings, self._secret, partition, epoch, view, partition_log, failed)
+        served = ServedPartition(self._settings, self._secret, partition, epoch, view, partition_log, failed)
+        served.follow(view)  # loading a consumer group needs the names of topics
+        return served

@@ -18,7 +18,6 @@ class NotServed(NamedTuple):
 
 
 NOT_SERVED = (
-    NotServed("Consumer groups of KIP-848", "come with a later version", (68, 69)),
     NotServed(
         "Delegation tokens",
         "come with a later version; SASL is served (PLAIN, SCRAM-SHA-256 and -512), TLS is not",

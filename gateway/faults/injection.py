@@ -282,7 +282,7 @@ class _Done:
     reply: Reply | None
 
 
-_TOPIC_FIELDS = ("topics", "topic_data", "v3_and_below_topics")
+_TOPIC_FIELDS = ("topics", "topic_data", "topic_partitions", "v3_and_below_topics")
 """Of an API's versions, each has one at most."""
 
 

@@ -137,11 +137,11 @@ class Actors:
         )
         groups = self.group_histories[partition] = GroupHistory(core, self.storage, self._config, now_ms=now_ms)
         await asyncio.to_thread(core.load)
+        core.follow(self._view())
         core.activate()
         for each in (history, groups):
             self._all_histories.append(each)
             each.start()
-        core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
 
     async def start_transactions(self, partition: int) -> Endpoint:
