@@ -24,7 +24,7 @@ from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
-OFFSET_FETCH, DESCRIBE_GROUPS = 9, 15
+OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
 _OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
 _DEAD = "Dead"
 _NOT_COMMITTED = -1
@@ -44,23 +44,36 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
     """The route's response. Failed if there is no such group, or its coordinator does not respond."""
-    (described,), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
+    (state, owners), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
     committed = {
         (topic.name, partition.partition_index): partition.committed_offset
         for topic in fetched.topics
         for partition in topic.partitions
         if partition.committed_offset != _NOT_COMMITTED
     }
-    if described.group_state == _DEAD and not committed:
+    if state == _DEAD and not committed:
         raise Failed(404, f"unknown group {group}")
-    owners = _owners(described)
     ends = await _ends(gateway, {key: committed.get(key, _NOT_COMMITTED) for key in {*committed, *owners}})
-    return {"group": group, "state": described.group_state, "partitions": rows(committed, ends, owners)}
+    return {"group": group, "state": state, "partitions": rows(committed, ends, owners)}
 
 
-async def _describe(gateway: Gateway, group: str) -> Any:
+async def _describe(gateway: Gateway, group: str) -> tuple[str, dict[TopicPartition, Owner]]:
+    """The state of the group, and the owners of partitions."""
     body = {"groups": [group], "include_authorized_operations": False}
-    return (await _call_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)).groups
+    classic = await _call_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)
+    if classic.groups[0].group_state != _DEAD:
+        return classic.groups[0].group_state, _owners(classic.groups[0])
+    body = {"group_ids": [group], "include_authorized_operations": False}
+    allowed = frozenset({ErrorCode.group_id_not_found, ErrorCode.unsupported_version})
+    consumer = (await _call_coordinator(gateway, group, CONSUMER_GROUP_DESCRIBE, 0, body, allowed)).groups[0]
+    if consumer.error_code is not ErrorCode.none:
+        return _DEAD, {}
+    return consumer.group_state, {
+        (topic.topic_name, index): Owner(member.member_id, member.client_id, member.client_host)
+        for member in consumer.members
+        for topic in member.assignment.topic_partitions
+        for index in topic.partitions
+    }
 
 
 async def _committed(gateway: Gateway, group: str) -> Any:
@@ -68,12 +81,23 @@ async def _committed(gateway: Gateway, group: str) -> Any:
     return (await _call_coordinator(gateway, group, OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)).groups
 
 
-async def _call_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
-    """The response to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
+async def _call_coordinator(
+    gateway: Gateway,
+    group: str,
+    api_key: int,
+    version: int,
+    body: dict[str, Any],
+    allowed: frozenset[ErrorCode] = frozenset(),
+) -> Any:
+    """The response to one of Kafka's requests about one group, as an entity.
+
+    Failed if there is none, or an error that is not one of ``allowed``.
+    """
     request = codec.encode_request(api_key, version, 0, None, body)
     frame = await from_coordinator(gateway, group, lambda channel: channel.call(_CONTEXT, request))
     _, response = codec.decode_response(api_key, version, frame)
-    if failed := next((found.error_code for found in response.groups if found.error_code is not ErrorCode.none), None):
+    errors = [found.error_code for found in response.groups if found.error_code not in {ErrorCode.none, *allowed}]
+    if failed := next(iter(errors), None):
         partition = gateway.partition_of(group)
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, answers {failed.name.upper()}")
     return response

@@ -23,8 +23,9 @@ from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LIST_GROUPS = 16
-_LIST_GROUPS_VERSION = 4
-_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+_LIST_GROUPS_VERSION = 5
+_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+_TYPES = ("classic", "consumer")
 
 
 @click.group(epilog="Example: muster groups describe billing")
@@ -46,40 +47,58 @@ def groups() -> None:
     metavar="STATE",
     help=f"Only those in this state: {', '.join(_STATES)}. May be repeated.",
 )
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice(_TYPES, case_sensitive=False),
+    metavar="TYPE",
+    help="Only those of this type: classic, or consumer (KIP-848). May be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(
-    bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], as_json: bool
+    bootstrap_server: str | None,
+    directory: Path,
+    address: str | None,
+    states: tuple[str, ...],
+    types: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Show every group with its state and protocol type: consumer, connect or another; empty without members so far."""
+    """Show every group with its state, its type, and its protocol type: consumer, connect or another; empty without
+    members so far.
+    """
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     rows = [
         {
             "group": group.group_id,
             "state": group.group_state,
+            "type": group.group_type,
             "protocol_type": group.protocol_type or None,
             "simple": not group.protocol_type,
         }
-        for group in _listed(client, states)
+        for group in _listed(client, states, types)
         if not group.group_id.startswith(PREFIX)
     ]
     if as_json:
         print_json(rows)
     else:
         print_table(
-            ("GROUP", "STATE", "PROTOCOL TYPE"), [(row["group"], row["state"], row["protocol_type"]) for row in rows]
+            ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE"),
+            [(row["group"], row["state"], row["type"], row["protocol_type"]) for row in rows],
         )
         if not rows:
-            terminal.line("no such group" if states else "there are no groups", err=True)
+            terminal.line("no such group" if states or types else "there are no groups", err=True)
 
 
-def _listed(client: AdminClient, states: tuple[str, ...]) -> list[Any]:
+def _listed(client: AdminClient, states: tuple[str, ...], types: tuple[str, ...]) -> list[Any]:
     """The groups that all gateways list, each its own, by name."""
     with refused("groups cannot be listed"):
         gateways = client.list_topics(timeout=TIMEOUT_S).brokers.values()
     found: dict[str, Any] = {}
     for each in gateways:
         with Gateway(str(each.host), each.port) as gateway:
-            response = gateway.request(LIST_GROUPS, _LIST_GROUPS_VERSION, {"states_filter": states})
+            body = {"states_filter": states, "types_filter": types}
+            response = gateway.request(LIST_GROUPS, _LIST_GROUPS_VERSION, body)
         if response.error_code is not ErrorCode.none:
             raise CliError(f"not every group can be listed: {response.error_code.name.upper()}; try again")
         found |= {group.group_id: group for group in response.groups}

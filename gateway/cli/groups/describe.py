@@ -106,6 +106,8 @@ def _as_json(group: Group) -> dict[str, Any]:
         "state": group.state,
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol,
+        "type": "classic" if group.epoch is None else "consumer",
+        "epoch": group.epoch,
         "coordinator": group.coordinator,
         "members": [
             {
@@ -121,8 +123,10 @@ def _as_json(group: Group) -> dict[str, Any]:
 
 
 def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> None:
+    epoch = "" if group.epoch is None else f"  epoch {group.epoch}"
+    protocol = f"{group.protocol or '-'} ({group.protocol_type or '-'})"
     terminal.line(
-        f"group {group.name}  state {group.state}  protocol {group.protocol or '-'} ({group.protocol_type or '-'})  "
+        f"group {group.name}  state {group.state}  protocol {protocol}{epoch}  "
         f"coordinator {group.coordinator}  members {len(group.members)}"
     )
     terminal.line()

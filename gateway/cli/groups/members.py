@@ -1,4 +1,4 @@
-"""A group of any protocol type, from DescribeGroups, and its members in words.
+"""A group of any protocol, from DescribeGroups or ConsumerGroupDescribe, and its members in words.
 
 confluent-kafka describes and lists consumer groups only.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from muster.actors.group.codec import consumer_protocol
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted
 
 DESCRIBE_GROUPS = 15
+CONSUMER_GROUP_DESCRIBE = 69
 _DESCRIBE_GROUPS_VERSION = 5
 _DEAD = "Dead"
 _NAMED = 5
@@ -42,6 +44,8 @@ class Group:
     coordinator: str
     """HOST:PORT"""
     members: tuple[Member, ...]
+    epoch: int | None = None
+    """Of a group of the consumer protocol (KIP-848); None for one of the classic protocol."""
 
     @property
     def exists(self) -> bool:
@@ -57,6 +61,8 @@ def described(bootstrap: str, group: str) -> Group:
         (found,) = coordinator.request(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
         if found.error_code is not ErrorCode.none:
             raise CliError(f"group {group} cannot be described: {found.error_code.name.upper()}")
+        if found.group_state == _DEAD and (consumers := _consumer_group(coordinator, group)) is not None:
+            return consumers
         members = (
             Member(
                 member.member_id,
@@ -76,6 +82,44 @@ def described(bootstrap: str, group: str) -> Group:
             coordinator.address,
             tuple(sorted(members, key=lambda member: member.member_id)),
         )
+
+
+def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
+    """The group, if it is one of the consumer protocol (KIP-848)."""
+    body = {"group_ids": [group], "include_authorized_operations": False}
+    try:
+        (found,) = coordinator.request(CONSUMER_GROUP_DESCRIBE, 0, body).groups
+    except CliError:
+        return None  # a broker that does not have this API closes the connection
+    if found.error_code is not ErrorCode.none:
+        return None
+    members = (
+        Member(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            b"",
+            consumer_protocol.write_assignment(
+                (
+                    (topic.topic_name, index)
+                    for topic in member.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+                version=0,
+            ),
+        )
+        for member in found.members
+    )
+    return Group(
+        group,
+        found.group_state,
+        consumer_protocol.PROTOCOL_TYPE,
+        found.assignor_name,
+        coordinator.address,
+        tuple(sorted(members, key=lambda member: member.member_id)),
+        epoch=found.group_epoch,
+    )
 
 
 def require(bootstrap: str, group: str) -> Group:

@@ -17,6 +17,7 @@ from muster.actors.group.codec.consumer_records import (
     TopicIdPartition,
     by_topic,
 )
+from muster.actors.group.consumer.state import ConsumerGroup
 
 _WHAT: Mapping[ConsumerRecord, str] = {
     ConsumerRecord.METADATA: "group epoch",
@@ -88,6 +89,47 @@ def consumer_value_as_json(value: object) -> dict[str, Any] | None:
             return {"topics": list(value.topics), "version": value.version, "timestamp": value.timestamp_ms}
         case _:
             return None
+
+
+def consumer_group_row(group: ConsumerGroup, offsets: int) -> tuple[Any, ...]:
+    """The row of a table of groups, as that of a classic group; the epoch is in place of the generation."""
+    return (group.id, group.state().value, "consumer", None, group.epoch, None, len(group.members), offsets)
+
+
+def consumer_member_rows(group: ConsumerGroup) -> list[tuple[Any, ...]]:
+    """The rows of a table of members, as those of a classic group."""
+    return [
+        (
+            group.id,
+            member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.classic.session_timeout_ms if member.classic else None,
+            _partitions_in_words(group.assignment_of(member_id).assigned),
+        )
+        for member_id, member in group.members.items()
+    ]
+
+
+def consumer_group_as_json(group: ConsumerGroup) -> dict[str, Any]:
+    """The group without its offsets."""
+    return {
+        "group": group.id,
+        "state": group.state().value,
+        "protocol_type": "consumer",
+        "epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "members": [
+            {
+                "member_id": member_id,
+                **(consumer_value_as_json(member) or {}),
+                "current": consumer_value_as_json(group.assignment_of(member_id)),
+                "target": _partitions_as_json(group.target_of(member_id)),
+            }
+            for member_id, member in group.members.items()
+        ],
+    }
 
 
 def _member_in_words(member: MemberMetadata) -> str:

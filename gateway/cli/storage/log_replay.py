@@ -16,7 +16,7 @@ from muster.actors.group.errors import CorruptRecord
 from muster.actors.group.events import RecordsSkipped
 from muster.actors.group.hard import TopicPartition
 from muster.actors.group.state import Group
-from muster.actors.group.types import Record
+from muster.actors.group.types import GroupId, Record
 from muster.actors.log.errors import LogError
 from muster.actors.log.files import inspection
 from muster.actors.log.format.records import Record as LogRecord
@@ -26,6 +26,11 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import assignments
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.storage import directory as storage
+from muster.gateway.cli.storage.consumer_group_records import (
+    consumer_group_as_json,
+    consumer_group_row,
+    consumer_member_rows,
+)
 from muster.placement.view import OFFSETS_TOPIC
 
 _GROUPS = ("GROUP", "STATE", "TYPE", "PROTOCOL", "GENERATION", "LEADER", "MEMBERS", "OFFSETS")
@@ -134,19 +139,25 @@ def _loaded(log: _Log) -> tuple[Coordinator, list[str]]:
     skipped = [event for event in events if isinstance(event, RecordsSkipped)]
     return core, [
         f"{counted(event.count, 'record')} of type {event.key_type}, from offset {event.first_offset}: "
-        "not of classic groups"
+        "of groups that are not served"
         for event in skipped
     ]
 
 
 def _print(coordinator: Coordinator) -> None:
-    groups = coordinator.groups.values()
-    offsets = {group.id: coordinator.hard_state.offsets(group.id) for group in groups}
-    print_table(_GROUPS, [_group_row(group, len(offsets[group.id])) for group in groups])
-    if members := [row for group in groups for row in _member_rows(group)]:
+    groups, consumers = coordinator.groups.values(), coordinator.consumer_groups.values()
+    offsets = {
+        each: coordinator.hard_state.offsets(each) for each in (*coordinator.groups, *coordinator.consumer_groups)
+    }
+    rows = [_group_row(group, len(offsets[group.id])) for group in groups]
+    rows += [consumer_group_row(group, len(offsets[group.id])) for group in consumers]
+    print_table(_GROUPS, rows)
+    members = [row for group in groups for row in _member_rows(group)]
+    members += [row for group in consumers for row in consumer_member_rows(group)]
+    if members:
         terminal.line()
         print_table(_MEMBERS, members)
-    if committed := [row for group in groups for row in _offset_rows(group, offsets[group.id])]:
+    if committed := [row for group_id, held in offsets.items() for row in _offset_rows(group_id, held)]:
         terminal.line()
         print_table(_OFFSETS, committed)
 
@@ -179,9 +190,9 @@ def _member_rows(group: Group) -> list[tuple[Any, ...]]:
     ]
 
 
-def _offset_rows(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
+def _offset_rows(group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
     return [
-        (group.id, topic, partition, held.offset, held.leader_epoch, held.metadata or None)
+        (group_id, topic, partition, held.offset, held.leader_epoch, held.metadata or None)
         for (topic, partition), held in sorted(offsets.items())
     ]
 
@@ -190,7 +201,13 @@ def _as_json(path: Path, log: _Log, coordinator: Coordinator, notes: list[str]) 
     return {
         "path": str(path),
         "records": log.records,
-        "groups": [_group_as_json(coordinator, group) for group in coordinator.groups.values()],
+        "groups": [
+            *(_group_as_json(coordinator, group) for group in coordinator.groups.values()),
+            *(
+                consumer_group_as_json(group) | {"offsets": _offsets_as_json(coordinator, group.id)}
+                for group in coordinator.consumer_groups.values()
+            ),
+        ],
         "notes": notes,
         "damage": log.damage,
     }
@@ -216,16 +233,20 @@ def _group_as_json(coordinator: Coordinator, group: Group) -> dict[str, Any]:
             }
             for stored in group.snapshot(group.assignments()).members
         ],
-        "offsets": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": held.offset,
-                "leader_epoch": held.leader_epoch,
-                "metadata": held.metadata,
-                "commit_timestamp": held.commit_timestamp_ms,
-                "expire_timestamp": held.expire_timestamp_ms,
-            }
-            for (topic, partition), held in sorted(coordinator.hard_state.offsets(group.id).items())
-        ],
+        "offsets": _offsets_as_json(coordinator, group.id),
     }
+
+
+def _offsets_as_json(coordinator: Coordinator, group_id: GroupId) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": held.offset,
+            "leader_epoch": held.leader_epoch,
+            "metadata": held.metadata,
+            "commit_timestamp": held.commit_timestamp_ms,
+            "expire_timestamp": held.expire_timestamp_ms,
+        }
+        for (topic, partition), held in sorted(coordinator.hard_state.offsets(group_id).items())
+    ]
