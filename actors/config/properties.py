@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from muster.actors.config.coordinator_properties import CoordinatorProperties
 from muster.actors.config.groups import broker_problem
 from muster.actors.config.listeners import (
     DEFAULT_PORT,
@@ -29,270 +30,34 @@ from muster.actors.config.listeners import (
     parse_protocols,
     read_listeners,
 )
+from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.types import (
-    Assignors,
     Bool,
-    CleanupPolicy,
-    Compression,
-    Double,
     Int,
     Long,
     Mechanisms,
-    MigrationPolicy,
-    RebalanceProtocols,
     Text,
-    TimestampType,
     problems_of,
 )
 
 DEFAULT_METRICS_PORT = 9404
 _OF_ONE_LISTENER = "listener.name."
 _MAX_INT = 2**31 - 1
-_MAX_LONG = 2**63 - 1
 
 
 class ConfigError(ValueError):
     """Properties that are unknown or have a bad value. The text is one line and names each of them."""
 
 
-def _bound(bound: str) -> str:
-    return f"{bound} of the property without {bound[:3].lower()}, in ms, also for a group that sets its own."
-
-
 def _property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
-class MusterConfig(BaseModel):
+class MusterConfig(CoordinatorProperties, LogProperties):
     """Every property with its value. Kafka's names have dots where the fields have underscores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
-
-    # topics
-    num_partitions: Int = Field(1, ge=1, description="Number of partitions of a topic that is created without one.")
-    auto_create_topics_enable: Bool = Field(
-        True, description="Whether a topic is created when a client first requests it."
-    )
-    default_replication_factor: Int = Field(
-        1,
-        ge=1,
-        le=32767,
-        description="Replication factor of a topic that is created without one. Clients see it, but there is "
-        "one copy, as durable as storage.path.",
-    )
-    max_replication_factor: Int = Field(
-        32767,
-        ge=1,
-        le=32767,
-        description="Maximum replication factor of a new topic. There is always one copy; with 1, higher "
-        "factors are refused.",
-    )
-    delete_topic_enable: Bool = Field(True, description="Whether DeleteTopics is allowed.")
-    message_max_bytes: Int = Field(1_048_588, ge=0, description="Maximum size of an accepted record batch, in bytes.")
-    compression_type: Compression = Field(
-        "producer",
-        description="Codec in which records are stored: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
-    )
-    log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
-    log_retention_ms: Long | None = Field(
-        None, ge=-1, description="How long records are kept, in ms; -1: forever. Overrides .minutes and .hours."
-    )
-    log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; overrides .hours.")
-    log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
-    log_retention_bytes: Long = Field(
-        -1, ge=-1, description="Size above which a partition loses old segments, in bytes; -1: no limit."
-    )
-    log_retention_check_interval_ms: Long = Field(
-        300_000, ge=1, description="How often to look for records to be removed, in ms."
-    )
-    log_roll_ms: Long | None = Field(
-        None, ge=1, description="Maximum age of a segment before the next one begins, in ms. Overrides .hours."
-    )
-    log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
-    log_flush_interval_messages: Long = Field(
-        1,
-        ge=1,
-        description="Number of records after which a log is synced. 1, unlike in Kafka: every acknowledged "
-        "record is synced. With more, records are acknowledged before they are synced; they survive"
-        " a killed process, but not a power failure.",
-    )
-    log_flush_interval_ms: Long = Field(
-        2**63 - 1,
-        ge=0,
-        description="Maximum time before a record is synced, in ms; only with log.flush.interval.messages above 1.",
-    )
-    log_message_timestamp_type: TimestampType = Field(
-        "CreateTime", description="Whether a record's timestamp is the producer's or the time of the append."
-    )
-    log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
-    log_cleaner_enable: Bool = Field(True, description="Whether logs are cleaned (compacted).")
-    log_cleaner_backoff_ms: Long = Field(
-        15_000, ge=1, description="How often the cleaner looks for a log to clean, in ms."
-    )
-    log_cleaner_dedupe_buffer_size: Long = Field(
-        134_217_728,
-        ge=1 << 20,
-        description="Memory for the keys of one run of the cleaner, in bytes, per actor; each key counts as "
-        "160. More keys take several runs.",
-    )
-    log_cleaner_delete_retention_ms: Long = Field(
-        86_400_000, ge=0, description="How long the cleaner keeps a tombstone that it has seen, in ms."
-    )
-    log_cleaner_min_cleanable_ratio: Double = Field(
-        0.5, ge=0, le=1, description="Minimum share of a log, by bytes, that must be new before it is cleaned."
-    )
-    log_cleaner_min_compaction_lag_ms: Long = Field(
-        0, ge=0, description="Minimum age of a record before it is cleaned, in ms."
-    )
-    log_cleaner_max_compaction_lag_ms: Long = Field(
-        _MAX_LONG,
-        ge=1,
-        description="Age of a record after which its log is cleaned whatever its dirty ratio, in ms.",
-    )
-    producer_id_expiration_ms: Int = Field(
-        86_400_000,
-        ge=1,
-        description="Time after which a partition forgets a producer that no longer writes, in ms; not while its "
-        "transaction is open.",
-    )
-
-    # transactions
-    transaction_partition_verification_enable: Bool = Field(
-        True,
-        description="Whether a partition verifies with the coordinator that a producer's transaction is open before it "
-        "writes the first batch of it. Producers that follow KIP-890 part 2 always have it verified.",
-    )
-    add_partitions_to_txn_retry_backoff_ms: Int = Field(
-        20,
-        ge=1,
-        description="How often a partition is added to a transaction again while the previous one is ending, in ms.",
-    )
-    add_partitions_to_txn_retry_backoff_max_ms: Int = Field(
-        100, ge=0, description="For how long it does so before the producer gets an error, in ms."
-    )
-
-    # groups
-    group_min_session_timeout_ms: Int = Field(
-        6_000, description="Minimum session timeout of a member, in ms, inclusive."
-    )
-    group_max_session_timeout_ms: Int = Field(
-        1_800_000, description="Maximum session timeout of a member, in ms, inclusive."
-    )
-    group_initial_rebalance_delay_ms: Int = Field(
-        3_000, description="How long an empty group waits for more members before its first rebalance, in ms."
-    )
-    group_max_size: Int = Field(_MAX_INT, ge=1, description="Maximum number of members in a group.")
-    group_coordinator_append_linger_ms: Int = Field(
-        -1,
-        ge=-1,
-        description="How long a coordinator's records wait for more records to share their batch, in ms; -1: "
-        "only while the disk makes them wait anyway.",
-    )
-    group_coordinator_rebalance_protocols: RebalanceProtocols = Field(
-        "classic,consumer", description="Rebalance protocols that groups may use: classic, consumer."
-    )
-    group_consumer_session_timeout_ms: Int = Field(
-        45_000, ge=1, description="How long a member of a consumer group may send no heartbeat, in ms."
-    )
-    group_consumer_min_session_timeout_ms: Int = Field(45_000, ge=1, description=_bound("Minimum"))
-    group_consumer_max_session_timeout_ms: Int = Field(60_000, ge=1, description=_bound("Maximum"))
-    group_consumer_heartbeat_interval_ms: Int = Field(
-        5_000, ge=1, description="How often members of consumer groups should send a heartbeat, in ms."
-    )
-    group_consumer_min_heartbeat_interval_ms: Int = Field(5_000, ge=1, description=_bound("Minimum"))
-    group_consumer_max_heartbeat_interval_ms: Int = Field(15_000, ge=1, description=_bound("Maximum"))
-    group_consumer_assignment_interval_ms: Int = Field(
-        1_000, ge=0, description="Minimum time between two assignments of a consumer group, in ms."
-    )
-    group_consumer_min_assignment_interval_ms: Int = Field(0, ge=0, description=_bound("Minimum"))
-    group_consumer_max_assignment_interval_ms: Int = Field(15_000, ge=0, description=_bound("Maximum"))
-    group_consumer_max_size: Int = Field(_MAX_INT, ge=1, description="Maximum number of members in a consumer group.")
-    group_consumer_assignors: Assignors = Field(
-        "uniform,range", description="Assignors that members may choose: uniform, range. The first is the default."
-    )
-    group_consumer_migration_policy: MigrationPolicy = Field(
-        "bidirectional",
-        description="Which groups with members may change their protocol: bidirectional, upgrade (to consumer), "
-        "downgrade (to classic) or disabled.",
-    )
-    group_consumer_regex_refresh_interval_ms: Int = Field(
-        600_000, ge=10_000, description="How often regular expressions of consumer groups are looked up again, in ms."
-    )
-    offset_metadata_max_bytes: Int = Field(
-        4_096, description="Maximum length of the metadata of a committed offset, in UTF-16 units."
-    )
-    offsets_topic_num_partitions: Int = Field(
-        50, ge=1, description="Partitions of __consumer_offsets; read when the cluster is first started."
-    )
-    offsets_topic_replication_factor: Int = Field(
-        3,
-        ge=1,
-        le=32767,
-        description="Replication factor of __consumer_offsets, as default.replication.factor; read when the cluster is "
-        "first started.",
-    )
-    offsets_topic_segment_bytes: Int = Field(
-        104_857_600, ge=14, description="Size of a segment file of __consumer_offsets, in bytes."
-    )
-    offsets_topic_compression_codec: Int = Field(
-        0,
-        ge=0,
-        le=4,
-        description="Codec of the records that coordinators write to __consumer_offsets: 0 none, 1 gzip, 2 "
-        "snappy, 3 lz4, 4 zstd.",
-    )
-    offsets_load_buffer_size: Int = Field(
-        5_242_880, ge=1, description="How much of __consumer_offsets is read at a time when it is loaded, in bytes."
-    )
-    offsets_retention_minutes: Int = Field(10_080, ge=1, description="How long unused offsets are kept, in minutes.")
-    offsets_retention_check_interval_ms: Long = Field(
-        600_000, ge=1, description="How often to look for expired offsets, in ms."
-    )
-    offsets_commit_timeout_ms: Int = Field(
-        5_000, ge=1, description="How long a coordinator's write may take before it fails, in ms."
-    )
-
-    # transactions
-    transaction_version: Int = Field(
-        2,
-        ge=0,
-        le=2,
-        description="The level of Kafka's feature of that name, by which clients choose a protocol. 2: that of "
-        "KIP-890, in which every transaction has its own epoch; 0 and 1: the one before. 0 writes records of "
-        "__transaction_state that older Kafkas read, too.",
-    )
-    transaction_state_log_num_partitions: Int = Field(
-        4,
-        ge=1,
-        description="Partitions of __transaction_state, each of which has a process once a transactional.id of it is "
-        "used (Kafka: 50); read when the topic is created, by the first client that wants transactions.",
-    )
-    transaction_state_log_replication_factor: Int = Field(
-        3,
-        ge=1,
-        le=32767,
-        description="Replication factor of __transaction_state, as default.replication.factor; read when the topic is "
-        "created.",
-    )
-    transaction_state_log_segment_bytes: Int = Field(
-        104_857_600, ge=14, description="Size of a segment file of __transaction_state, in bytes."
-    )
-    transaction_state_log_load_buffer_size: Int = Field(
-        5_242_880, ge=1, description="How much of __transaction_state is read at a time when it is loaded, in bytes."
-    )
-    transaction_max_timeout_ms: Int = Field(
-        900_000, ge=1, description="Maximum transaction.timeout.ms of a producer, in ms."
-    )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: Int = Field(
-        10_000, ge=1, description="How often to abort transactions that have timed out, in ms."
-    )
-    transactional_id_expiration_ms: Int = Field(
-        604_800_000, ge=1, description="Time after which a transactional.id without transactions is forgotten, in ms."
-    )
-    transaction_remove_expired_transaction_cleanup_interval_ms: Int = Field(
-        3_600_000, ge=1, description="How often to look for transactional.ids to forget, in ms."
-    )
 
     # connections
     listeners: Text = Field(

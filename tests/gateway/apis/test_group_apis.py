@@ -224,7 +224,8 @@ def test_wrong_arguments_are_reported_before_the_state_of_the_coordinator(full: 
 
 
 OF_CONSUMERS = {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "TxnOffsetCommit"}
-"""Sent by the group's own consumers only, and by their process's producer; others are about other clients' groups, or (LeaveGroup) end a membership."""
+"""Sent by the group's own consumers and their producers only; others are about other clients' groups, or (LeaveGroup)
+end a membership."""
 
 
 @pytest.mark.parametrize(
