@@ -15,6 +15,7 @@ from uuid import UUID
 
 from muster.actors.wire.codec import ErrorCode
 from tests.group.driver import assignment, subscription
+from tests.scenarios.requests import NO_TIME_MS
 
 WIDTH = 112
 UNORDERED = {
@@ -27,6 +28,14 @@ UNORDERED = {
     ("Assignment", "topic_partitions"): "topic_id",
     ("Member", "subscribed_topic_names"): "",
     ("TopicPartitions", "partitions"): "",
+    ("ListTransactionsResponse", "transaction_states"): "transactional_id",
+    ("ListTransactionsResponse", "unknown_state_filters"): "",
+    ("TransactionState", "topics"): "topic",
+    ("TopicData", "partitions"): "",
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"): "name",
+    ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
+    ("AddPartitionsToTxnResult", "topic_results"): "name",
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
 }
 _WORD = re.compile(r"[A-Za-z_@][\w./@-]*$")
 _NO_UUID = UUID(int=0)
@@ -129,17 +138,19 @@ class _Rendering:
             return _bytes(name, value)
         if name in ("node_id", "host", "port") and kind in ("FindCoordinatorResponse", "Coordinator"):
             return _place(entity, name, value)
-        if name == "producer_id" and value >= 0:
+        if name == "producer_id" and value >= 0 and not getattr(entity, "error_code", 0):
             return self._names.of_producer_id(value)
         if kind == "WritableTxnMarkerPartitionResult" and name == "partition_index":
             return "<offsets partition>"
-        if name in ("group_id", "key") and isinstance(value, str):
+        if name in ("group_id", "key", "transactional_id") and isinstance(value, str):
             return _text(self._names.of_group(value) or value)
         return self._value(value)
 
     def _items(self, kind: str, name: str, values: tuple[Any, ...]) -> list[_Text]:
         if kind == "ListGroupsResponse":
             values = tuple(each for each in values if self._names.of_group(each.group_id))
+        if (kind, name) == ("ListTransactionsResponse", "transaction_states"):
+            values = tuple(each for each in values if self._names.of_group(each.transactional_id))
         rendered = [self._value(each) for each in values]
         if (kind, name) in UNORDERED or (self._sort_topics and name in ("topics", "partitions")):
             rendered.sort(key=_flat)
@@ -158,6 +169,9 @@ class _Rendering:
             return f"id({'' if value == _NO_UUID else self._names.of_topic_id(value)})"
         if isinstance(value, datetime.timedelta):
             return str(value // datetime.timedelta(milliseconds=1))
+        if isinstance(value, datetime.datetime):
+            ms = round(value.timestamp() * 1000)
+            return {0: "0", NO_TIME_MS: "none"}.get(ms, "<time>")
         return _text(self._names.of_member(value))
 
 

@@ -28,6 +28,7 @@ API_KEYS = {
     "DescribeGroups": 15,
     "ListGroups": 16,
     "InitProducerId": 22,
+    "AddPartitionsToTxn": 24,
     "AddOffsetsToTxn": 25,
     "EndTxn": 26,
     "WriteTxnMarkers": 27,
@@ -36,7 +37,12 @@ API_KEYS = {
     "OffsetDelete": 47,
     "ConsumerGroupHeartbeat": 68,
     "ConsumerGroupDescribe": 69,
+    "DescribeTransactions": 65,
+    "ListTransactions": 66,
 }
+NO_TIME_MS = 1
+_UNSTABLE = {22: 6}
+"""Versions that Kafka does not serve unless it is configured to."""
 _RANGE = {"range": Called("subscription", ("t",))}
 _GROUP = {"group_id": "g"}
 _IN_TRANSACTION = {"transactional_id": "x", "producer_id": Called("pid", ("1",)), "producer_epoch": 0}
@@ -66,8 +72,11 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "DeleteGroups": {"groups_names": ["g"]},
     "OffsetDelete": _GROUP,
     "InitProducerId": {"transactional_id": "x", "transaction_timeout": 60_000},
+    "AddPartitionsToTxn": {**_IN_TRANSACTION, "topics": ["t/0"], "verify_only": False},
     "AddOffsetsToTxn": {**_IN_TRANSACTION, **_GROUP},
     "EndTxn": {**_IN_TRANSACTION, "committed": True},
+    "DescribeTransactions": {"transactional_ids": ["x"]},
+    "ListTransactions": {"state_filters": [], "producer_id_filters": []},
     "WriteTxnMarkers": {},
     "TxnOffsetCommit": {**_IN_TRANSACTION, **_GROUP},
     "ConsumerGroupHeartbeat": {
@@ -92,6 +101,8 @@ _HEARTBEAT_SHORT = {
     "assignor": "server_assignor",
     "owned": "topic_partitions",
 }
+_OLD_ADD = ("transactional_id", "producer_id", "producer_epoch", "topics")
+"""Fields of AddPartitionsToTxn below v4."""
 _COMMIT_SHORT = {"offset": "committed_offset", "epoch": "committed_leader_epoch", "metadata": "committed_metadata"}
 
 
@@ -132,6 +143,16 @@ def _long(api: str, name: str) -> str:
     return "group_instance_id" if name == "instance" else name
 
 
+def readable(api_key: int, frame: bytes) -> bytes:
+    """The response with 1 ms instead of the times of -1 that DescribeTransactions has, which kio does not read."""
+    return frame.replace(b"\xff" * 8, NO_TIME_MS.to_bytes(8)) if api_key == API_KEYS["DescribeTransactions"] else frame
+
+
+def newest(api_key: int) -> int:
+    """The newest version of the API that Kafka serves."""
+    return _UNSTABLE.get(api_key, codec.versions_of(api_key)[-1] + 1) - 1
+
+
 @cache
 def _field_names(api_key: int) -> frozenset[str]:
     kinds = [codec.request_type(api_key, version) for version in codec.versions_of(api_key)]
@@ -152,6 +173,8 @@ class _Expansion:
             "members": self._leaving,
             "topics": self._topics,
             "transactional_id": self._group,
+            "transactional_ids": self._group_names,
+            "transactional_id_pattern": self._group,
             "markers": self._markers,
             "topic_partitions": self._owned,
             "group_ids": self._group_names,
@@ -160,6 +183,8 @@ class _Expansion:
             special |= {"groups": self._group_names, "groups_names": self._group_names}
         if self._api == "OffsetFetch":
             return self._fetch(fields, special)
+        if self._api == "AddPartitionsToTxn":
+            return self._add_partitions(fields)
         if self._api == "FindCoordinator":
             special |= {"key": self._group, "coordinator_keys": self._group_names}
             if fields["key_type"] != 0:
@@ -177,6 +202,25 @@ class _Expansion:
             for group in groups
         ]
         return plain
+
+    def _add_partitions(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """As one producer's request, and as one of brokers, which may have several ``transactions``."""
+        parts = [{**fields, **each} for each in fields.pop("transactions", [{}])]
+        transactions = [
+            {
+                **{name: self.plain(value) for name, value in part.items()},
+                "transactional_id": self._group(part["transactional_id"]),
+                "topics": self._topics_to_add(part["topics"]),
+            }
+            for part in parts
+        ]
+        return {"transactions": transactions, **{f"v3_and_below_{name}": transactions[0][name] for name in _OLD_ADD}}
+
+    def _topics_to_add(self, partitions: list[str]) -> list[dict[str, Any]]:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in map(split_partition, partitions):
+            by_topic.setdefault(topic, []).append(index)
+        return [{"name": name, "partitions": indexes} for name, indexes in by_topic.items()]
 
     def plain(self, value: Any) -> Any:
         """A plain value, with references and calls resolved."""

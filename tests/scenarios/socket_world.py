@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from tests.scenarios.play import TOPICS, ReceivedResponse
+from tests.scenarios.requests import newest, readable
 from tests.scenarios.values import ScenarioError
 
 REQUEST_TIMEOUT_S = 30.0
@@ -104,7 +105,7 @@ class Sent:
         assert self.frame is not None
         if not self.frame.data:
             return None
-        return codec.decode_response(self.api_key, self.version, self.frame.data)[1]
+        return codec.decode_response(self.api_key, self.version, readable(self.api_key, self.frame.data))[1]
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class SocketWorld:
                 connection.close()
 
     def newest(self, api_key: int) -> int:
-        return codec.versions_of(api_key)[-1]
+        return newest(api_key)
 
     def send(self, client: str, api_key: int, version: int, body: codec.Body) -> Sent:
         connections = self._connections.setdefault(client, [])

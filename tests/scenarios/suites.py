@@ -19,6 +19,8 @@ CORE = Path(__file__).with_name("core")
 """Played in a bare core in virtual time; their responses are Muster's own."""
 KAFKA = Path(__file__).with_name("kafka")
 """Played on sockets in real time; their responses were recorded from a real Apache Kafka."""
+TRANSACTIONS = Path(__file__).with_name("transactions")
+"""As those of ``KAFKA``, of transactional ids; they can also be played in a bare coordinator in virtual time."""
 SIDE_BY_SIDE = 20
 _LATE_S = 0.2
 _AGAIN = 3
@@ -86,7 +88,7 @@ def difference(expected: str, got: str) -> str:
 def differences() -> list[tuple[str, str, str]]:
     """Every accepted difference from Kafka: scenario, line, reason."""
     found = []
-    for path in paths(KAFKA):
+    for path in (*paths(KAFKA), *paths(TRANSACTIONS)):
         for step in load(path).steps:
             if step.musters is not None:
                 found.append((path.stem, step.text, " ".join((step.because or "").split())))
