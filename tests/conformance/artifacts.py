@@ -17,9 +17,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from muster.actors.runtime.java import find_java
@@ -121,17 +122,33 @@ def streams() -> Kafka:
     return Kafka(kafka_version(), _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml"))
 
 
-def _from_maven(name: str, title: str, size_mb: int, pom: Path) -> Path:
-    """The folder with the dependencies."""
+def spark_source() -> Path:
+    """The folder with the jars of Spark's source and sink of Kafka, for the installed pyspark; like :func:`kafka`."""
+    spark = {"spark.version": version("pyspark")}
+    return _from_maven("spark", "Spark's Kafka source", 6, HERE / "spark" / "pom.xml", versions=spark)
+
+
+def _from_maven(
+    name: str,
+    title: str,
+    size_mb: int,
+    pom: Path,
+    *,
+    versions: Mapping[str, str] | None = None,
+) -> Path:
+    """The folder with the dependencies; ``versions``: properties of the pom, in addition to those of Kafka's own."""
     find_java()
     folder = cache_folder() / name
-    inputs = b"".join(file.read_bytes() for file in dict.fromkeys((pom, _POM)))  # the latter has the versions
+    inputs = b"".join(file.read_bytes() for file in dict.fromkeys((pom, _POM)))
+    inputs += "".join((versions or {}).values()).encode()
     with in_stock(folder, hashlib.sha256(inputs).hexdigest()) as missing:
         if missing:
-            print(f"== fetching {title} {kafka_version()} with mvn (about {size_mb} MB)", flush=True)
-            properties = [f"-D{name}={_version(name)}" for name in ("kafka.version", "log4j.version")]
+            print(f"== fetching {title} with mvn (about {size_mb} MB)", flush=True)
+            own = {name: _version(name) for name in ("kafka.version", "log4j.version")}
+            properties = [f"-D{name}={value}" for name, value in {**own, **(versions or {})}.items()]
             command = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), *properties]
-            run_fetcher([*command, "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"], cwd=folder)
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
+            run_fetcher([*command, *goal], cwd=folder)
     return folder / "libs"
 
 
