@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conformance.artifacts import Kafka, streams
 from tests.conformance.programs.program import Outcome, Program
 from tests.conformance.programs.records import write
-from tests.conformance.programs.words import FIRST, LINES, counted, described, each_once, history, latest
+from tests.conformance.programs.words import FIRST, LINES, counted, described, each_once, history, latest, unfinished
 from tests.conformance.topics import committed, create_topic, delete_topics, ends, own_configs
 from tests.muster_process import eventually
 
@@ -114,5 +114,27 @@ def test_counts_continue_on_another_disk(
     assert (repartition["cleanup.policy"], repartition["retention.ms"]) == ("delete", "-1")
     outcome(
         f"Kafka Streams {app.release.version}, `WordCountDemo`, at_least_once: killed, continued on an empty disk",
+        described(counts),
+    )
+
+
+def test_exactly_once_wherever_it_is_killed(
+    topics: str, fresh: Callable[[str], str], tmp_path: Path, outcome: Outcome
+) -> None:
+    """In a transaction: its records are there, but not committed. They are aborted when its timeout has passed."""
+    properties = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": "3000"}
+    app = WordCount(topics, fresh("word-count"), tmp_path, **properties)
+    write(topics, INPUT, LINES[:FIRST], partitions=PARTITIONS)
+    with app.instance("first", "one-disk") as first:
+        app.await_counts(LINES[:FIRST])
+        write(topics, INPUT, LINES[FIRST:], partitions=PARTITIONS)
+        eventually(lambda: unfinished(topics, OUTPUT), bool, "a transaction is open", DONE_S)
+        first.kill()
+    with app.instance("second", "another-disk"):
+        app.await_counts(LINES)
+    counts = app.counts()
+    assert each_once(counts)
+    outcome(
+        f"Kafka Streams {app.release.version}, `WordCountDemo`, exactly_once_v2: killed, continued on an empty disk",
         described(counts),
     )

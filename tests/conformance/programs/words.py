@@ -27,6 +27,14 @@ def history(bootstrap: str, topic: str, number: Callable[[bytes], int]) -> dict[
     return found
 
 
+def unfinished(bootstrap: str, topic: str) -> bool:
+    """Whether the topic has records after those that are committed."""
+    last = [
+        {record.partition: record.offset for record in read(bootstrap, topic, committed=only)} for only in (True, False)
+    ]
+    return last[0] != last[1]
+
+
 def latest(counts: dict[str, list[int]]) -> dict[str, int]:
     """The last count of each word."""
     return {word: numbers[-1] for word, numbers in counts.items()}
