@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conformance.artifacts import HERE, Quix, quix
 from tests.conformance.programs.program import Outcome, Program
 from tests.conformance.programs.records import write
-from tests.conformance.programs.words import FIRST, LINES, counted, described, each_once, history, latest
+from tests.conformance.programs.words import FIRST, LINES, counted, described, each_once, history, latest, unfinished
 from tests.conformance.topics import committed, create_topic, ends, own_configs
 from tests.muster_process import eventually
 
@@ -84,5 +84,26 @@ def test_counts_continue_on_another_disk(
     assert {own_configs(bootstrap, topic)["cleanup.policy"] for topic in app.internal("changelog__")} == {"compact"}
     outcome(
         f"Quix Streams {app.release.version}, a word count, at-least-once: killed, continued on an empty disk",
+        described(counts),
+    )
+
+
+def test_exactly_once_wherever_it_is_killed(
+    bootstrap: str, fresh: Callable[[str], str], tmp_path: Path, outcome: Outcome
+) -> None:
+    """In a transaction: its records are there, but not committed. They are aborted when its timeout has passed."""
+    app = WordCount(bootstrap, fresh("quix"), tmp_path, "exactly-once")
+    write(bootstrap, app.input, LINES[:FIRST], partitions=PARTITIONS)
+    with app.instance("first") as first:
+        app.await_counts(LINES[:FIRST])
+        write(bootstrap, app.input, LINES[FIRST:], partitions=PARTITIONS)
+        eventually(lambda: unfinished(bootstrap, app.output), bool, "a transaction is open", DONE_S)
+        first.kill()
+    with app.instance("second"):
+        app.await_counts(LINES)
+    counts = app.counts()
+    assert each_once(counts)
+    outcome(
+        f"Quix Streams {app.release.version}, a word count, exactly-once: killed, continued on an empty disk",
         described(counts),
     )

@@ -23,6 +23,7 @@ def main(bootstrap: str, group: str, source: str, output: str, state_folder: str
         processing_guarantee=guarantee,
         commit_interval=COMMIT_S,
         consumer_extra_config={"session.timeout.ms": 6000},
+        producer_extra_config={"transaction.timeout.ms": 10_000} if guarantee == "exactly-once" else None,
     )
     lines = application.dataframe(application.topic(source, value_deserializer="str"))
     split = lines.apply(str.split, expand=True)
