@@ -31,8 +31,13 @@ LIFECYCLE_SCHEMA = table(
     "ts",
     [
         column("ts", MS_UTC, "ms", "when it happened, by the clock of who saw it"),
-        column("actor", "string", "", "name of the actor: controller, reconciler, gateway-1, log-0, offsets-7"),
-        column("kind", "string", "", "controller, reconciler, gateway, log, offsets, standby"),
+        column(
+            "actor",
+            "string",
+            "",
+            "name of the actor: controller, reconciler, gateway-1, log-0, offsets-7, transactions-2",
+        ),
+        column("kind", "string", "", "controller, reconciler, gateway, log, offsets, transactions, standby"),
         column(
             "event",
             "string",
