@@ -163,6 +163,9 @@ class CoreWorld:
         return "\n".join(describe(record, self._began_ms) for record in fresh) or "nothing"
 
     def _state(self, name: str) -> str:
+        consumers = self.driver.core.consumer_groups.get(GroupId(f"{self._scope}.{name}"))
+        if consumers is not None:
+            return f"{consumers.state().value} epoch={consumers.epoch} members={len(consumers.members)}"
         group = self.driver.core.groups.get(GroupId(f"{self._scope}.{name}"))
         if group is None:
             return "no such group"

@@ -16,7 +16,7 @@ from muster.actors.group.consumer import conversion, departure, epochs, membersh
 from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.timers import join_timer, sync_timer
 from muster.actors.group.errors import ApiError, CorruptRecord
-from muster.actors.group.events import Cause, MemberJoined, Removal
+from muster.actors.group.events import Cause, MemberJoined
 from muster.actors.group.messages import (
     MEMBER_ID_REQUIRED_FROM,
     NO_MEMBER,
@@ -128,7 +128,7 @@ def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroup, context: Cont
             LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error)
         )
     if gone:
-        departure.remove(shard, group, gone, Removal.SESSION_EXPIRED, left=True)
+        departure.remove(shard, group, gone, left_by=context)
     shard.reply_when_durable(token, request, LeaveGroupResponse(members=tuple(results)))
 
 

@@ -36,7 +36,7 @@ def leave(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token
         shard.append_consumer(group.id, ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT, away, member_id)
         shard.timers.cancel(revocation_timer(group.id, member_id))
     else:
-        remove(shard, group, {member_id: None}, Removal.SESSION_EXPIRED, left=True)
+        remove(shard, group, {member_id: None}, left_by=context)
     response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
     shard.reply_when_durable(token, request, response)
 
@@ -45,29 +45,41 @@ def fence(shard: Shard, group_id: GroupId, member_id: MemberId, cause: Removal) 
     """Remove a member that did not request it, if it is still one."""
     group = shard.consumer_group(group_id)
     if group is not None and member_id in group.members:
-        remove(shard, group, {member_id: None}, cause, left=False)
+        remove(shard, group, {member_id: None}, cause)
 
 
 def remove(
-    shard: Shard, group: ConsumerGroup, gone: Mapping[MemberId, str | None], cause: Removal, *, left: bool
+    shard: Shard,
+    group: ConsumerGroup,
+    gone: Mapping[MemberId, str | None],
+    cause: Removal | None = None,
+    *,
+    left_by: Context | None = None,
 ) -> None:
-    """Remove these members, at least one, with the reasons that they gave; ``left``: at their own request.
+    """Remove these members, at least one: at a request from ``left_by`` with the reasons in it, or for that ``cause``.
 
     If only members with the classic protocol remain, the group may become a classic group.
     """
-    who = {member_id: group.who(member_id) for member_id in gone}
+    stopped = {member_id: _is_client(group.contexts.get(member_id), left_by) for member_id in gone}
     for member_id, reason in gone.items():
-        shard.report(_event(group.id, who[member_id], reason, cause, left=left))
+        shard.report(_event(group.id, group.who(member_id), reason, cause))
     if conversion.may_downgrade(shard, group, [*gone]):
         conversion.downgrade(shard, group, [*gone], rebalance_now=True)
     else:
-        membership.remove_members(shard, group, gone, Cause.MEMBER_LEFT if left else Cause.MEMBER_FENCED)
+        membership.remove_members(shard, group, gone, Cause.MEMBER_FENCED if cause else Cause.MEMBER_LEFT)
     for member_id in gone:
-        membership.forget(shard, group, member_id, left=left)
+        membership.forget(shard, group, member_id, left=stopped[member_id])
 
 
-def _event(group: GroupId, who: Who, reason: str | None, cause: Removal, *, left: bool) -> MemberLeft | MemberExpired:
-    if left:
+def _is_client(own: Context | None, sender: Context | None) -> bool:
+    """Whether the member itself sent the request, judging by its origin."""
+    if own is None or sender is None:
+        return False
+    return (own.host, own.client_id, own.principal) == (sender.host, sender.client_id, sender.principal)
+
+
+def _event(group: GroupId, who: Who, reason: str | None, cause: Removal | None) -> MemberLeft | MemberExpired:
+    if cause is None:
         return MemberLeft(
             group=group,
             member_id=who.member_id,

@@ -124,6 +124,8 @@ def reconcile(
 ) -> bool:
     """Move the member towards its target, as far as it can go now. Whether what it may use has changed. ApiError."""
     current = group.assignment_of(member_id)
+    if not subscription_changed and member_id in group.current and group.is_reconciled(member_id):
+        return False
     target = group.target_of(member_id)
     goal = Goal(
         epoch=group.target_epoch,

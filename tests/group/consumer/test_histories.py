@@ -55,7 +55,7 @@ def subscription(topics: tuple[str, ...], owned: set[TopicPartition]) -> bytes:
 
 @dataclass(slots=True)
 class Client:
-    """A consumer as clients are: it gives up what the response leaves out, and names what it has."""
+    """A consumer as clients are: it gives up what it has to, and names what it has."""
 
     name: str
     classic: bool
