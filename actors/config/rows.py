@@ -100,9 +100,10 @@ def describe_coordinator_topic(
     return [row._replace(read_only=row.name in COORDINATOR_TOPICS[topic]) for row in rows]
 
 
-def describe_group(overrides: Mapping[str, str] = _NOTHING) -> list[ConfigRow]:
-    """Every config of a group with these ``overrides``."""
-    return [_group_row(name, field, overrides) for name, field in sorted(GroupConfigs.model_fields.items())]
+def describe_group(overrides: Mapping[str, str] = _NOTHING, config: MusterConfig | None = None) -> list[ConfigRow]:
+    """Every config of a group with these ``overrides``; the others are those of the cluster's ``config`` in force."""
+    fields = sorted(GroupConfigs.model_fields.items())
+    return [_group_row(name, field, overrides, config) for name, field in fields]
 
 
 def describe_client_metrics() -> list[ConfigRow]:
@@ -157,8 +158,9 @@ def _topic_row(layers: _Layers, name: str, value: Any, overrides: Mapping[str, s
     return _row(alias, text_of(value), synonyms, field, read_only=False)
 
 
-def _group_row(name: str, field: FieldInfo, overrides: Mapping[str, str]) -> ConfigRow:
-    alias, default = str(field.alias), str(text_of(field.default))
+def _group_row(name: str, field: FieldInfo, overrides: Mapping[str, str], config: MusterConfig | None) -> ConfigRow:
+    of_cluster = field.default if config is None else getattr(config, f"group_{name}")
+    alias, default = str(field.alias), str(text_of(of_cluster))
     synonyms: tuple[Synonym, ...] = (Synonym(f"group.{alias}", default, ConfigSource.DEFAULT_CONFIG),)
     if alias in overrides:
         synonyms = (Synonym(alias, overrides[alias], ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)

@@ -99,3 +99,10 @@ def test_a_group() -> None:
         ("consumer.session.timeout.ms", "50000", 8),
         ("group.consumer.session.timeout.ms", "45000", 5),
     ]
+
+
+def test_a_group_has_what_the_cluster_has() -> None:
+    config = MusterConfig.from_properties({"group.consumer.session.timeout.ms": "50000"})
+    rows = {row.name: row.value for row in describe_group({}, config)}
+    assert rows["consumer.session.timeout.ms"] == "50000"
+    assert rows["consumer.heartbeat.interval.ms"] == "5000"

@@ -80,7 +80,7 @@ def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
             return _broker_rows(gateway, name)
         case ResourceType.GROUP:
             _refuse_empty(name, "Group name must not be empty")
-            return describe_group(gateway.view.configs.groups.get(name, {}))
+            return describe_group(gateway.view.configs.groups.get(name, {}), gateway.config)
         case ResourceType.CLIENT_METRICS:
             _refuse_empty(name, "Client metrics subscription name must not be empty")
             return describe_client_metrics()
