@@ -11,6 +11,13 @@ from uuid import UUID
 import pytest
 from click.testing import Result
 
+from muster.actors.group.codec.consumer_records import (
+    ConsumerKey,
+    ConsumerRecord,
+    GroupEpoch,
+    consumer_record,
+)
+from muster.actors.group.codec.consumer_records import MemberMetadata as ConsumerMember
 from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
@@ -29,8 +36,8 @@ from tests.log.support import NOW_MS, client_batch, lose_what_is_not_synced, ope
 OFFSETS = "__consumer_offsets-3"
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\x08invoices\xff\xff\xff\xff"
 ASSIGNMENT = b"\0\0\0\0\0\1\0\x08invoices\0\0\0\1\0\0\0\2\xff\xff\xff\xff"
-NEXT_GENERATION_KEY = b"\0\x03\0\1g"
-"""ConsumerGroupMetadataKey (KIP-848)."""
+SHARE_GROUP_KEY = b"\0\x0a\0\1g"
+"""ShareGroupMetadataKey (KIP-932)."""
 
 
 def committed(offset: int, partition: int = 2, group: str = "billing", metadata: str = "") -> Record:
@@ -221,10 +228,10 @@ def test_a_record_that_cannot_be_read_is_named(storage: Path, record: Record) ->
 
 
 def test_records_of_other_kinds_of_groups_are_counted(storage: Path) -> None:
-    fill(storage / "logs" / OFFSETS, Record(NEXT_GENERATION_KEY, b"\0\0\0\0\0\1"), epoch=5)
+    fill(storage / "logs" / OFFSETS, Record(SHARE_GROUP_KEY, b"\0\0\0\0\0\1"), epoch=5)
     done = replay(storage, OFFSETS)
     assert done.exit_code == 0
-    assert f"1 record of type 3, from offset {len(RECORDS)}: not of classic groups" in done.stderr
+    assert f"1 record of type 10, from offset {len(RECORDS)}: of groups that are not served" in done.stderr
 
 
 def test_what_is_no_partition_of_groups(storage: Path) -> None:
@@ -241,3 +248,18 @@ def test_what_is_no_partition_of_groups(storage: Path) -> None:
     (directory,) = (storage / "logs" / OFFSETS,)
     next(directory.glob("segments-*")).write_text("garbage")
     assert "cannot be read" in replay(storage, OFFSETS).stderr
+
+
+def test_consumer_groups(storage: Path) -> None:
+    member = ConsumerMember(client_id="biller", client_host="/10.0.0.7", topics=("t",))
+    records = [
+        consumer_record(ConsumerKey(ConsumerRecord.MEMBER_METADATA, GroupId("modern"), "m"), member),
+        consumer_record(ConsumerKey(ConsumerRecord.METADATA, GroupId("modern")), GroupEpoch(epoch=4)),
+    ]
+    fill(storage / "logs" / OFFSETS, *records, epoch=5)
+    done = replay(storage, OFFSETS)
+    assert done.exit_code == 0, done.stderr
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("modern"))
+    assert row[:6] == ["modern", "Assigning", "consumer", "-", "4", "-"]
+    found = groups(replay(storage, OFFSETS, "--json"))["modern"]
+    assert (found["epoch"], found["members"][0]["client_id"]) == (4, "biller")
