@@ -31,7 +31,7 @@ from muster.placement.topics import (
     check_name,
     check_partitions,
 )
-from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, DynamicConfigs, Topic
+from muster.placement.view import COORDINATORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, DynamicConfigs, Topic
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 T = TypeVar("T")
@@ -111,6 +111,8 @@ class TopicsAdmin:
         """Create topics that do not exist yet, each independently of the others."""
 
         def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
+            if topic.name in COORDINATORS and topic.name not in self.topics:
+                raise InvalidTopic(f"Topic '{topic.name}' is created when the first client needs it.")
             config = in_force(self._config, self.configs)
             partitions = topic.partitions if topic.partitions > 0 else config.num_partitions
             factor = topic.replication_factor

@@ -179,7 +179,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
     async def stop(self) -> None:
         """See :class:`CoordinatorShell`. Markers that are under way may still be written."""
         self._sender.stop()
+        await super().stop()
         if self._filling is not None:
             self._filling.cancel()
         self._limited_log.flush()
-        await super().stop()

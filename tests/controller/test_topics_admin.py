@@ -10,9 +10,10 @@ import pytest
 from muster.actors.config import MusterConfig
 from muster.actors.controller.admin import NewTopic
 from muster.actors.controller.topics import TopicsAdmin
+from muster.actors.wire.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.topics import TopicRegistry
-from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
@@ -58,3 +59,26 @@ def test_that_there_is_one_copy_is_said_once(zk: ZooKeeperClient, caplog: pytest
     assert line.startswith("topic first has replication factor 3")
     assert "storage.path" in line
     assert "max.replication.factor=1" in line
+
+
+def test_the_topic_of_transactions_is_created_when_it_is_needed(zk: ZooKeeperClient) -> None:
+    """Not by a client: it would be a topic like any other, which a log actor writes."""
+    admin = topics_admin(zk, transaction_state_log_num_partitions="7", transaction_state_log_replication_factor="2")
+    for validate_only in (True, False):
+        (refused,) = asyncio.run(admin.create([NewTopic(TRANSACTIONS_TOPIC, 1, 1, {})], validate_only))
+        assert refused.error == ErrorCode.invalid_topic_exception
+    assert TRANSACTIONS_TOPIC not in TopicRegistry(zk).load()
+    for _ in range(2):
+        topic = asyncio.run(admin.require(TRANSACTIONS_TOPIC))
+        assert (topic.partitions, topic.replication_factor, topic.internal) == (7, 2, True)
+    assert TopicRegistry(zk).load()[TRANSACTIONS_TOPIC] == topic
+    assert topic.config == {"cleanup.policy": "compact", "compression.type": "uncompressed"}
+
+
+def test_how_many_partitions_topics_have_is_read_anew(zk: ZooKeeperClient) -> None:
+    admin = topics_admin(zk)
+    create(admin, NewTopic("kept", 2, 1, {}), NewTopic("deleted", 2, 1, {}))
+    other = TopicRegistry(zk)
+    other.add_partitions("kept", 3)
+    other.delete("deleted")
+    assert asyncio.run(admin.partition_counts(["kept", "deleted", "unknown"])) == {"kept": 3}
