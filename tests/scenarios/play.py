@@ -17,7 +17,7 @@ from tests.scenarios.values import Ref, ScenarioError
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
-_BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{22}})$")
+_BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{21}}[AQgw])$")
 """What Kafka makes for members of consumer groups: a UUID, in base64 with ConsumerGroupHeartbeat v0."""
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
 CLOSED, NO_RESPONSE = "connection closed", "no answer"
