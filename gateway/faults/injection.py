@@ -301,6 +301,7 @@ def facts_of(call: Call) -> Facts:
 def _groups(request: Any) -> Iterator[str | None]:
     yield field(request, "group_id", None)
     yield from field(request, "groups_names", ())
+    yield from field(request, "group_ids", ())
     for group in field(request, "groups", ()):
         yield group if isinstance(group, str) else group.group_id
     if field(request, "key_type", _GROUP) == _GROUP:
@@ -312,6 +313,7 @@ def _members(request: Any) -> Iterator[str | None]:
     for item in (request, *field(request, "members", ()), *field(request, "groups", ())):
         yield field(item, "member_id", None)
         yield field(item, "group_instance_id", None)
+        yield field(item, "instance_id", None)
 
 
 def _of_session(gateway: Gateway, request: Any) -> Iterator[tuple[str, int]]:

@@ -151,6 +151,19 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "duration_filter": -1,
             "transactional_id_pattern": None,
         },
+        68: {
+            "group_id": group,
+            "member_id": "m",
+            "member_epoch": 0,
+            "instance_id": "i",
+            "rack_id": None,
+            "rebalance_timeout": 1000,
+            "subscribed_topic_names": [topic.name],
+            "subscribed_topic_regex": None,
+            "server_assignor": None,
+            "topic_partitions": [],
+        },
+        69: {"group_ids": [group], "include_authorized_operations": False},
         74: {"resource_types": []},
     }
     return every[api_key]
