@@ -217,6 +217,7 @@ class ServedGateway:
 
     async def _settle(self) -> None:
         self._upkeep.settle(now_ms())
+        self.server.forget_silent_clients()
         if self.server.account.is_pending:
             self._is_settled.clear()
         else:

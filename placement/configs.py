@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -12,6 +13,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from muster.placement.epochs import ActorEpoch, commit_as
 from muster.placement.layout import (
     BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     DEFAULT_BROKER,
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
@@ -19,6 +21,8 @@ from muster.placement.layout import (
     broker_config_path,
     decode_config,
     decode_group,
+    decode_subscription,
+    encode_client_metrics_config,
     encode_config,
     encode_group_config,
     topic_config_path,
@@ -48,7 +52,9 @@ class ConfigRegistry:
     def load(self) -> DynamicConfigs:
         """All except those of topics, which ``TopicRegistry`` loads. Malformed ones are logged and left out."""
         groups = {decode_group(data): decode_config(data) for _, data in self._children(GROUP_CONFIGS)}
-        return replace(self.load_brokers(), groups=groups)
+        subscriptions = self._children(CLIENT_METRICS_CONFIGS)
+        client_metrics = {decode_subscription(data): decode_config(data) for _, data in subscriptions}
+        return replace(self.load_brokers(), groups=groups, client_metrics=client_metrics)
 
     def load_brokers(self) -> DynamicConfigs:
         """Like :meth:`load`, but without groups, of which there may be thousands."""
@@ -78,6 +84,12 @@ class ConfigRegistry:
         """Let ``decide`` change the group's configuration."""
         path = f"{GROUP_CONFIGS}/{encode_segment(group)}"
         self._change(GROUP_CONFIGS, path, decide, lambda config: encode_group_config(group, config))
+
+    def change_client_metrics(self, subscription: str, decide: Decide) -> None:
+        """Let ``decide`` change the configuration of the subscription; without any, it does not exist."""
+        path = f"{CLIENT_METRICS_CONFIGS}/{encode_segment(subscription)}"
+        encode = partial(encode_client_metrics_config, subscription)
+        self._change(CLIENT_METRICS_CONFIGS, path, decide, encode)
 
     def _change(
         self,
@@ -129,6 +141,8 @@ def _is_config(path: str, data: bytes) -> bool:
         decode_config(data)
         if path.startswith(f"{GROUP_CONFIGS}/"):
             decode_group(data)
+        elif path.startswith(f"{CLIENT_METRICS_CONFIGS}/"):
+            decode_subscription(data)
     except Malformed as error:
         log.warning("%s is left out: %s", path, error)
         return False

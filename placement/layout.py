@@ -21,6 +21,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 """For group configs, as in Kafka 4, which no longer has ZooKeeper."""
 DEFAULT_BROKER = "<default>"
 """Represents all brokers."""
@@ -252,6 +253,11 @@ def encode_group_config(group: str, config: Mapping[str, str]) -> bytes:
     return _dump({"version": 1, "config": dict(sorted(config.items())), "group": group})
 
 
+def encode_client_metrics_config(subscription: str, config: Mapping[str, str]) -> bytes:
+    """``/config/client-metrics/<subscription>``: likewise, plus the subscription's name."""
+    return _dump({"version": 1, "config": dict(sorted(config.items())), "subscription": subscription})
+
+
 def decode_config(data: bytes) -> dict[str, str]:
     """Malformed if it is not a configuration."""
     fields = _load(data, "configuration")
@@ -267,6 +273,14 @@ def decode_group(data: bytes) -> str:
     if not isinstance(group, str):
         raise Malformed(f"not a configuration of a group: {data!r}")
     return group
+
+
+def decode_subscription(data: bytes) -> str:
+    """The subscription to client metrics whose configuration it is. Malformed if it is not one's."""
+    subscription = _load(data, "configuration of client metrics").get("subscription")
+    if not isinstance(subscription, str):
+        raise Malformed(f"not a configuration of client metrics: {data!r}")
+    return subscription
 
 
 def encode_drained_node(timestamp_ms: int) -> bytes:

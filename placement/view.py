@@ -88,6 +88,8 @@ class DynamicConfigs:
     """For the whole cluster: Kafka's default for all brokers."""
     brokers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Subscriptions to metrics of clients, by name (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

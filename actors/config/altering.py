@@ -13,6 +13,7 @@ from enum import IntEnum
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS, InvalidSubscription, check_client_metrics
 from muster.actors.config.derived import COORDINATOR_TOPICS, topic_values
 from muster.actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
 from muster.actors.config.groups import GroupConfigs, group_config_errors
@@ -128,15 +129,32 @@ class _Group:
             raise InvalidAlteration(ErrorCode.invalid_config, problem)
 
 
+class _ClientMetrics:
+    types: Mapping[str, ConfigType] = {name: each.type for name, each in CLIENT_METRICS_CONFIGS.items()}
+
+    def __init__(self, *_: object) -> None:
+        """A subscription depends on nothing else."""
+
+    def default(self, name: str) -> str | None:
+        return CLIENT_METRICS_CONFIGS[name].default
+
+    def check(self, wanted: Mapping[str, str], _: Mapping[str, str]) -> None:
+        try:
+            check_client_metrics(wanted)
+        except InvalidSubscription as error:
+            raise InvalidAlteration(error.code, str(error)) from error
+
+
 def _refuse(message: str) -> None:
     raise InvalidAlteration(ErrorCode.invalid_request, message)
 
 
-_Kind = _Topic | _Broker | _Group
+_Kind = _Topic | _Broker | _Group | _ClientMetrics
 _KINDS: Mapping[ResourceType, type[_Kind]] = {
     ResourceType.TOPIC: _Topic,
     ResourceType.BROKER: _Broker,
     ResourceType.GROUP: _Group,
+    ResourceType.CLIENT_METRICS: _ClientMetrics,
 }
 
 

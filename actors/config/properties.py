@@ -112,6 +112,9 @@ class MusterConfig(CoordinatorProperties, LogProperties):
     max_incremental_fetch_session_cache_slots: Int = Field(
         1000, ge=0, description="Maximum number of fetch sessions of a gateway (KIP-227); 0: clients get none."
     )
+    telemetry_max_bytes: Int = Field(
+        1_048_576, ge=1, description="Maximum size of the metrics that a client pushes at a time, in bytes (KIP-714)."
+    )
     max_request_partition_size_limit: Int = Field(
         2000, ge=1, description="Maximum number of partitions in a response to DescribeTopicPartitions (KIP-966)."
     )
@@ -219,6 +222,9 @@ class MusterConfig(CoordinatorProperties, LogProperties):
         ge=0,
         description="Maximum number of series of group, topic, partition and evidence per gateway and fetch "
         "metric. Bytes of further ones are counted without their group, with the reason overflow.",
+    )
+    metrics_max_client_series: Int = Field(
+        10_000, ge=0, description="Maximum number of series of metrics that clients push, per gateway (KIP-714)."
     )
     metrics_group_series_retention_ms: Long = Field(
         900_000,

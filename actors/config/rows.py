@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
+from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS
 from muster.actors.config.derived import COORDINATOR_TOPICS, coordinator_topic_configs, topic_values
 from muster.actors.config.dynamic import DYNAMIC, Started, in_force
 from muster.actors.config.groups import GroupConfigs
@@ -106,20 +107,14 @@ def describe_group(overrides: Mapping[str, str] = _NOTHING, config: MusterConfig
     return [_group_row(name, field, overrides, config) for name, field in fields]
 
 
-def describe_client_metrics() -> list[ConfigRow]:
-    """Every config of a KIP-714 subscription: Kafka's defaults, as no subscription can be created."""
-    return [
-        ConfigRow(name, value, ConfigSource.DEFAULT_CONFIG, (), kind, documentation, True)
-        for name, value, kind, documentation in _CLIENT_METRICS
-    ]
-
-
-_NO_CLIENT_METRICS = "Clients send no metrics to Muster (KIP-714)."
-_CLIENT_METRICS = (
-    ("interval.ms", "300000", ConfigType.INT, _NO_CLIENT_METRICS),
-    ("match", "", ConfigType.LIST, _NO_CLIENT_METRICS),
-    ("metrics", "", ConfigType.LIST, _NO_CLIENT_METRICS),
-)
+def describe_client_metrics(overrides: Mapping[str, str] = _NOTHING) -> list[ConfigRow]:
+    """Every config of a subscription to client metrics with these ``overrides`` (KIP-714)."""
+    dynamic, default = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG, ConfigSource.DEFAULT_CONFIG
+    rows = []
+    for name, each in CLIENT_METRICS_CONFIGS.items():
+        value, source = (overrides[name], dynamic) if name in overrides else (each.default, default)
+        rows.append(ConfigRow(name, value, source, (), each.type, each.documentation, False))
+    return rows
 
 
 class _Layers:

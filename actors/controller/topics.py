@@ -277,6 +277,8 @@ def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig
             registry.change_broker(alteration.name or DEFAULT_BROKER, decide)
         case ResourceType.GROUP:
             registry.change_group(alteration.name, decide)
+        case ResourceType.CLIENT_METRICS:
+            registry.change_client_metrics(alteration.name, decide)
 
 
 def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic | None]) -> TopicOutcome:

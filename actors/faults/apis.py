@@ -56,6 +56,8 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DescribeProducers": frozenset({TOPIC, PARTITION}),
     "DescribeTransactions": frozenset(),
     "ListTransactions": frozenset(),
+    "GetTelemetrySubscriptions": frozenset(),
+    "PushTelemetry": frozenset(),
     "ListConfigResources": frozenset(),
     "ConsumerGroupHeartbeat": frozenset({GROUP, MEMBER}),
     "ConsumerGroupDescribe": frozenset({GROUP}),

@@ -334,6 +334,20 @@ class Account(Generic[T]):
         if connection.saw_group(client_id, group):
             self._close(self._pending.changed(((host, client_id),)))
 
+    def group_of(self, connection: ConnectionState, host: str, client_id: str | None, now_ms: int) -> str | None:
+        """The group that the connection works for; or else that of all clients of that host and client id, if one.
+
+        For what is not counted: a verdict on bytes needs better evidence.
+        """
+        if (group := connection.group_of(client_id)) is not None:
+            return group
+        fetches = connection.fetches.get(client_id)
+        if fetches is not None and fetches.identity is not None:
+            return fetches.identity.group
+        slot = self.table.slot(host, client_id)
+        groups = {group for group, _ in slot.candidates(now_ms)} if slot is not None else set()
+        return groups.pop() if len(groups) == 1 else None
+
     def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:
         """Apply the coordinators' updates, and settle what waited for them."""
         changed: set[ClientKey] = set()

@@ -27,7 +27,6 @@ NOT_SERVED = (
     NotServed("Client quotas", "come with a later version", (48, 49)),
     NotServed("Share groups (KIP-932)", "are not part of Muster", (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     NotServed("Streams groups (KIP-1071)", "are not part of Muster", (88, 89)),
-    NotServed("Client telemetry (KIP-714)", "gateways count what they serve themselves, see `/metrics`", (71, 72)),
     NotServed(
         "Between Kafka's brokers and controllers",
         "there is no KRaft quorum: Ray and ZooKeeper do this",

@@ -54,6 +54,7 @@ class Connection(asyncio.Protocol):
         self.port = 0
         self.principal = ANONYMOUS
         self.context = b""
+        self.software = ("unknown", "unknown")
         self.sasl = SaslSession(gateway.sasl) if listener.needs_login and gateway.sasl is not None else None
         self.last_active_s = time.monotonic()
         self.attribution = ConnectionState(opened_ms=gateway.now_ms())

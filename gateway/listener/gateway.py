@@ -27,6 +27,9 @@ from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.security.session import Sasl, SaslSession
+from muster.gateway.telemetry.instances import ClientInstances
+from muster.gateway.telemetry.series import ClientSeries
+from muster.gateway.telemetry.subscriptions import subscriptions_of
 from muster.placement.hashing import partition_for
 from muster.placement.mapping.registration import Registration, RegistrationUpdate
 from muster.placement.view import OFFSETS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView, Topic
@@ -51,6 +54,8 @@ class ClientConnection(Protocol):
     """The client's identity, as sent to actors."""
     sasl: SaslSession | None
     attribution: ConnectionState
+    software: tuple[str, str]
+    """Name and version of the client's library, as ApiVersions named them (KIP-511)."""
     last_active_s: float
     leases: LeasedHeartbeats
     has_old_metadata: bool
@@ -139,6 +144,11 @@ class Gateway:
             new_id=lambda: 1 + secrets.randbelow(2**31 - 1),
         )
         metrics.fetch_sessions = self.fetch_sessions
+        self.client_instances = ClientInstances()
+        self._client_metrics = view.configs.client_metrics
+        self.client_instances.subscriptions = subscriptions_of(self._client_metrics)
+        self.client_series = metrics.client_series = ClientSeries(config.metrics_max_client_series)
+        metrics.client_instances = self.client_instances
         self._producer_ids = ProducerIds(controller.producer_ids)
         self.limited_log = LimitedLog(log)
         """The log of other events that clients can cause."""
@@ -185,11 +195,18 @@ class Gateway:
         changed.set()
 
     def _configure(self, view: ClusterView) -> None:
+        if view.configs.client_metrics != self._client_metrics:
+            self._client_metrics = view.configs.client_metrics
+            self.client_instances.subscriptions = subscriptions_of(self._client_metrics)
         config = in_force(self.started_with, view.configs, self.id)
         if config is not self.config:
             self.config = config
             self.group_config = group_config(config)
             self.transaction_config = transaction_config(config)
+
+    def forget_silent_clients(self) -> None:
+        """Drop the series of clients that have ended. Call it about once a second."""
+        self.client_series.forget(self.client_instances.forget_silent(now_ms()))
 
     async def until_view(self, ready: Any, timeout_s: float) -> bool:
         """Wait until ``ready(view)`` holds; False after the timeout."""

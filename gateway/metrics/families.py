@@ -145,6 +145,24 @@ GATEWAY = (
 )
 """What a gateway itself counts (muster.gateway.metrics.gateway)."""
 
+CLIENTS = (
+    _gauge(
+        "muster_client_metric_value{group,client_id,client_instance_id,metric,attributes}",
+        "A gauge that a client has pushed (KIP-714); group is empty if it is not known. Absent soon after the client.",
+    ),
+    _counter(
+        "muster_client_metric_total{group,client_id,client_instance_id,metric,attributes}",
+        "A counter that a client has pushed, since its first push to this gateway.",
+    ),
+    _gauge("muster_client_instances", "Clients that have requested what to push."),
+    _counter("muster_client_metric_pushes_total{error}", "PushTelemetry requests, by Kafka's name of the error."),
+    _counter(
+        "muster_client_metric_points_left_out_total",
+        "Values that clients have pushed and that have no series (metrics.max.client.series).",
+    ),
+)
+"""What clients push (muster.gateway.metrics.clients)."""
+
 GROUPS = (
     _gauge(
         "muster_group_state{group,state}",
@@ -356,4 +374,4 @@ RECONCILER = (
     _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
 )
 """The state of the reconciler (muster.gateway.metrics.reconciler)."""
-FAMILIES = (*FETCH, *KOP, *GATEWAY, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)
+FAMILIES = (*FETCH, *KOP, *GATEWAY, *CLIENTS, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)

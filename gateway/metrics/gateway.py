@@ -13,10 +13,13 @@ from itertools import accumulate
 from typing import Protocol
 
 from muster.gateway.attribution.account import Snapshot
+from muster.gateway.metrics.clients import ClientsSnapshot, write_clients
 from muster.gateway.metrics.exposition import Exposition, Section, labels
 from muster.gateway.metrics.families import GATEWAY
 from muster.gateway.metrics.fetch import write_fetch
 from muster.gateway.metrics.kop import write_kop
+from muster.gateway.telemetry.instances import ClientInstances
+from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.zookeeper.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -72,7 +75,10 @@ class GatewayMetrics:
         self._sent_bytes = 0
         self._view_order = (0, 0)
         self.fetch_sessions: Sessions | None = None
-        """Set by the gateway."""
+        """Set by the gateway, and so are the next two."""
+        self.client_series = ClientSeries(0)
+        self.client_instances = ClientInstances()
+        self._pushes: defaultdict[str, int] = defaultdict(int)
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
         """Count a served request. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
@@ -120,6 +126,10 @@ class GatewayMetrics:
         """Count a fault that acted on a request of that API, or was sent to that actor through this gateway."""
         self._counts["muster_faults_injected_total", labels(action=action, api=api, actor=actor)] += 1
 
+    def client_pushed(self, error: str) -> None:
+        """Count a PushTelemetry. ``error`` is Kafka's name of its error."""
+        self._pushes[error] += 1
+
     def view(self, order: tuple[int, int]) -> None:
         """Record that this ClusterView (its ``order``) is now in use."""
         self._view_order = order
@@ -160,7 +170,17 @@ class GatewayMetrics:
                 out.add("muster_produce_bytes_total", labels(topic=topic), size_bytes)
                 out.add("muster_produce_messages_total", labels(topic=topic), messages)
 
-        sections: tuple[Section, ...] = (lambda out: write_fetch(out, books), write)
+        clients = ClientsSnapshot(
+            tuple(self.client_series),
+            len(self.client_instances),
+            dict(self._pushes),
+            self.client_series.left_out,
+        )
+        sections: tuple[Section, ...] = (
+            lambda out: write_fetch(out, books),
+            write,
+            lambda out: write_clients(out, clients),
+        )
         if (cluster := self._kop_cluster) is not None:
             sections = (*sections, lambda out: write_kop(out, cluster, books))
         return sections

@@ -26,6 +26,7 @@ PURE = (
     *sorted((ROOT / "actors/transactions").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
+    *sorted((ROOT / "gateway/telemetry").rglob("*.py")),
     ROOT / "actors/tables/rebalance_entry.py",
     *(
         ROOT / "actors/offsets/history" / name

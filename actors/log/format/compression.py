@@ -30,30 +30,40 @@ def compress(codec: int, payload: bytes) -> bytes:
     return _COMPRESS[codec](payload)
 
 
-def decompress(codec: int, payload: Buffer) -> bytes:
-    """The records' bytes. CorruptMessage if they cannot be decompressed or exceed MAX_RECORDS_BYTES."""
+def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
+    """The records' bytes. CorruptMessage if they cannot be decompressed or exceed the limit, MAX_RECORDS_BYTES."""
     try:
-        return _DECOMPRESS[codec](payload)
+        return _DECOMPRESS[codec](payload, MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes)
     except KeyError:
         raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
     except cramjam.DecompressionError as error:
         raise CorruptMessage(f"records cannot be decompressed: {error}") from error
 
 
-def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> Callable[[Buffer], bytes]:
-    def run(payload: Buffer) -> bytes:
-        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only pages that are written take memory
+_Decompress = Callable[[Buffer, int], bytes]
+"""From the payload and the limit in bytes."""
+
+
+def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> _Decompress:
+    def run(payload: Buffer, limit_bytes: int) -> bytes:
+        with mmap.mmap(-1, limit_bytes) as room:  # only pages that are written take memory
             return room[: decompress_into(payload, room)]
 
     return run
 
 
-def _snappy(payload: Buffer) -> bytes:
+def _plain(payload: Buffer, limit_bytes: int) -> bytes:
+    if len(payload) > limit_bytes:
+        raise CorruptMessage(f"{len(payload)} bytes, the limit is {limit_bytes}")
+    return bytes(payload)
+
+
+def _snappy(payload: Buffer, limit_bytes: int) -> bytes:
     """Raw snappy (librdkafka, Go), or the blocks of xerial's snappy-java: magic, two versions, (length, block)*."""
     if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(payload, MAX_RECORDS_BYTES)
+        return _snappy_block(payload, limit_bytes)
     blocks: list[bytes] = []
-    room = MAX_RECORDS_BYTES
+    room = limit_bytes
     at = _XERIAL_HEADER_BYTES
     while at < len(payload):
         end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
@@ -86,8 +96,8 @@ def _to_lz4(payload: bytes) -> bytes:
     return bytes(compressor.finish())
 
 
-_DECOMPRESS: dict[int, Callable[[Buffer], bytes]] = {
-    NO_COMPRESSION: bytes,
+_DECOMPRESS: dict[int, _Decompress] = {
+    NO_COMPRESSION: _plain,
     GZIP: _into_memory(cramjam.gzip.decompress_into),
     SNAPPY: _snappy,
     LZ4: _into_memory(cramjam.lz4.decompress_into),

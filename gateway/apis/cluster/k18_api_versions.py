@@ -48,6 +48,7 @@ async def api_versions(call: Call) -> Reply | None:
         return call.reply(_body(ErrorCode.invalid_request, []))
     body = _body(ErrorCode.none, [APIS[key] for key in sorted(APIS)])
     if call.header.api_version >= _FIRST_WITH_SOFTWARE:
+        call.connection.software = (request.client_software_name, request.client_software_version)
         body |= _features(call.gateway, call.header.api_version)
     return call.reply(body)
 

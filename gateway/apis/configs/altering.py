@@ -108,7 +108,7 @@ def _bad_name(gateway: Gateway, kind: int, name: str) -> str | None:
         case ResourceType.BROKER:
             return broker_error(gateway, name) if name else None
         case ResourceType.CLIENT_METRICS:
-            return "Muster takes no metrics from clients (KIP-714)."
+            return None if name else "Subscription name can't be empty"
         case ResourceType.BROKER_LOGGER:
             return "Muster has no broker loggers."
     return f"Unknown resource type {kind}"

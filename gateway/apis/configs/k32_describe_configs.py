@@ -83,7 +83,7 @@ def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
             return describe_group(gateway.view.configs.groups.get(name, {}), gateway.config)
         case ResourceType.CLIENT_METRICS:
             _refuse_empty(name, "Client metrics subscription name must not be empty")
-            return describe_client_metrics()
+            return describe_client_metrics(gateway.view.configs.client_metrics.get(name, {}))
     raise _Refused(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
 
 

@@ -1,8 +1,8 @@
 """ListConfigResources (api key 74), v0-1: the resources that have configs, by type.
 
-v0 client metrics only (KIP-714), of which there are none | v1 any types; without a list, all (KIP-1142)
-Topics and brokers are listed whether or not a config is set on them, groups only if one is. Muster has no broker
-loggers.
+v0 client metrics only (KIP-714) | v1 any types; without a list, all (KIP-1142)
+Topics and brokers are listed whether or not a config is set on them, groups and client metrics only if one is. Muster
+has no broker loggers.
 """
 
 from __future__ import annotations
@@ -39,4 +39,6 @@ def _names(gateway: Gateway, kind: ResourceType) -> list[str]:
             return [str(broker.id) for broker in gateway.view.brokers]
         case ResourceType.GROUP:
             return sorted(gateway.view.configs.groups)
+        case ResourceType.CLIENT_METRICS:
+            return sorted(gateway.view.configs.client_metrics)
     return []

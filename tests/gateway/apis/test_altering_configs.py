@@ -102,9 +102,37 @@ def test_responses_are_those_of_kafka(full: Serving, fresh: Fresh, case: Case) -
     assert case.error is ErrorCode.none or shown(full, TOPIC, topic.name) == {}
 
 
-@pytest.mark.parametrize("kind", [BROKER_LOGGER, CLIENT_METRICS])
-def test_what_muster_does_not_have_is_refused(full: Serving, kind: int) -> None:
-    assert errors(incremental(full.client, (kind, "1", [("kafka", SET, "INFO")]))) == [ErrorCode.invalid_request]
+def test_what_muster_does_not_have_is_refused(full: Serving) -> None:
+    assert errors(incremental(full.client, (BROKER_LOGGER, "1", [("kafka", SET, "INFO")]))) == [
+        ErrorCode.invalid_request
+    ]
+
+
+def test_subscriptions_to_client_metrics(full: Serving, fresh: Fresh) -> None:
+    name = fresh("subscription / of ours")
+
+    def alter(*changes: tuple[str, int, str | None]) -> tuple[ErrorCode, str | None]:
+        [response] = incremental(full.client, (CLIENT_METRICS, name, list(changes)))
+        return response.error_code, response.error_message
+
+    def listed() -> list[str]:
+        return [each.resource_name for each in full.exchange(74, 0, {}).config_resources]
+
+    assert alter(("interval.ms", SET, "1000"), ("metrics", APPEND, "org.a"), ("metrics", APPEND, "org.b"))[0] == 42
+    assert alter(("interval.ms", SET, "1000"), ("metrics", APPEND, "org.a")) == (ErrorCode.none, None)
+    assert alter(("metrics", APPEND, "org.b")) == (ErrorCode.none, None)
+    found = {
+        each.name: (each.value, each.config_source) for each in describe_configs(full, CLIENT_METRICS, name).configs
+    }
+    assert found == {"interval.ms": ("1000", 7), "match": ("", 5), "metrics": ("org.a,org.b", 7)}
+    assert name in listed()
+    assert alter(("nope", SET, "1")) == (ErrorCode.invalid_request, "Unknown client metrics configuration: nope")
+    assert alter(("match", SET, "colour=red")) == (
+        ErrorCode.invalid_config,
+        "Illegal client matching pattern: colour=red",
+    )
+    assert alter(("interval.ms", DELETE, None), ("metrics", DELETE, None)) == (ErrorCode.none, None)
+    assert name not in listed()
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,14 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "topics": [{"name": topic.name, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
         },
         46: {"timeout": 1000, "topics": fetched},
+        71: {"client_instance_id": None},
+        72: {
+            "client_instance_id": topic.topic_id,
+            "subscription_id": 1,
+            "terminating": False,
+            "compression_type": 0,
+            "metrics": b"",
+        },
         75: {"topics": [{"name": topic.name}], "response_partition_limit": 10, "cursor": None},
         44: {
             "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -25,6 +26,8 @@ from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import Scrape
 from muster.gateway.metrics.reconciler import ReconcilerStatus
 from muster.gateway.metrics.transactions import TransactionScrape
+from muster.gateway.telemetry.otlp import Point
+from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.view import Broker, ClusterView
 
 PINNED = (Path(__file__).parent / "families.txt").read_text().splitlines()
@@ -63,6 +66,10 @@ def gateway_metrics() -> GatewayMetrics:
     metrics.forward_error("log-0")
     metrics.group_scrape_error("offsets-0")
     metrics.fault_injected("pause", actor="log-0")
+    metrics.client_pushed("NONE")
+    metrics.client_series = ClientSeries(2)
+    points = (Point(name, "", 1, is_counter, False) for name, is_counter in (("a", False), ("b", True)))
+    metrics.client_series.add(UUID(int=1), "g", "c", points)
     return metrics
 
 

@@ -1,0 +1,69 @@
+"""Reads what clients push: OTLP's MetricsData v1, gauges and sums (KIP-714)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
+
+_MAX_TEXT_CHARS = 500
+
+
+class Unreadable(ValueError):
+    """It is not a MetricsData."""
+
+
+class Point(NamedTuple):
+    """A value of a metric."""
+
+    metric: str
+    """The client's name, such as ``org.apache.kafka.consumer.fetch.manager.fetch.latency.avg``."""
+    attributes: str
+    """``name=value``, sorted, with commas between."""
+    value: float
+    is_counter: bool
+    """Whether it only grows."""
+    is_delta: bool
+    """Whether it is what was added since the last push."""
+
+
+def read_metrics(data: bytes) -> list[Point]:
+    """The points of a push. Histograms, which Kafka's clients do not push, are left out. Unreadable."""
+    try:
+        pushed = MetricsData.FromString(data)
+    except DecodeError as error:
+        raise Unreadable(str(error)) from error
+    return [
+        point
+        for resource in pushed.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in _points(metric)
+    ]
+
+
+def _points(metric: Any) -> Iterator[Point]:
+    name = metric.name[:_MAX_TEXT_CHARS]
+    if metric.HasField("gauge"):
+        for point in metric.gauge.data_points:
+            yield Point(name, _text(point.attributes), _value(point), False, False)
+    elif metric.HasField("sum"):
+        is_delta = metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+        for point in metric.sum.data_points:
+            yield Point(name, _text(point.attributes), _value(point), metric.sum.is_monotonic, is_delta)
+
+
+def _value(point: Any) -> float:
+    return float(point.as_int if point.WhichOneof("value") == "as_int" else point.as_double)
+
+
+def _text(attributes: Iterable[Any]) -> str:
+    found = sorted(f"{each.key}={_of_any(each.value)}" for each in attributes)
+    return ",".join(found)[:_MAX_TEXT_CHARS]
+
+
+def _of_any(value: Any) -> str:
+    kind = value.WhichOneof("value")
+    return "" if kind is None else str(getattr(value, kind))
