@@ -85,4 +85,4 @@ def test_kafkas_own_tools(
     assert f"Reassignment of partition {topic.name}-0 is completed." in verified
     assert "No partition reassignments found." in tools.run(command, "--list")
     text = tools.run("TopicCommand", "--describe", "--topic", topic.name)
-    assert text.count("Elr:") == 2
+    assert text.count("LastKnownElr:") == 2

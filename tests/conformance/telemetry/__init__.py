@@ -1,0 +1,1 @@
+"""Client metrics beside Apache Kafka."""
