@@ -82,10 +82,14 @@ class _Wanted:
             return self._diverged(log, self.diverging), 0
         limit = min(max_bytes, self.request.partition_max_bytes)
         stable = log.last_stable_offset
-        before, aborted = stable if self.reads_committed else None, None
+        before = stable if self.reads_committed else None
+        aborted: list[AbortedTransaction] | None = None
         places: list[Place] = []
         records = b""
         try:
+            if stable == offset and log.is_end(offset):  # as of most partitions of most fetches
+                aborted = [] if self.reads_committed else None
+                return FetchedPartition(ErrorCode.none, offset, log.log_start_offset, (), b"", stable, aborted), 0
             extents = log.extents(offset, limit, at_least_one=at_least_one, before=before)
             if by_place:
                 places = [

@@ -117,6 +117,12 @@ class LogReader:
                     break
         return found
 
+    def is_end(self, offset: int) -> bool:
+        """Whether there is nothing to read from that offset, which is the high watermark."""
+        self._check_leader()
+        writer = self._writer
+        return offset == writer.high_watermark and writer.segments[-1].corrupt is None
+
     def bytes_available(self, offset: int, before: int | None = None) -> int:
         """The size of an unlimited read from that offset, up to ``before`` if given. OffsetOutOfRange."""
         self._check_offset(offset)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -24,6 +25,7 @@ _STATE = struct.Struct(">hqqqiIi")
 _PLACE = struct.Struct(">qiqqH")
 _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
+_MAX_KEPT_BYTES = 8 << 10
 _NO_ABORTED, _DIVERGES = -1, -2
 """In place of the number of aborted transactions."""
 
@@ -117,13 +119,27 @@ def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
         _, token = _HEAD.unpack_from(message)
         by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _LIMITS.unpack_from(message, _HEAD.size)
         start = _HEAD.size + _LIMITS.size
-        wanted = memoryview(message)[start : start + count * _WANTED.size]
-        partitions = [FetchPartition(UUID(bytes=topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted)]
+        wanted = message[start : start + count * _WANTED.size]
+        partitions = (_read_again if len(wanted) <= _MAX_KEPT_BYTES else _read_wanted)(wanted)
     except struct.error as error:
         raise ValueError(f"a FETCH: {error}") from error
     if len(partitions) != count:
         raise ValueError(f"a FETCH of {count} partitions with {len(partitions)}")
     return token, FetchRequest(by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level)
+
+
+def _read_wanted(wanted: bytes) -> tuple[FetchPartition, ...]:
+    """struct.error if they are cut off."""
+    return tuple(FetchPartition(_uuid(topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted))
+
+
+_read_again = lru_cache(maxsize=128)(_read_wanted)
+"""Consumers that wait for records send the same again and again."""
+
+
+@lru_cache(maxsize=4096)
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Buffer]:

@@ -24,7 +24,7 @@ from muster.actors.wire.fetching import (
 )
 
 TOPIC = UUID("00000000-0000-4000-8000-000000000001")
-PARTITIONS = [FetchPartition(TOPIC, 0, -1, 2**40, 2**31 - 1), FetchPartition(TOPIC, 2**31 - 1, 7, 0, 0, 6)]
+PARTITIONS = (FetchPartition(TOPIC, 0, -1, 2**40, 2**31 - 1), FetchPartition(TOPIC, 2**31 - 1, 7, 0, 0, 6))
 PLACES = [Place("/a/topic-0/00000000000000000007.1.1.log", 2**33, 1000, 7, 12), Place("/é", 0, 1, 12, 2**50)]
 ABORTED = [AbortedTransaction(2**60, 3), AbortedTransaction(1, 2**50)]
 FETCHED = [

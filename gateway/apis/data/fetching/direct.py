@@ -86,9 +86,10 @@ class DirectFetch:
 
     def _finish(self) -> None:
         fetch = self._fetch
-        if len(self._channels) > 1:
+        items = fetch.plan.touched
+        if items and len(self._channels) > 1:
             fetch.cut()
-        if read_now(fetch.plan.items):
+        if read_now(items):
             self._responder.reply(fetch.reply())
         else:
             self._run(read_and_reply(fetch))

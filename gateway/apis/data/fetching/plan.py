@@ -50,6 +50,11 @@ class Part:
         self.found = None
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether the client knows all that was found."""
+        return self.settled is not None
+
+    @property
     def size_bytes(self) -> int:
         return sum(item.size_bytes for item in self.items)
 
@@ -101,12 +106,14 @@ class Plan:
     @property
     def touched(self) -> list[Wanted]:
         """Partitions of which something was found that the client may not know."""
+        if self.is_quiet:
+            return []
         return [item for item in self.items if item.found is not None]
 
     @property
-    def is_over(self) -> bool:
-        """Whether a response need not wait for more."""
-        return bool(self.failed) or any(part.has_ended for part in self.parts)
+    def is_quiet(self) -> bool:
+        """Whether the client knows all that was found."""
+        return not self.failed and all(part.is_quiet for part in self.parts)
 
     def settle(self) -> None:
         """The response is written; the session may use the plan again."""
