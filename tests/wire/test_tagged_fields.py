@@ -64,6 +64,8 @@ class Body:
             nested, is_many = nested_entity(hints[declared.name])
             if is_many:
                 yield b"\x02"
+            elif nested and type(None) in typing.get_args(hints[declared.name]):
+                yield b"\x01"
             yield from self._entity(nested) if nested else [self._primitive(declared.metadata["kafka_type"])]
         yield self._tagged()
 

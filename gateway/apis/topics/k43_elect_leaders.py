@@ -1,11 +1,13 @@
 """ElectLeaders (api key 43), v0-2: the leader of a partition is its first replica already, while any gateway serves.
 
 v1 the type of the election (KIP-460), which makes no difference
-As in Kafka, a request for all partitions is answered with those that were not as they should be.
+As in Kafka, a request for all partitions is answered with all topics, and with the partitions that were not as they
+should be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
@@ -27,14 +29,16 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 @api(43, "ElectLeaders", error_body=_error_body)
 async def elect_leaders(call: Call) -> Reply | None:
     request, view = call.entity(), call.gateway.view
-    if field(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
-        return call.reply(_body({}, ErrorCode.invalid_request))
+    election_type = field(request, "election_type", _PREFERRED)
+    if election_type not in (_PREFERRED, _UNCLEAN):
+        refusal: Result = (ErrorCode.invalid_request, f"Unknown election type {election_type}")
+        return call.reply(_body(dict.fromkeys(_named(request), refusal), ErrorCode.invalid_request))
     if request.topic_partitions is not None:
         return call.reply(_body({wanted: _elected(call.gateway, *wanted) for wanted in _named(request)}))
     every = [(topic.name, partition) for topic in view.topics.values() for partition in range(topic.partitions)]
     results = {each: _elected(call.gateway, *each) for each in every}
     needed = {each: result for each, result in results.items() if result[0] is not ErrorCode.election_not_needed}
-    return call.reply(_body(needed))
+    return call.reply(_body(needed, topics=view.topics))
 
 
 def _named(request: Any) -> list[tuple[str, int]]:
@@ -52,12 +56,15 @@ def _elected(gateway: Gateway, name: str, partition: int) -> Result:
     return ErrorCode.election_not_needed, _NOT_NEEDED
 
 
-def _body(results: dict[tuple[str, int], Result], error: ErrorCode = ErrorCode.none) -> dict[str, Any]:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _body(
+    results: dict[tuple[str, int], Result], error: ErrorCode = ErrorCode.none, topics: Iterable[str] = ()
+) -> dict[str, Any]:
+    """``topics`` are in the response in any case."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in topics}
     for (name, partition), (code, message) in results.items():
-        topics.setdefault(name, []).append({"partition_id": partition, "error_code": code, "error_message": message})
+        found.setdefault(name, []).append({"partition_id": partition, "error_code": code, "error_message": message})
     return {
         "throttle_time": 0,
         "error_code": error,
-        "replica_election_results": [{"topic": name, "partition_result": found} for name, found in topics.items()],
+        "replica_election_results": [{"topic": name, "partition_result": members} for name, members in found.items()],
     }

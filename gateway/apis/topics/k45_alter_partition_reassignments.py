@@ -14,8 +14,6 @@ from muster.gateway.apis.topics.k19_create_topics import assignment_error
 from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
-_NOT_IN_PROGRESS = "No partition reassignment is in progress."
-
 Result = tuple[ErrorCode, str | None]
 
 
@@ -61,7 +59,7 @@ def _altered(view: ClusterView, name: str, wanted: Any, *, may_grow: bool) -> Re
     if not 0 <= partition < topic.partitions:
         return ErrorCode.unknown_topic_or_partition, f"Unable to find partition {name}:{partition}."
     if wanted.replicas is None:
-        return ErrorCode.no_reassignment_in_progress, _NOT_IN_PROGRESS
+        return ErrorCode.no_reassignment_in_progress, None
     return _reassigned(view, topic, partition, list(wanted.replicas), may_grow=may_grow)
 
 

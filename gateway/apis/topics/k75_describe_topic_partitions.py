@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.admin import INTERNAL_TOPICS, TOPIC_OPERATIONS, name_error
+from muster.gateway.apis.admin import INTERNAL_TOPICS, TOPIC_OPERATIONS, authorized_operations, name_error
 from muster.gateway.apis.cluster.k03_metadata import partition_body
-from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import Topic
@@ -19,7 +18,9 @@ from muster.placement.view import Topic
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     names = [topic.name for topic in call.entity().topics] or sorted(call.gateway.view.topics)
-    return {"topics": [_missing(name, error) for name in names], "next_cursor": None}
+    nothing = authorized_operations(False, TOPIC_OPERATIONS)
+    topics = [{**_missing(name, error), "topic_authorized_operations": nothing} for name in names]
+    return {"topics": topics, "next_cursor": None}
 
 
 @api(75, "DescribeTopicPartitions", error_body=_error_body)
@@ -27,7 +28,7 @@ async def describe_topic_partitions(call: Call) -> Reply | None:
     request, gateway = call.entity(), call.gateway
     begin = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
     if begin[1] < 0:
-        raise BadRequest(Cause.UNREADABLE, "DescribeTopicPartitions: the cursor's partition index is negative")
+        return call.reply({"throttle_time": 0, **_error_body(call, ErrorCode.invalid_request)})
     named = sorted({topic.name for topic in request.topics})
     names = [name for name in named or sorted(gateway.view.topics) if name >= begin[0]]
     limit = max(min(request.response_partition_limit, gateway.config.max_request_partition_size_limit), 1)

@@ -84,6 +84,7 @@ class ReplicaApis:
         assert shown(described(client, [first, second], 0, (second, 1))) == ([(second, "none", [1])], (second, 2))
         assert shown(described(client, [first, second], 9, (second, 7))) == ([(second, "none", [])], None)
         assert first in [topic.name for topic in described(client, []).topics]
+        assert shown(described(client, [first], 1, (first, -1))) == ([(first, "invalid_request", [])], None)
 
     def test_log_dirs(self, client: Client, make: Make, fresh: Fresh) -> None:
         topic = make(fresh("dirs"), 1)
@@ -145,8 +146,12 @@ class ReplicaApis:
                     "nope": [(0, "unknown_topic_or_partition", "No such topic as nope")],
                 },
             )
-        assert elected(None) == ("none", {})
+        error, every = elected(None)
+        assert (error, every[topic.name]) == ("none", []), "only what was not as it should be"
         assert elected([]) == ("none", {})
+        unknown = (0, "invalid_request", "Unknown election type 5")
+        one = [{"topic": topic.name, "partitions": [0]}]
+        assert elected(one, 5) == ("invalid_request", {topic.name: [unknown]})
 
     def test_reassignments(self, client: Client, make: Make, fresh: Fresh) -> None:
         topic = make(fresh("moved"), 1)
@@ -167,10 +172,7 @@ class ReplicaApis:
 
         said = "The manual partition assignment includes"
         assert altered(topic.name, 0, replicas) == ("none", None)
-        assert altered(topic.name, 0, None) == (
-            "no_reassignment_in_progress",
-            "No partition reassignment is in progress.",
-        )
+        assert altered(topic.name, 0, None) == ("no_reassignment_in_progress", None)
         assert altered(topic.name, 0, []) == ("invalid_replica_assignment", f"{said} an empty replica list.")
         assert altered(topic.name, 0, [replicas[0]] * 2) == (
             "invalid_replica_assignment",

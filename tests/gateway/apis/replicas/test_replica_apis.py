@@ -59,13 +59,6 @@ def test_at_most_so_many_partitions_in_a_response(full: Serving, fresh: Fresh) -
     assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == (topic.name, 7)
 
 
-def test_a_cursor_that_points_nowhere_closes_the_connection(full: Serving) -> None:
-    cursor = {"topic_name": "t", "partition_index": -1}
-    with full.connect() as client:
-        client.request(DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [], "response_partition_limit": 1, "cursor": cursor})
-        assert client.is_closed()
-
-
 def test_each_gateway_reports_what_it_leads(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("t"), 4)
     for partition in range(4):
