@@ -28,6 +28,7 @@ from tests.gateway.apis.test_data_apis import (
     produce,
     values,
 )
+from tests.gateway.group_client import find
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Client, Serving
 from tests.log.support import NOW_MS, client_batch
@@ -35,7 +36,7 @@ from tests.log.transactions.support import P, Q, client_view
 from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {"transaction.partition.verification.enable": "false"}
-OFFSET_COMMIT, WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 8, 27, 61
+WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
 READ_COMMITTED = 1
 CLASSIC = 11
 """Produce version."""
@@ -273,8 +274,7 @@ def test_a_batch_outside_of_the_open_transaction(full: Serving, fresh: Fresh) ->
 
 def test_partitions_of_offsets_have_producers_too(full: Serving, fresh: Fresh) -> None:
     group = fresh("g")
-    commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-    full.exchange(OFFSET_COMMIT, 7, {**commit, "topics": []})
+    find(full.client, 4, group)
     partition = full.gateway.partition_of(group)
     body = {"topics": [{"name": OFFSETS_TOPIC, "partition_indexes": [partition]}]}
     assert mark(full.client, (P, 0), (OFFSETS_TOPIC, [partition]), commit=False) == [(OFFSETS_TOPIC, partition, 0)]
