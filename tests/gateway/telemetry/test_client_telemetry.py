@@ -61,7 +61,7 @@ def series(full: Serving, instance: UUID) -> dict[tuple[str, str], float]:
 
 
 def test_a_client_without_a_subscription(full: Serving) -> None:
-    with full.connect("nobody's client") as client:
+    with full.connect("a client") as client:
         found = get(client)
         assert found.client_instance_id is not None
         assert (found.error_code, found.requested_metrics, found.telemetry_max_bytes) == (ErrorCode.none, (), 20_000)
