@@ -47,12 +47,16 @@ class ActorChannels:
         self._activate = activate
         self._channels: dict[ActorKey, Channel] = {}
         self._connecting: dict[ActorKey, asyncio.Task[Channel]] = {}
-        self._starting: dict[ActorKey, asyncio.Task[None]] = {}
+        self._starting: dict[ActorKey, asyncio.Task[bool]] = {}
+        self._followed = asyncio.Event()
+        """Set with the next view."""
         self._limited_log = LimitedLog(log)
 
     def follow(self, view: ClusterView) -> None:
         """Disconnect from actors that are elsewhere now, or nowhere."""
         self.view = view
+        self._followed.set()
+        self._followed = asyncio.Event()
         for actor, channel in list(self._channels.items()):
             if channel.endpoint != self._endpoint(actor):
                 del self._channels[actor]
@@ -71,7 +75,8 @@ class ActorChannels:
     async def _connect(self, actor: ActorKey) -> Channel:
         endpoint = self._endpoint(actor)
         if endpoint is None:
-            self._start(actor)
+            if self._never_ran(actor):
+                self._start(actor)
             raise NotSent(f"{actor[0]}-{actor[1]} is down")
         try:
             channel = await connect(endpoint, self._node_id(), on_updates=None, on_lost=lambda: None, role=Role.ACTOR)
@@ -88,19 +93,36 @@ class ActorChannels:
         owners = self.view.owners(kind) if kind in COORDINATORS.values() else self.view.logs
         return owners.get(number)
 
-    def _start(self, actor: ActorKey) -> None:
-        kind, partition = actor
-        if kind not in COORDINATORS.values() or partition in self.view.owners(kind) or actor in self._starting:
-            return
+    def _never_ran(self, actor: ActorKey) -> bool:
+        kind, number = actor
+        return kind in COORDINATORS.values() and number not in self.view.owners(kind)
 
-        async def start() -> None:
+    def _start(self, actor: ActorKey) -> asyncio.Task[bool]:
+        """Returns whether it starts; then a view that has it will come."""
+        kind, partition = actor
+
+        async def start() -> bool:
             try:
                 await self._activate(partition, kind)
             except RayError as error:
                 text = "%s-%d cannot be started now: %s"
                 self._limited_log.warning("start", kind, text, kind, partition, first_line(error))
+                return False
+            return True
 
-        self._starting[actor] = _begin(start(), lambda: self._starting.pop(actor))
+        if actor not in self._starting:
+            self._starting[actor] = _begin(start(), lambda: self._starting.pop(actor))
+        return self._starting[actor]
+
+    async def _to_coordinator(self, actor: ActorKey) -> Channel:
+        """As :meth:`to`, but waits for a coordinator that never ran. NotSent if it does not start."""
+        followed = self._followed
+        while self._never_ran(actor):
+            if not await asyncio.shield(self._start(actor)):
+                raise NotSent(f"{actor[0]}-{actor[1]} does not start")
+            await followed.wait()
+            followed = self._followed
+        return await self.to(actor)
 
     async def verify(self, request: VerifyRequest) -> list[ErrorCode]:
         """See :class:`muster.actors.wire.verifying.TransactionVerifier`."""
@@ -109,7 +131,8 @@ class ActorChannels:
         if topic is not None:
             try:
                 async with asyncio.timeout(_VERIFY_S):
-                    channel = await self.to((TRANSACTIONS, partition_for(request.transactional_id, topic.partitions)))
+                    partition = partition_for(request.transactional_id, topic.partitions)
+                    channel = await self._to_coordinator((TRANSACTIONS, partition))
                     return await channel.verify(request)
             except NotSent:
                 pass

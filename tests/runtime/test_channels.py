@@ -64,11 +64,15 @@ class Cluster:
         self._folder = folder
         self._servers: list[Server] = []
         self.activated: list[tuple[int, str]] = []
+        self.was_activated = asyncio.Event()
+        self.has_controller = False
         self.view = VIEW
 
     async def activate(self, partition: int, kind: str) -> None:
         self.activated.append((partition, kind))
-        raise RayError("there is no controller")
+        self.was_activated.set()
+        if not self.has_controller:
+            raise RayError("there is no controller")
 
     async def listen(self, handler: Any) -> Endpoint:
         server = Server(handler, b"secret")
@@ -127,6 +131,22 @@ def test_a_coordinator_that_never_ran_is_started(tmp_path: Path) -> None:
         assert len(cluster.activated) == 1
         channels.follow(dataclasses.replace(VIEW, topics={}))
         assert await channels.verify(REQUEST) == not_available
+        channels.close()
+
+    run(tmp_path, scenario)
+
+
+def test_verification_waits_for_a_coordinator_that_starts(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.has_controller = True
+        codes = [ErrorCode.none, ErrorCode.transaction_abortable]
+        endpoint = await cluster.listen(Coordinator(codes))
+        channels = ActorChannels(lambda: "here", VIEW, cluster.activate)
+        verifying = asyncio.ensure_future(channels.verify(REQUEST))
+        await cluster.was_activated.wait()
+        channels.follow(dataclasses.replace(VIEW, version=VIEW.version + 1))  # it is not there yet
+        channels.follow(owned(channels.view, endpoint))
+        assert await verifying == codes
         channels.close()
 
     run(tmp_path, scenario)
