@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 from muster.actors.group import lease
 from muster.actors.group.shard import Shard, session_timer
 from muster.actors.group.state import Group, Member
+from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import Outcome
 from muster.actors.log.commit import Committer
 from muster.actors.log.errors import FencedEpoch, LogError
 from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.format.records import Record as LogRecord
-from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
 from muster.actors.offsets.mapping_writer import MappingWriter
@@ -131,14 +131,13 @@ def _the_open_part_of_the_log_is_not_scanned() -> list[Change]:
 
 @_mutant(LOST)
 def _the_first_record_of_a_key_is_replayed() -> list[Change]:
-    replay = PartitionLog.replay
+    add = LatestRecords.add
 
-    def mutant(log: PartitionLog) -> Any:
-        seen: dict[bytes | None, LogRecord] = {}
-        for record in replay(log):
-            yield seen.setdefault(record.key, record)._replace(offset=record.offset)
+    def mutant(latest: LatestRecords[LogRecord], entries: Iterable[LogRecord]) -> int:
+        first = latest._latest
+        return add(latest, (first.get(entry.key or b"", entry)._replace(offset=entry.offset) for entry in entries))
 
-    return [(PartitionLog, "replay", mutant)]
+    return [(LatestRecords, "add", mutant)]
 
 
 @_mutant("an_epoch_is_given_once", "an_epoch_has_one_copy")
