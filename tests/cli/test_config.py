@@ -126,16 +126,16 @@ def test_properties_of_groups_have_kafkas_default_and_lower_bound(name: str) -> 
 
 
 def test_what_belongs_to_other_groups_or_to_threads_is_refused() -> None:
-    for name in ("group.consumer.max.size", "group.share.max.size", "group.streams.max.size"):
+    for name in ("group.share.max.size", "group.streams.max.size"):
         with pytest.raises(ConfigError, match=f"{name} comes with a later version"):
             MusterConfig.from_properties({name: "1"})
     for name in ("group.coordinator.threads", "group.coordinator.background.threads", "group.coordinator.new.enable"):
         with pytest.raises(ConfigError, match=rf"{name} has no effect in Muster \(each offsets partition is an actor"):
             MusterConfig.from_properties({name: "1"})
     with pytest.raises(
-        ConfigError, match=r"group\.coordinator\.rebalance\.protocols=classic,consumer must be 'classic'"
+        ConfigError, match=r"group\.coordinator\.rebalance\.protocols=classic,streams is none of classic, consumer"
     ):
-        MusterConfig.from_properties({"group.coordinator.rebalance.protocols": "classic,consumer"})
+        MusterConfig.from_properties({"group.coordinator.rebalance.protocols": "classic,streams"})
 
 
 def test_what_coordinators_write_and_how_they_load() -> None:

@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -170,7 +170,8 @@ class RegistryController:
     async def _start(self, partition: int, kind: str) -> None:
         if kind == TRANSACTIONS and TRANSACTIONS_TOPIC not in await asyncio.to_thread(self.registry.load):
             count = self.config.transaction_state_log_num_partitions
-            await asyncio.to_thread(self.registry.create, TRANSACTIONS_TOPIC, count, internal=True)
+            with suppress(TopicExists):  # another partition has started meanwhile
+                await asyncio.to_thread(self.registry.create, TRANSACTIONS_TOPIC, count, internal=True)
             self.publish(self.view())
         started = self.transactions if kind == TRANSACTIONS else self.offsets
         started[partition] = await self.start_coordinator[kind](partition)

@@ -53,6 +53,7 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
     assert listed[connect.group] == {
         "group": connect.group,
         "state": "Stable",
+        "type": "classic",
         "protocol_type": "connect",
         "simple": False,
     }

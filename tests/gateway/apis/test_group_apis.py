@@ -223,7 +223,10 @@ def test_wrong_arguments_are_reported_before_the_state_of_the_coordinator(full: 
             assert refused.error_code is ErrorCode.inconsistent_group_protocol
 
 
-OF_CONSUMERS = {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "TxnOffsetCommit"}
+OF_CONSUMERS = {
+    *("JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat"),
+    *("OffsetCommit", "OffsetFetch", "TxnOffsetCommit"),
+}
 """Sent by the group's own consumers and their producers only; others are about other clients' groups, or (LeaveGroup)
 end a membership."""
 
