@@ -61,7 +61,7 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
     assert connect.group in {row["group"] for row in output(muster, "list", "--state", "stable", bootstrap=True)}
     assert connect.group not in {row["group"] for row in output(muster, "list", "--state", "Empty")}
     line = next(line for line in run(muster, "list").stdout.splitlines() if line.split()[0] == connect.group)
-    assert line.split() == [connect.group, "Stable", "connect"]
+    assert line.split() == [connect.group, "Stable", "classic", "connect"]
 
     for bootstrap in (False, True):
         shown = output(muster, "describe", connect.group, bootstrap=bootstrap)
