@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
@@ -26,7 +25,7 @@ from muster.actors.group.consumer import departure as consumer_departure
 from muster.actors.group.consumer import heartbeat as consumer_heartbeat
 from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.topics import TopicInfo, Topics
-from muster.actors.group.errors import ApiError
+from muster.actors.group.errors import NOT_SERVED, ApiError
 from muster.actors.group.events import (
     Cause,
     ConsumerGroupRestored,
@@ -63,22 +62,10 @@ from muster.actors.group.messages import (
 from muster.actors.group.shard import Shard
 from muster.actors.group.state import Group, GroupState, restored
 from muster.actors.group.timers import TimerKind, TimerName
-from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
+from muster.actors.group.types import GroupId, MemberId, Outcome, Phase, Record, Token, WriteId
 from muster.actors.group.watchdog import RebalanceWait, in_rebalance
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Registration
-
-
-class Phase(Enum):
-    LOADING = "Loading"
-    ACTIVE = "Active"
-    RESIGNED = "Resigned"
-
-
-_NOT_SERVED = {
-    Phase.LOADING: ErrorCode.coordinator_load_in_progress,
-    Phase.RESIGNED: ErrorCode.not_coordinator,
-}
 
 
 class Coordinator:
@@ -283,7 +270,7 @@ class Coordinator:
         check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return
-        raise ApiError(_NOT_SERVED[self._phase])
+        raise ApiError(NOT_SERVED[self._phase])
 
     def _handle(self, request: Request, context: Context, token: Token) -> None:
         shard = self._shard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.messages import OffsetFetch, Request
-from muster.actors.group.types import MemberId
+from muster.actors.group.types import MemberId, Phase
 
 
 class ApiError(Exception):
@@ -24,6 +24,12 @@ class ApiError(Exception):
 class CorruptRecord(ValueError):
     """A record of the log is unreadable: loading the partition has failed."""
 
+
+NOT_SERVED = {
+    Phase.LOADING: ErrorCode.coordinator_load_in_progress,
+    Phase.RESIGNED: ErrorCode.not_coordinator,
+}
+"""The error for a request in each phase but the active one."""
 
 _NOT_WRITTEN = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,

@@ -7,6 +7,7 @@ the response depends on the version, the request carries it (``api_version``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, NewType, TypeVar
 
@@ -17,6 +18,14 @@ MemberId = NewType("MemberId", str)
 Token = NewType("Token", int)
 """Identifies one request; its response carries the same token. A request without a reply is parked."""
 WriteId = NewType("WriteId", int)
+
+
+class Phase(Enum):
+    """Of a coordinator, of groups or of transactions."""
+
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    RESIGNED = "Resigned"
 
 
 class Who(NamedTuple):

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from muster.actors.coordinator.appends import Appends
 from muster.actors.coordinator.shell import WaitingRequest
-from muster.actors.group.coordinator import Coordinator, Phase
+from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.errors import not_verified, translate
 from muster.actors.group.messages import Response, TxnOffsetCommit, WriteTxnMarker, failed
-from muster.actors.group.types import Outcome, Producer, Token, TxnMarker, WriteId
+from muster.actors.group.types import Outcome, Phase, Producer, Token, TxnMarker, WriteId
 from muster.actors.log.commit import Done
 from muster.actors.log.errors import LogError
 from muster.actors.log.partition import Append, PartitionLog

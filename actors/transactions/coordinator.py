@@ -12,12 +12,11 @@ not durable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.errors import ApiError
-from muster.actors.group.types import Record, Token, WriteId
+from muster.actors.group.errors import NOT_SERVED, ApiError
+from muster.actors.group.types import Phase, Record, Token, WriteId
 from muster.actors.transactions import expiry, markers
 from muster.actors.transactions.apis import admin, end_txn, init_producer_id, partitions
 from muster.actors.transactions.apis.arguments import check_arguments
@@ -39,18 +38,6 @@ from muster.actors.transactions.state import PREPARED
 from muster.actors.transactions.types import Outcome, TopicPartition, TransactionalId
 from muster.actors.wire.verifying import VerifyRequest
 from muster.placement.client import Context
-
-
-class Phase(Enum):
-    LOADING = "Loading"
-    ACTIVE = "Active"
-    RESIGNED = "Resigned"
-
-
-_NOT_SERVED = {
-    Phase.LOADING: ErrorCode.coordinator_load_in_progress,
-    Phase.RESIGNED: ErrorCode.not_coordinator,
-}
 
 
 class TransactionCoordinator:
@@ -189,7 +176,7 @@ class TransactionCoordinator:
 
     def _check_phase(self, request: Request) -> None:
         if self._phase is not Phase.ACTIVE:
-            raise ApiError(_NOT_SERVED[self._phase])
+            raise ApiError(NOT_SERVED[self._phase])
 
     def _handle(self, request: Request, token: Token) -> None:
         shard = self._shard

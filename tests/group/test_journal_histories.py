@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.actors.group.coordinator import Phase
 from muster.actors.group.state import Group
+from muster.actors.group.types import Phase
 from muster.actors.group.watchdog import in_rebalance
 from muster.actors.offsets.history.journal import Journal
 from muster.actors.tables.rebalance_entry import Ending, RebalanceEntry

@@ -8,12 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.primitives import Writer
-from muster.actors.group.coordinator import Phase
 from muster.actors.group.errors import CorruptRecord
 from muster.actors.group.events import PartitionLoaded, RecordsSkipped
 from muster.actors.group.messages import DeleteGroups, DescribeGroups, ListGroups
 from muster.actors.group.state import GroupState
-from muster.actors.group.types import Record
+from muster.actors.group.types import Phase, Record
 from tests.group.driver import Driver, G, assignment, beat, commit, error_of, fetch, join, leave, subscription, sync
 
 Make = Callable[..., Driver]

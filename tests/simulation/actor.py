@@ -16,10 +16,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.coordinator import Coordinator, Phase
+from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import Request, Response, WriteTxnMarker, WriteTxnMarkerResponse
 from muster.actors.group.state import IllegalMove
-from muster.actors.group.types import Outcome, Token, WriteId
+from muster.actors.group.types import Outcome, Phase, Token, WriteId
 from muster.actors.wire import codec
 from muster.placement.client import Context
 from tests.group.transactions.logged import replay, replay_latest

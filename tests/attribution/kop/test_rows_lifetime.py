@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.attribution.kop import ROOT, node_path
-from muster.actors.group.coordinator import Phase
+from muster.actors.group.types import Phase
 from muster.placement.mapping.repair import Node
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
