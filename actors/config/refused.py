@@ -26,7 +26,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 
 LATER: tuple[str, ...] = (
     r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
-    r"transaction\.two\.phase\..*|group\.(consumer|share|streams)\..*",
+    r"transaction\.two\.phase\..*|group\.(share|streams)\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 

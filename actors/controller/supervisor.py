@@ -1,7 +1,7 @@
 """Keeps the cluster's actors running: Ray restarts a process, the supervisor makes it serve again and reports that.
 
-While the process of an offsets actor or a log actor is down, a standby serves its role and hands it over once the new
-process is ready (:mod:`muster.actors.serving`). A process that is not dead but unresponsive is considered dead and
+While the process of an offsets, transactions or log actor is down, a standby serves its role and hands it over once the
+new process is ready (:mod:`muster.actors.serving`). A process that is not dead but unresponsive is considered dead and
 ended.
 """
 

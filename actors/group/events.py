@@ -125,7 +125,7 @@ class RebalanceAborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAdded:
-    """A new member, with its first JoinGroup (or its second, with the id that was handed out)."""
+    """A new member, with its first JoinGroup (or its second, with the id that was handed out) or first heartbeat."""
 
     group: GroupId
     member: Who

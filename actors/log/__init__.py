@@ -1,6 +1,7 @@
 """The log: segments of Kafka record batches, group commit, recovery and fencing.
 
-One implementation for ``__consumer_offsets`` (in the offsets actors) and topics (in the log actors).
+One implementation for ``__consumer_offsets`` and ``__transaction_state`` (in the actors of coordinators) and topics (in
+the log actors).
 """
 
 from muster.actors.log.config import LogConfig

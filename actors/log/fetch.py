@@ -1,8 +1,8 @@
-"""Fetches and ListOffsets v10 over the logs of the caller: log actors and offsets actors alike.
+"""Fetches and ListOffsets v10 over the logs of the caller: log actors and coordinators alike.
 
 READ_COMMITTED ends at the last stable offset. Aborted records before it are served with the list of the transactions
-that they are part of, as in Kafka: the reader leaves them out. There are no fetch sessions: every request names all its
-partitions.
+that they are part of, as in Kafka: the reader leaves them out. Fetch sessions are the gateway's: a request to an actor
+names all its partitions.
 """
 
 from __future__ import annotations

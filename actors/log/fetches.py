@@ -1,4 +1,4 @@
-"""The fetches that gateways send to an actor: log actors and offsets actors alike."""
+"""The fetches that gateways send to an actor: log actors and coordinators alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far readers are behind, over the logs of the caller: log actors and offsets actors alike."""
+"""How far readers are behind, over the logs of the caller: log actors and coordinators alike."""
 
 from __future__ import annotations
 

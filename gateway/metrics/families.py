@@ -126,7 +126,7 @@ GATEWAY = (
     ),
     _counter(
         "muster_group_metrics_scrape_errors_total{actor}",
-        "Times that an offsets actor said nothing of its groups in time; that scrape is without them.",
+        "Times that a coordinator said nothing of its groups, or transactions, in time; that scrape is without them.",
     ),
     _counter(
         "muster_faults_injected_total{action,api,actor}",
@@ -166,14 +166,14 @@ CLIENTS = (
 GROUPS = (
     _gauge(
         "muster_group_state{group,state}",
-        "1 for the state that the group is in, 0 for the others, named as in DescribeGroups.",
+        "1 for the state that the group is in, 0 for the others, named as in DescribeGroups or ConsumerGroupDescribe.",
     ),
     _gauge("muster_group_members{group}", "Members of the group."),
     _gauge(
         "muster_group_pending_members{group}",
         "Member ids handed out to new members that have not joined with them yet (KIP-394).",
     ),
-    _gauge("muster_group_generation{group}", "The group's generation id."),
+    _gauge("muster_group_generation{group}", "The group's generation id; of a consumer group, its epoch."),
     _gauge(
         "muster_group_assigned_partitions{group}",
         "Partitions assigned to the members; during a rebalance, those they had before it. Absent unless the "
@@ -189,7 +189,8 @@ GROUPS = (
     ),
     _counter(
         "muster_group_rebalances_completed_total{group}",
-        "Rebalances that ended with the assignment in the log, not those that left the group Empty or began anew "
+        "Rebalances that ended with the assignment in the log (of a consumer group: with all members at their target), "
+        "not those that left the group Empty or began anew "
         f"before their end. {_OF_ACTOR} Kafka: {_COORDINATOR}group-completed-rebalance-count.",
     ),
     _counter(
@@ -203,7 +204,7 @@ GROUPS = (
     ),
     _counter(
         "muster_group_leaves_total{group}",
-        f"Members that left by LeaveGroup. {_OF_ACTOR} Kafka: {_REQUESTS}LeaveGroup, by request.",
+        f"Members that left by LeaveGroup or a heartbeat. {_OF_ACTOR} Kafka: {_REQUESTS}LeaveGroup, by request.",
     ),
     _counter(
         "muster_group_offset_commits_total{group}",

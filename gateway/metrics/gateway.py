@@ -119,7 +119,7 @@ class GatewayMetrics:
         self._counts["muster_forward_errors_total", labels(actor=actor)] += 1
 
     def group_scrape_error(self, actor: str) -> None:
-        """Count an offsets actor that did not report its groups in a scrape."""
+        """Count a coordinator that did not report its groups, or transactions, in a scrape."""
         self._counts["muster_group_metrics_scrape_errors_total", labels(actor=actor)] += 1
 
     def fault_injected(self, action: str, *, api: str = "", actor: str = "") -> None:

@@ -1,1 +1,1 @@
-"""Creating, growing and deleting topics."""
+"""Creating, growing, deleting and describing topics; elections and reassignments of their partitions."""

@@ -1,1 +1,1 @@
-"""Fetch beside Apache Kafka."""
+"""Kafka's Java consumers, on Muster and on Apache Kafka."""
