@@ -48,7 +48,7 @@ class Fetch:
         total = 0
         for item in self.plan.items:
             size_bytes = item.size_bytes
-            if total and total + size_bytes > self.max_bytes:
+            if size_bytes and total and total + size_bytes > self.max_bytes:
                 item.drop()
             else:
                 total += size_bytes
