@@ -138,6 +138,9 @@ class Coordinator:
             elif isinstance(response, ConsumerGroupHeartbeatResponse):
                 response = replace(response, error_message=refused.message)
             shard.reply(token, response)
+        except Exception:
+            shard.abandon()
+            raise
         return shard.finish()
 
     def refusal(self, request: Request, context: Context) -> ErrorCode | None:

@@ -138,6 +138,13 @@ class Shard:
         self._revoked, self._leases = [], []
         return outcome
 
+    def abandon(self) -> None:
+        """The step has raised: nothing of it is written, and no later step may write it."""
+        step, self._open = self._open, Write(WriteId(0))
+        self.hard.undo(reversed(step.priors))
+        self._replies, self._updates, self._events = [], [], []
+        self._revoked, self._leases = [], []
+
     def reply(self, token: Token, response: Response) -> None:
         self._replies.append((token, response))
 

@@ -48,6 +48,8 @@ def check_arguments(config: GroupConfig, request: Request, context: Context) -> 
     if isinstance(request, ConsumerGroupHeartbeat | ConsumerGroupDescribe) and not config.serves_consumer_groups:
         raise ApiError(ErrorCode.unsupported_version)
     if isinstance(request, ConsumerGroupHeartbeat):
+        _check_length(request.member_id)
+        _check_length(request.regex or "")
         check_consumer_heartbeat(config, request)
 
 
@@ -65,7 +67,7 @@ def _check_sync(request: SyncGroup) -> None:
 def _check_join(config: GroupConfig, request: JoinGroup, context: Context) -> None:
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise ApiError(ErrorCode.invalid_session_timeout)
-    for text in (request.protocol_type, *(name for name, _ in request.protocols)):
+    for text in (request.member_id, request.protocol_type, *(name for name, _ in request.protocols)):
         _check_length(text)
     if not request.member_id:
         name = context.client_id if request.group_instance_id is None else request.group_instance_id

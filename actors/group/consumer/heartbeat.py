@@ -48,6 +48,7 @@ def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, t
         return
     if not request.member_id:
         request = replace(request, member_id=MemberId(shard.new_id()))
+    is_new = shard.consumer_group(request.group_id) is None and request.group_id not in shard.groups
     with shard.all_or_nothing():
         upgrade = conversion.begin_upgrade(shard, request)
         joined, replaced = _identify(shard, request)
@@ -64,7 +65,7 @@ def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, t
         membership.forget(shard, group, replaced)
     membership.meet(shard, group, member_id, context)
     membership.arm_session(shard, group, member_id)
-    if joined:
+    if is_new:
         _note_creation(shard, group)
     shard.reply_when_durable(token, request, _response(shard, group, request, moved=moved))
     refresh_regexes(shard, group)
@@ -138,8 +139,6 @@ def _merged(before: MemberMetadata | None, request: ConsumerGroupHeartbeat, cont
 
 def _note_creation(shard: Shard, group: ConsumerGroup) -> None:
     """Until the first records of a new group are durable, reads do not show it."""
-    if len(group.members) > 1 or shard.is_durable(group.id):
-        return
     group.creation_pending = True
 
     def written() -> None:

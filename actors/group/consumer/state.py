@@ -65,7 +65,6 @@ class ConsumerGroup:
         """Where the latest request of a member came from; lost with the actor."""
         self.seen_topics = -1
         """The version of the topics that the epoch takes account of; -1 after loading."""
-        self.regexes_refreshed_ms: int | None = None
         self.creation_pending = False
         """The group is not in the log yet: reads do not show it."""
         self.unsettled_ms: int | None = None
