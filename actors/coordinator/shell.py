@@ -115,8 +115,9 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         linger_ms: int,
         timeout_ms: int,
         fail: Callable[[], None],
+        atomic: bool = True,
     ) -> None:
-        """``timeout_ms`` is how long an append may take.
+        """``timeout_ms`` is how long an append may take; ``atomic``, whether a step's records must be in one batch.
 
         ``fail`` is called shortly after the log or a step has failed. A successor must then replay the log.
         """
@@ -138,6 +139,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             partition_log,
             linger_ms=linger_ms,
             timeout_ms=timeout_ms,
+            atomic=atomic,
             written=lambda writes: self._guarded(lambda: self._written(writes)),
             failed=self._give_up,
         )
@@ -241,7 +243,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     def joined(self, peer: Peer) -> None:
         """Inform a new gateway of the log's leader epoch."""
-        peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
+        if peer.is_gateway:
+            peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
 
     def left(self, peer: Peer) -> None:
         self._reads.left(peer)
