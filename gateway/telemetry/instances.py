@@ -76,6 +76,11 @@ class ClientInstances:
         """Replaced as a whole when any of them is altered."""
         self._instances: dict[UUID, ClientInstance] = {}
         """The one that was heard of longest ago is first."""
+        self._evicted: set[UUID] = set()
+        """Forgotten to make room, since the last :meth:`forget_silent`."""
+
+    def __contains__(self, instance_id: UUID) -> bool:
+        return instance_id in self._instances
 
     def __len__(self) -> int:
         return len(self._instances)
@@ -126,11 +131,18 @@ class ClientInstances:
                 instance.last_get_ms, instance.last_push_ms = before.last_get_ms, before.last_push_ms
         self._instances[instance_id] = instance
         while len(self._instances) > MAX_INSTANCES:
-            del self._instances[next(iter(self._instances))]
+            evicted = next(iter(self._instances))
+            del self._instances[evicted]
+            self._evicted.add(evicted)
         return instance
 
     def forget_silent(self, now_ms: int) -> list[UUID]:
-        """Forget those that have said nothing for three intervals, or have ended, and return them."""
+        """Forget those that have said nothing for three intervals, or have ended.
+
+        Returns them, and those that were forgotten to make room.
+        """
+        evicted = [instance_id for instance_id in self._evicted if instance_id not in self._instances]
+        self._evicted.clear()
         silent = []
         for instance_id, instance in self._instances.items():
             intervals = 0 if instance.is_terminating else _SILENT_INTERVALS
@@ -138,4 +150,4 @@ class ClientInstances:
                 silent.append(instance_id)
         for instance_id in silent:
             del self._instances[instance_id]
-        return silent
+        return [*evicted, *silent]

@@ -52,7 +52,8 @@ async def _pushed(call: Call) -> ErrorCode:
             return ErrorCode.invalid_record
         connection, client_id = call.connection, call.header.client_id
         group = gateway.account.group_of(connection.attribution, connection.host, client_id, gateway.now_ms())
-        gateway.client_series.add(instance_id, group, client.client_id, points)
+        if instance_id in gateway.client_instances:  # else it was forgotten meanwhile, and its series with it
+            gateway.client_series.add(instance_id, group, client.client_id, points)
     return ErrorCode.none
 
 

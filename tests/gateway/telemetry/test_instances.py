@@ -94,3 +94,5 @@ def test_so_many_instances(monkeypatch: pytest.MonkeyPatch, clients: ClientInsta
     for number in range(5):
         clients.subscribe(CLIENT._replace(client_instance_id=UUID(int=number)), 50_000)
     assert len(clients) == 3
+    assert {*clients.forget_silent(50_000)} == {UUID(int=0), UUID(int=1)}, "their series end with them"
+    assert clients.forget_silent(50_000) == []
