@@ -32,7 +32,7 @@ class TransactionMetrics:
                 self._completed["commit" if event.commit else "abort"] += 1
             case TransactionFenced():
                 self._fenced[event.cause.value] += 1
-            case MarkerFailed():
+            case MarkerFailed(repeated=True):
                 self._failed_markers += 1
 
     def response(self, _: dict[str, Any]) -> dict[str, Any]:
