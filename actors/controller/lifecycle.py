@@ -1,8 +1,8 @@
 """The table ``lifecycle``: when each actor was lost, started, served, moved and stopped, as another process saw it.
 
 The controller reports all actors and itself. Gateways report when the controller stops responding, and when it responds
-again. For an ``offsets-<p>``, ``transactions-<p>`` or ``log-<i>``, the rows are about its role: a standby that serves in
-its place counts as serving.
+again. For an ``offsets-<p>``, ``transactions-<p>`` or ``log-<i>``, the rows are about its role: a standby that serves
+in its place counts as serving.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class PartitionLog(LogReader):
         """What the first batch of a transaction needs; None if the transaction is open and it needs none.
 
         The guard counts once the coordinator has confirmed the transaction, and until a batch or a marker of the
-        producer is appended. InvalidProducerEpoch, OutOfOrderSequence, NotLeader.
+        producer is appended. InvalidProducerEpoch, NotLeader.
         """
         self._check_leader()
         producers = self._writer.producers

@@ -56,6 +56,8 @@ class LogServer:
         return self._queries.handlers
 
     def joined(self, peer: Peer) -> None:
+        if not peer.is_gateway:
+            return
         self._peers.add(peer)
         peer.send(write_epochs(self._leader_epochs()))
 

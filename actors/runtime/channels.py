@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _VERIFY_S = 10.0
 
+T = TypeVar("T")
 ActorKey = tuple[str, int]
 """("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
 Activate = Callable[[int, str], Awaitable[Any]]
@@ -70,7 +71,7 @@ class ActorChannels:
         connecting = self._connecting.get(actor)
         if connecting is None:
             connecting = self._connecting[actor] = _begin(self._connect(actor), lambda: self._connecting.pop(actor))
-        return await asyncio.shield(connecting)
+        return await _unless_closed(connecting)
 
     async def _connect(self, actor: ActorKey) -> Channel:
         endpoint = self._endpoint(actor)
@@ -118,7 +119,7 @@ class ActorChannels:
         """As :meth:`to`, but waits for a coordinator that never ran. NotSent if it does not start."""
         followed = self._followed
         while self._never_ran(actor):
-            if not await asyncio.shield(self._start(actor)):
+            if not await _unless_closed(self._start(actor)):
                 raise NotSent(f"{actor[0]}-{actor[1]} does not start")
             await followed.wait()
             followed = self._followed
@@ -141,13 +142,23 @@ class ActorChannels:
         return [error] * len(request.partitions)
 
     def close(self) -> None:
-        """Disconnect from all. What waits gets ChannelLost."""
+        """Disconnect from all. What waits gets ChannelLost; NotSent is one."""
         for task in (*self._connecting.values(), *self._starting.values()):
             task.cancel()
         for channel in self._channels.values():
             channel.abort("this process does not serve any more")
         self._channels.clear()
         self._limited_log.flush()
+
+
+async def _unless_closed(task: asyncio.Task[T]) -> T:
+    """The result of a task of these channels. NotSent if they were closed; cancelling the caller leaves the task."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise NotSent("this process does not serve any more") from None
+        raise
 
 
 def _begin(work: Coroutine[Any, Any, Any], at_end: Callable[[], object]) -> asyncio.Task[Any]:

@@ -49,7 +49,7 @@ class Decisions:
 
         def settle(outcome: Done) -> None:
             if outcome.result() is not None and self._executed.get(key) is added:
-                if before is not None:
+                if before is not None and not _has_failed(before.done):
                     self._executed[key] = before
                 else:
                     del self._executed[key]
@@ -60,6 +60,10 @@ class Decisions:
         """Forget the decisions about all other producers."""
         for key in [key for key in self._executed if key[1] not in producer_ids]:
             del self._executed[key]
+
+
+def _has_failed(done: Done) -> bool:
+    return done.done() and done.result() is not None
 
 
 def _key(marker: Marker) -> _Key:
