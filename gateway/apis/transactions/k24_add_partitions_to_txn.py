@@ -6,8 +6,11 @@ Nothing is added unless all partitions can be: the others then get OPERATION_NOT
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
+from muster.actors.transactions.apis.partitions import refused
+from muster.actors.transactions.codec import adapters
+from muster.actors.transactions.messages import AddPartitionsToTxn
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import INTERNAL_TOPICS
 from muster.gateway.apis.partitions import existence_error, named
@@ -20,18 +23,13 @@ _BETWEEN_BROKERS = "between Kafka's brokers, which verify transactions with them
 
 @api(24, "AddPartitionsToTxn", error_body=error_body, versions=range(4), left_out=_BETWEEN_BROKERS)
 async def add_partitions_to_txn(call: Call) -> Reply | None:
-    request = call.entity()
-    topics = request.v3_and_below_topics
-    errors = {
-        (topic.name, partition): _error(call.gateway, topic.name, partition)
-        for topic in topics
-        for partition in topic.partitions
-    }
-    if not any(errors.values()):
-        return await forward(call, request.v3_and_below_transactional_id)
-    return call.reply(
-        {"throttle_time": 0, "results_by_topic_v3_and_below": [_refused(each, errors) for each in topics]}
-    )
+    version = call.header.api_version
+    request = adapters.decode(call.header.api_key, version, call.entity())
+    assert isinstance(request, AddPartitionsToTxn)
+    response = refused(request, partial(_error, call.gateway))
+    if response is not None:
+        return call.reply(adapters.encode(version, response))
+    return await forward(call, request.transactions[0].transactional_id)
 
 
 def _error(gateway: Gateway, topic: str, partition: int) -> ErrorCode:
@@ -39,14 +37,3 @@ def _error(gateway: Gateway, topic: str, partition: int) -> ErrorCode:
     if topic in INTERNAL_TOPICS:
         return ErrorCode.topic_authorization_failed
     return existence_error(named(gateway, topic, None, partition)) or ErrorCode.none
-
-
-def _refused(topic: Any, errors: dict[tuple[str, int], ErrorCode]) -> dict[str, Any]:
-    results = [
-        {
-            "partition_index": partition,
-            "partition_error_code": errors[topic.name, partition] or ErrorCode.operation_not_attempted,
-        }
-        for partition in topic.partitions
-    ]
-    return {"name": topic.name, "results_by_partition": results}
