@@ -17,6 +17,7 @@ import psutil
 
 from pytest_muster import Cluster
 from pytest_muster.bound import bound
+from tests.status_reader import StatusReader
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class Muster(Cluster):
     """The environment of ``muster up`` and of all other commands; None: that of the tests."""
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
+    _reader: StatusReader | None = field(default=None, repr=False)
 
     @property
     def bootstrap(self) -> str:
@@ -93,12 +95,14 @@ class Muster(Cluster):
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         assert self.process is not None
+        self._close_reader()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 
     def kill_everything(self) -> None:
         """SIGKILL ``muster up`` and all its descendants at once."""
         assert self.process is not None
+        self._close_reader()
         family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         for process in family:
             process.kill()
@@ -116,9 +120,18 @@ class Muster(Cluster):
         assert not check or done.returncode == 0, done.stderr
         return done.stdout if check else done.stdout + done.stderr
 
+    def status(self) -> dict[str, Any]:
+        """What ``muster status --json`` prints, at less cost. AssertionError if it fails now."""
+        if self._reader is None:
+            self._reader = StatusReader(self.storage, self.environment)
+        return self._reader.read()
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
     def actors(self) -> dict[str, dict[str, Any]]:
-        status = json.loads(self.cli("status", "--json"))
-        return {actor["name"]: actor for actor in status["actors"]}
+        return {actor["name"]: actor for actor in self.status()["actors"]}
 
     def kill_actor(self, name: str) -> int:
         """SIGKILL the actor's process; return its pid."""
@@ -140,5 +153,6 @@ class Muster(Cluster):
 
     def __exit__(self, *_: object) -> None:
         assert self.process is not None
+        self._close_reader()
         if self.process.poll() is None:
             self.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -75,7 +74,7 @@ def until_ended(process: psutil.Process) -> None:
 
 
 def epoch(muster: Muster) -> int:
-    found: int = json.loads(muster.cli("status", "--json"))["controller_epoch"]
+    found: int = muster.status()["controller_epoch"]
     return found
 
 

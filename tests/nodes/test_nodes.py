@@ -77,6 +77,8 @@ def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
     assert process.status() == psutil.STATUS_STOPPED
     on_nodes.muster.cli("fault", "continue", name)
     eventually(process.status, lambda status: status != psutil.STATUS_STOPPED, "it runs on")
+    on_nodes.until_settled()  # a standby may have taken over meanwhile
+    process = psutil.Process(pid_of(on_nodes, name))
     on_nodes.muster.cli("fault", "slow", name, "--speed", "0.5")
     eventually(process.status, lambda status: status == psutil.STATUS_STOPPED, "it is stopped now and then")
     eventually(process.status, lambda status: status != psutil.STATUS_STOPPED, "it runs now and then")
