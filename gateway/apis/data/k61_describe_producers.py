@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of, send
+from muster.gateway.apis.data import by_owner
+from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, named
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.topics import InvalidTopic, check_name
 
 DESCRIBE_PRODUCERS = 61
 _VERSION = 0
-_TIMEOUT_S = 30.0
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -26,17 +24,12 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 @api(DESCRIBE_PRODUCERS, "DescribeProducers", error_body=_error_body)
 async def describe_producers(call: Call) -> Reply | None:
     wanted = _wanted(call)
-    results: dict[Any, dict[str, Any]] = {}
-    owners: dict[ActorKey, list[Named]] = {}
-    for partition in wanted:
-        if (error := _refusal(partition)) is not None:
-            results[partition.key] = _failed(partition.partition, error)
-        else:
-            assert partition.topic is not None
-            owners.setdefault(owner_of(call.gateway, partition.topic, partition.partition), []).append(partition)
-    for found in await asyncio.gather(*(_send(call, owner, items) for owner, items in owners.items())):
-        results.update(found)
-    return call.reply(_body(wanted, results))
+
+    async def query(owner: ActorKey, members: list[Item]) -> dict[Any, dict[str, Any]]:
+        return await _query(call, owner, members)
+
+    items = [(partition, None) for partition in wanted]
+    return call.reply(_body(wanted, await by_owner.results(call, items, _refusal, _failed, query)))
 
 
 def _wanted(call: Call) -> list[Named]:
@@ -55,19 +48,14 @@ def _refusal(partition: Named) -> ErrorCode | None:
     return existence_error(partition)
 
 
-async def _send(call: Call, owner: ActorKey, items: list[Named]) -> dict[Any, dict[str, Any]]:
-    body = {
-        "topics": [
-            {"name": topic.name, "partition_indexes": [each.partition for each in members]}
-            for topic, members in by_topic(items)
-        ]
-    }
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            frame = await send(call, owner, DESCRIBE_PRODUCERS, _VERSION, body)
-    except (ChannelLost, TimeoutError):
-        return {each.key: _failed(each.partition, ErrorCode.not_leader_or_follower) for each in items}
-    _, response = codec.decode_response(DESCRIBE_PRODUCERS, _VERSION, frame)
+async def _query(call: Call, owner: ActorKey, items: list[Item]) -> dict[Any, dict[str, Any]]:
+    topics = [
+        {"name": topic.name, "partition_indexes": [each.partition for each in members]}
+        for topic, members in by_topic(partition for partition, _ in items)
+    ]
+    response = await by_owner.response(call, owner, DESCRIBE_PRODUCERS, _VERSION, {"topics": topics})
+    if isinstance(response, ErrorCode):
+        return {partition.key: _failed(partition.partition, response) for partition, _ in items}
     return {
         (topic.name, None, each.partition_index): {
             "partition_index": each.partition_index,
