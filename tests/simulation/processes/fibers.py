@@ -37,8 +37,10 @@ class Fiber:
             self._thread = Fiber._idle.pop() if Fiber._idle else _Thread()
             self._thread.work = self._run
         Fiber.current = self
-        self._thread.switch()
-        Fiber.current = None
+        try:
+            self._thread.switch()
+        finally:
+            Fiber.current = None
         if self.done:
             Fiber._idle.append(self._thread)
             self._thread = None
