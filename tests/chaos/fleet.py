@@ -56,6 +56,8 @@ class Fleet:
             group=worker.group,
             mode=worker.mode,
             strategy=worker.strategy,
+            protocol=worker.protocol,
+            regex=worker.regex,
             outputs={topic: self._topics[topic] for topic in worker.outputs},
             transactional_id=name,
             own_timeouts=worker.own_timeouts,

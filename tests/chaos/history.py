@@ -163,6 +163,8 @@ class History:
     topics: dict[str, int] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Group -> topics."""
+    consumer_groups: frozenset[str] = frozenset()
+    """Groups of KIP-848, in which each member has an epoch of its own."""
     lives: dict[str, Life] = field(default_factory=dict)
     transactional: frozenset[str] = frozenset()
     """Topics with records in transactions, and nothing else."""
@@ -238,6 +240,7 @@ def _run(history: History, events: Iterable[Mapping[str, Any]]) -> None:
             case "load":
                 history.topics = event["topics"]
                 history.transactional = frozenset(event.get("transactional", ()))
+                history.consumer_groups = frozenset(event.get("consumer_groups", ()))
                 history.groups = {group: tuple(topics) for group, topics in event["groups"].items()}
             case "phase":
                 history.phases[event["name"]] = event["t"]

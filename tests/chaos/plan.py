@@ -43,9 +43,10 @@ _REQUESTS = {
     "delay": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"),
     "close": ("Produce", "Fetch", "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "InitProducerId"),
 }
-_OF_TRANSACTIONS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId")
-"""APIs that may meet any of these faults, besides."""
 """Action -> APIs. JoinGroup and SyncGroup get a response, since librdkafka would wait five minutes for one."""
+_OF_TRANSACTIONS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId")
+_OF_CONSUMER_GROUPS = "ConsumerGroupHeartbeat"
+"""These may meet any of these faults, too."""
 _ERRORS = {
     "Produce": ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"),
     "Fetch": ("NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"),
@@ -55,6 +56,7 @@ _ERRORS = {
     "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
     "SyncGroup": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
     "Heartbeat": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
+    "ConsumerGroupHeartbeat": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
     "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
     "AddOffsetsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
     "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
@@ -76,6 +78,8 @@ class Worker:
     group: str = ""
     mode: str = "manual"
     strategy: str = "roundrobin"
+    protocol: str = "classic"
+    regex: str = ""
     outputs: tuple[str, ...] = ()
     """Topics that a transformer writes in transactions."""
     own_timeouts: bool = False
@@ -110,6 +114,11 @@ class Plan:
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         return {worker.group: worker.topics for worker in self.workers if worker.group}
+
+    @property
+    def consumer_groups(self) -> tuple[str, ...]:
+        """Those of the groups that have members of the consumer protocol (KIP-848), and perhaps classic ones."""
+        return tuple(sorted({worker.group for worker in self.workers if worker.protocol == "consumer"}))
 
     @property
     def transactional_topics(self) -> tuple[str, ...]:
@@ -150,8 +159,10 @@ def _load(chance: random.Random) -> Iterator[Worker]:
         yield _member(auto, number, library, ("clicks", "audit"), mode="auto")
     for number in range(2):
         yield _member(sticky, number, "confluent", ("orders", "audit"), strategy="cooperative-sticky")
+    yield from _consumer_groups(chance)
     yield _member(alone, 0, "confluent", ("orders",), mode="assign")
     copiers, readers = (f"{name}-{chance.randrange(1000)}" for name in ("copiers", "readers"))
+    protocol = chance.choice(("classic", "consumer"))
     for number in range(2):
         yield Worker(
             name=f"{copiers}-{number}",
@@ -160,8 +171,18 @@ def _load(chance: random.Random) -> Iterator[Worker]:
             topics=("orders",),
             outputs=("copies",),
             group=copiers,
+            protocol=protocol,
         )
     yield _member(readers, 0, "confluent", ("copies",))
+
+
+def _consumer_groups(chance: random.Random) -> Iterator[Worker]:
+    """Groups of KIP-848: one with a regular expression, and one that members of both protocols share."""
+    assigned, shared = (f"{name}-{chance.randrange(1000)}" for name in ("assigned", "shared"))
+    yield _member(assigned, 0, "confluent", ("orders", "audit"), protocol="consumer")
+    yield _member(assigned, 1, "confluent", ("orders", "audit"), protocol="consumer", regex="^(orders|audit)$")
+    yield _member(shared, 0, "confluent", ("orders", "clicks"), protocol="consumer")
+    yield _member(shared, 1, "confluent", ("orders", "clicks"))
 
 
 def _member(group: str, number: int, library: str, topics: tuple[str, ...], **more: Any) -> Worker:
@@ -205,8 +226,8 @@ def _fault(chance: random.Random, at_s: float, kind: str, workers: tuple[Worker,
         case "request":
             action = chance.choice(sorted(_REQUESTS))
             api = chance.choice(_REQUESTS[action])
-            if chance.random() < 0.3:
-                api = chance.choice(_OF_TRANSACTIONS)
+            if chance.random() < 0.4:
+                api = chance.choice((*_OF_TRANSACTIONS, _OF_CONSUMER_GROUPS))
             fields = {"action": action, "api": api, **_request(chance, action, api)}
             return Fault(at_s=at_s, kind=kind, target=action, for_s=_seconds(chance, 2, 6), fields=fields)
         case "disk":

@@ -19,6 +19,7 @@ from tests.chaos.harm import Harm
 from tests.chaos.journal import Journal
 from tests.chaos.observer import Describer, Observer
 from tests.chaos.plan import Plan
+from tests.chaos.workers.base import HEARTBEAT_MS, SESSION_MS
 
 PROPERTIES = {
     "fault.injection.enable": "true",
@@ -26,6 +27,10 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": str(plan.TRANSACTIONS_PARTITIONS),
     "log.actors": str(plan.LOG_ACTORS),
     "group.initial.rebalance.delay.ms": "500",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "reconciler.interval.ms": "2000",
     "offsets.topic.segment.bytes": "65536",
 }
@@ -52,7 +57,13 @@ class Run:
         (self.folder / "plan.json").write_text(self.plan.as_json())
         journal = Journal(journals / "run.jsonl")
         transactional = self.plan.transactional_topics
-        journal.write("load", topics=self.plan.topics, groups=self.plan.groups, transactional=transactional)
+        journal.write(
+            "load",
+            topics=self.plan.topics,
+            groups=self.plan.groups,
+            consumer_groups=self.plan.consumer_groups,
+            transactional=transactional,
+        )
         cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=PROPERTIES, tree=self.tree)
         with cluster:
             fleet = Fleet(self.plan, cluster.bootstrap, journals, journal, self.records_per_s)
@@ -69,7 +80,8 @@ class Run:
             fleet.start(worker.name)
         journal.write("phase", name="warm")
         observer.start()
-        describer = Describer(cluster.bootstrap, self.plan.groups, observing)
+        classic = [group for group in self.plan.groups if group not in self.plan.consumer_groups]
+        describer = Describer(cluster.bootstrap, classic, observing)
         describer.start()
         sampler.start()
         harm = Harm(cluster, fleet, journal)

@@ -82,11 +82,12 @@ class _Latest:
 def _fenced(history: History) -> Iterator[Commit]:
     """Commits with the latest time at which they can have taken effect.
 
-    A commit of a generation ends with the first sign of a later one: coordinators refuse it from then on.
+    A commit of a generation ends with the first sign of a later one: coordinators refuse it from then on. In a consumer
+    group, the epoch of another member says nothing about it.
     """
     signs: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for assigned in history.assigned:
-        if assigned.generation >= 0:
+        if assigned.generation >= 0 and assigned.group not in history.consumer_groups:
             signs[assigned.group].append((assigned.generation, assigned.at_s))
     ends = {group: _first_after(found) for group, found in signs.items()}
     for commit in history.commits:

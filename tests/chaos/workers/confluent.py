@@ -32,6 +32,20 @@ def membership(consumer: Any) -> tuple[int, str]:
     return int.from_bytes(metadata[:4], "little", signed=True), names[1].decode()
 
 
+def of_group(spec: Spec) -> dict[str, Any]:
+    """Configuration of a group's member."""
+    shared = {"group.id": spec.group, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 200}
+    if spec.protocol == "consumer":
+        return {**common(spec), **shared, "group.protocol": "consumer"}
+    return {
+        **common(spec),
+        **shared,
+        **({} if spec.own_timeouts else {"session.timeout.ms": SESSION_MS}),
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": spec.strategy,
+    }
+
+
 def common(spec: Spec) -> dict[str, Any]:
     """Configuration of every client."""
     timeouts = {} if spec.own_timeouts else {"socket.timeout.ms": REQUEST_TIMEOUT_MS, "reconnect.backoff.max.ms": 1_000}
@@ -76,16 +90,10 @@ class Consumer(Consuming):
         auto = self.spec.mode == "auto"
         self._consumer = confluent_kafka.Consumer(
             {
-                **common(self.spec),
-                "group.id": self.spec.group,
-                "auto.offset.reset": "earliest",
+                **of_group(self.spec),
                 "enable.auto.commit": auto,
                 "enable.auto.offset.store": False,
                 "auto.commit.interval.ms": 1_000,
-                **({} if self.spec.own_timeouts else {"session.timeout.ms": SESSION_MS}),
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                "partition.assignment.strategy": self.spec.strategy,
-                "fetch.wait.max.ms": 200,
             }
         )
         self._begin()
@@ -102,7 +110,7 @@ class Consumer(Consuming):
 
     def _begin(self) -> None:
         if self.spec.mode != "assign":
-            topics = list(self.spec.topics)
+            topics = [self.spec.regex] if self.spec.regex else list(self.spec.topics)
             self._consumer.subscribe(topics, on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
             return
         places = [TopicPartition(topic, number) for topic, count in self.spec.topics.items() for number in range(count)]

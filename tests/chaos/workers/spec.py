@@ -27,6 +27,10 @@ class Spec:
     mode: str = "manual"
     """manual: commits what it has read; auto: the library does; assign: no membership, commits itself."""
     strategy: str = "roundrobin"
+    protocol: str = "classic"
+    """group.protocol of confluent-kafka; with ``consumer``, a server assigns the partitions."""
+    regex: str = ""
+    """Subscribe to this regular expression instead of the topics' names."""
     outputs: dict[str, int] = field(default_factory=dict)
     """Of a transformer, like ``topics``."""
     transactional_id: str = ""

@@ -16,15 +16,13 @@ from confluent_kafka import KafkaException, TopicPartition
 from tests.chaos.payload import value_of
 from tests.chaos.workers.base import (
     CALL_S,
-    HEARTBEAT_MS,
     REQUEST_TIMEOUT_MS,
-    SESSION_MS,
     Consuming,
     Offsets,
     Place,
     flat,
 )
-from tests.chaos.workers.confluent import common, membership, partitions_of
+from tests.chaos.workers.confluent import common, membership, of_group, partitions_of
 from tests.chaos.workers.spec import Spec
 
 TRANSACTION_TIMEOUT_MS = 30_000
@@ -71,15 +69,9 @@ class Transformer(Consuming):
         self._until_done("init_transactions", lambda: self._producer.init_transactions(CALL_S))
         self._consumer = confluent_kafka.Consumer(
             {
-                **common(self.spec),
-                "group.id": self.spec.group,
-                "auto.offset.reset": "earliest",
+                **of_group(self.spec),
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                "partition.assignment.strategy": self.spec.strategy,
-                "fetch.wait.max.ms": 200,
             }
         )
         try:
