@@ -11,13 +11,17 @@ from tests.zookeeper_fixture import eventually
 
 
 def series(full: Serving, transactional_id: str) -> dict[str, float]:
-    """Of the coordinator of that id, by name and remaining labels."""
+    """Of the coordinator of that id, by name and remaining labels; a scrape is without those that respond late."""
     full.reachable()
     partition = full.gateway.transactions_partition_of(transactional_id)
-    status, text = full.http("/metrics")
-    assert status == 200
     pattern = rf'^(muster_trans\w+){{gateway="1",transactions_partition="{partition}",?(.*)}} (\S+)$'
-    return {name + labels: float(value) for name, labels, value in re.findall(pattern, text, re.MULTILINE)}
+
+    def scraped() -> list[tuple[str, str, str]]:
+        status, text = full.http("/metrics")
+        assert status == 200
+        return re.findall(pattern, text, re.MULTILINE)
+
+    return {name + labels: float(value) for name, labels, value in eventually(scraped, "the coordinator responds")}
 
 
 def test_an_open_transaction_ages_until_it_ends(full: Serving, fresh: Fresh) -> None:
