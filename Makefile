@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-planted | test-versions | simulate | chaos | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -8,15 +8,16 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance cluster-test bench bench-compare lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-planted test-versions simulate chaos conformance cluster-test bench bench-compare lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
-	@echo "make test    the test suite but for the next three; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make test    the test suite but for the next four; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
 	@echo "make test-spark   the jobs of muster spark, their streams, the report"
 	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
-	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
+	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away"
+	@echo "make test-planted   planted bugs, which the simulation and chaos must find"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn, npm and go"
 	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
@@ -24,7 +25,6 @@ help:
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
-	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
@@ -75,6 +75,9 @@ test-spark-apart: setup
 test-recovery: setup
 	$(PYTEST) -n 2 -m recovery
 
+test-planted: setup
+	$(PYTEST) -n 2 -m planted
+
 TOX ?=
 TOX_VENV := .cache/tox-venv
 test-versions: setup
@@ -107,9 +110,6 @@ SEED ?= 1
 MINUTES ?= 3
 chaos: setup
 	$(PYTHON) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
-
-chaos-planted: setup
-	$(PYTEST) -m planted
 
 lint: setup
 	$(PYTHON) -m ruff check .

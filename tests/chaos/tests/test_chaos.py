@@ -15,6 +15,7 @@ SEED, MINUTES = 54, 1.0
 END_S = 400
 
 
+@pytest.mark.recovery
 @pytest.mark.timeout(END_S + 60)
 def test_nothing_is_lost_in_a_minute_of_faults(tmp_path: Path) -> None:
     """The report lists the run's actions; a failure shows it."""
@@ -49,4 +50,4 @@ def test_every_plan_leaves_time_to_come_through(seed: int) -> None:
     targets = {worker.name for worker in made.workers}
     assert all(fault.target in targets for fault in made.faults if fault.kind.startswith("client-"))
     assert {worker.library for worker in made.workers} == {"confluent", "kafka-python", "aiokafka"}
-    assert len(made.groups) == 6
+    assert len(made.groups) == 8

@@ -1,6 +1,6 @@
-"""``make chaos-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
+"""``make test-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
 
-Not a part of ``make test``, since it starts clusters; test_planted_bugs.py does the same without Ray and is part of it.
+test_planted_bugs.py does the same without Ray.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.chaos.tests.bugs import (
 from tests.chaos.tests.test_planted_bugs import TOPIC, WAIT_S, Stage, producer, stage
 from tests.zookeeper_fixture import eventually, zk_hosts, zookeeper
 
-pytestmark = pytest.mark.recovery
+pytestmark = pytest.mark.planted
 
 __all__ = ["zk_hosts", "zookeeper"]
 
