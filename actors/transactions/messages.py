@@ -44,6 +44,11 @@ class InitProducerIdResponse(Unthrottled):
     ongoing_txn_producer_epoch: int = NO_PRODUCER_EPOCH
 
 
+BY_BROKERS_FROM = 4
+"""The AddPartitionsToTxn version from which brokers send it, for producers of the newest protocol: of several
+transactions at once, and of partitions of ``__consumer_offsets``, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsOfTransaction:
     """What AddPartitionsToTxn wants of one transaction."""
@@ -59,7 +64,7 @@ class PartitionsOfTransaction:
 class AddPartitionsToTxn:
     api_version: int
     transactions: tuple[PartitionsOfTransaction, ...]
-    """Exactly one below v4, which brokers use among themselves."""
+    """Exactly one below :data:`BY_BROKERS_FROM`."""
 
 
 class PartitionResult(NamedTuple):

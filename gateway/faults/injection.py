@@ -284,6 +284,8 @@ class _Done:
 
 _TOPIC_FIELDS = ("topics", "topic_data", "topic_partitions", "v3_and_below_topics")
 """Of an API's versions, each has one at most."""
+_WITH_TOPICS = ("markers", "transactions", "dirs")
+"""Items that each have topics."""
 
 
 def facts_of(call: Call) -> Facts:
@@ -331,10 +333,9 @@ def _topics(gateway: Gateway, request: Any, more: Iterable[tuple[str, int]]) -> 
     for name, partition in more:
         found.setdefault(name, set()).add(partition)
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
-    of_markers = (marker.topics for marker in field(request, "markers", ()))
-    of_dirs = (each.topics for each in field(request, "dirs", ()))
+    of_others = (each.topics for items in _WITH_TOPICS for each in field(request, items, ()))
     own = (topic for name in _TOPIC_FIELDS for topic in field(request, name, None) or ())
-    for topic in (*own, *(topic for topics in (*of_groups, *of_markers, *of_dirs) for topic in topics)):
+    for topic in (*own, *(topic for topics in (*of_groups, *of_others) for topic in topics)):
         if named := _name(gateway, topic):
             found.setdefault(named, set()).update(_partitions(topic))
     return {name: frozenset(partitions) for name, partitions in found.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tests.conformance.kafka import KafkaBroker
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
-from tests.scenarios.suites import KAFKA, TRANSACTIONS, Played, by_broker, difference, paths, play_all
+from tests.scenarios.suites import Played, by_broker, difference, play_all, recorded
 from tests.scenarios.values import ScenarioError
 
 
@@ -30,8 +30,7 @@ def main() -> None:
     verb, *names = sys.argv[1:] or [""]
     if verb not in ("record", "check"):
         sys.exit(__doc__)
-    listed = (*paths(KAFKA), *paths(TRANSACTIONS))
-    files = {path.stem: path for path in listed if not names or path.stem in names}
+    files = {path.stem: path for path in recorded() if not names or path.stem in names}
     wrong = 0
     for scenario, played in play_on_kafka([load(path) for path in files.values()]):
         path = files[scenario.name]

@@ -33,6 +33,11 @@ def paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.scenario"))
 
 
+def recorded() -> list[Path]:
+    """Every scenario that was recorded from a real Apache Kafka, in order."""
+    return [*paths(KAFKA), *paths(TRANSACTIONS)]
+
+
 def by_broker(scenarios: Iterable[Scenario]) -> Iterator[tuple[dict[str, str], list[Scenario]]]:
     """Scenarios, grouped by their broker properties."""
 
@@ -88,7 +93,7 @@ def difference(expected: str, got: str) -> str:
 def differences() -> list[tuple[str, str, str]]:
     """Every accepted difference from Kafka: scenario, line, reason."""
     found = []
-    for path in (*paths(KAFKA), *paths(TRANSACTIONS)):
+    for path in recorded():
         for step in load(path).steps:
             if step.musters is not None:
                 found.append((path.stem, step.text, " ".join((step.because or "").split())))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from kio.schema.errors import ErrorCode
@@ -10,7 +13,12 @@ from muster.actors.group.types import Token
 from muster.actors.transactions.apis.partitions import refused
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.config import TransactionConfig
-from muster.actors.transactions.messages import AddPartitionsToTxn, Response
+from muster.actors.transactions.messages import (
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    Request,
+    TransactionResult,
+)
 from muster.actors.transactions.types import TOPIC_DELETED
 from muster.actors.wire import codec
 from tests.scenarios.language import Scenario
@@ -36,6 +44,18 @@ class _Driver(Driver):
         super().mark(dict.fromkeys(gone, TOPIC_DELETED))
 
 
+class _Sent(NamedTuple):
+    api_key: int
+    version: int
+    parts: tuple[Token | TransactionResult, ...]
+    """Tokens of the coordinator's requests, and what it is not requested."""
+
+
+def _joined(parts: list[Any]) -> AddPartitionsToTxnResponse:
+    results = [each if isinstance(each, TransactionResult) else each.results_by_transaction[0] for each in parts]
+    return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
+
+
 class TransactionWorld:
     """Requests go through kio and the adapters, as in the actor, and partitions are checked as in a gateway."""
 
@@ -46,44 +66,47 @@ class TransactionWorld:
         self.topics = dict(TOPICS)
         config = TransactionConfig(**fields, offsets_topic_num_partitions=_OFFSETS_PARTITIONS)
         self.driver = _Driver(config, self.topics)
-        self._sent: dict[Token, tuple[int, int]] = {}
-        self._refused: dict[Token, Response] = {}
 
     def newest(self, api_key: int) -> int:
         return newest(api_key)
 
-    def send(self, client: str, api_key: int, version: int, body: codec.Body) -> Token:
+    def send(self, client: str, api_key: int, version: int, body: codec.Body) -> _Sent:
         frame = codec.encode_request(api_key, version, 1, client, body)
         header = codec.decode_header(frame)
         codec.check_request(header, frame)
         if api_key not in adapters.TRANSACTION_APIS:
             raise ScenarioError("only transactions are served here")
         request = adapters.read(header, frame)
-        error = refused(request, self._error_of) if isinstance(request, AddPartitionsToTxn) else None
-        if error is not None:
-            token = Token(-len(self._sent) - 1)
-            self._refused[token] = error
-        else:
-            token = self.driver.send(request)
-        self._sent[token] = (api_key, version)
-        return token
+        parts = self._parts(request) if isinstance(request, AddPartitionsToTxn) else (request,)
+        sent = tuple([self.driver.send(each) if isinstance(each, Request) else each for each in parts])
+        return _Sent(api_key, version, sent)
+
+    def _parts(self, request: AddPartitionsToTxn) -> Iterable[AddPartitionsToTxn | TransactionResult]:
+        """What the gateway makes of it: requests to coordinators, or what it refuses itself."""
+        for transaction in request.transactions:
+            yield refused(transaction, request.api_version, self._error_of) or replace(
+                request, transactions=(transaction,)
+            )
 
     def _error_of(self, topic: str, partition: int) -> ErrorCode:
-        if topic in _INTERNAL:
-            return ErrorCode.topic_authorization_failed
-        known = 0 <= partition < self.topics.get(topic, 0)
+        known = 0 <= partition < (self.partitions(topic) if topic in (*_INTERNAL, *self.topics) else 0)
         return ErrorCode.none if known else ErrorCode.unknown_topic_or_partition
 
-    def response(self, handle: Token) -> ReceivedResponse:
-        response = self._refused.get(handle) or self.driver.responses.get(handle)
-        if response is None:
+    def response(self, handle: _Sent) -> ReceivedResponse:
+        if self.is_parked(handle):
             raise ScenarioError("nothing will ever answer it")
-        api_key, version = self._sent[handle]
-        frame = codec.encode_response(api_key, version, 1, adapters.encode(version, response))
-        return ReceivedResponse(codec.decode_response(api_key, version, readable(api_key, frame))[1], 0)
+        parts: list[Any] = [
+            each if isinstance(each, TransactionResult) else self.driver.responses[each] for each in handle.parts
+        ]
+        response = _joined(parts) if handle.api_key == adapters.ADD_PARTITIONS_TO_TXN else parts[0]
+        frame = codec.encode_response(handle.api_key, handle.version, 1, adapters.encode(handle.version, response))
+        entity = codec.decode_response(handle.api_key, handle.version, readable(handle.api_key, frame))[1]
+        return ReceivedResponse(entity, 0)
 
-    def is_parked(self, handle: Token) -> bool:
-        return handle not in self.driver.responses and handle not in self._refused
+    def is_parked(self, handle: _Sent) -> bool:
+        return any(
+            not isinstance(each, TransactionResult) and each not in self.driver.responses for each in handle.parts
+        )
 
     def sleep(self, ms: int) -> None:
         self.driver.advance(ms)

@@ -45,14 +45,20 @@ def test_what_is_in_it_writes_nothing(driver: Driver) -> None:
 
 
 def test_all_or_none() -> None:
-    errors = {"u": E.unknown_topic_or_partition, "v": E.topic_authorization_failed}
-    request = add((1, 0), T0, U0, ("v", 0))
-    response = refused(request, lambda topic, _: errors.get(topic, E.none))
-    assert response is not None
-    (result,) = response.results_by_transaction
-    given = {topic.name: topic.results_by_partition[0].partition_error_code for topic in result.topic_results}
-    assert given == {"t": E.operation_not_attempted, **errors}
-    assert refused(add((1, 0), T0), lambda topic, _: errors.get(topic, E.none)) is None
+    errors = {"u": E.unknown_topic_or_partition}
+
+    def given(version: int, *places: tuple[str, int]) -> dict[str, E] | None:
+        (transaction,) = add((1, 0), *places).transactions
+        result = refused(transaction, version, lambda topic, _: errors.get(topic, E.none))
+        if result is None:
+            return None
+        return {topic.name: topic.results_by_partition[0].partition_error_code for topic in result.topic_results}
+
+    assert given(3, T0) is None
+    assert given(3, T0, U0) == given(5, T0, U0) == {"t": E.operation_not_attempted, **errors}
+    for internal in ("__consumer_offsets", "__transaction_state"):
+        assert given(3, (internal, 0)) == {internal: E.topic_authorization_failed}
+        assert given(4, (internal, 0)) is None
 
 
 def test_a_stale_epoch_and_another_producer(driver: Driver) -> None:

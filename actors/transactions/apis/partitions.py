@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (24), AddOffsetsToTxn (25) and VERIFY: the partitions of a transaction.
 
-AddPartitionsToTxn v4 several transactions, sent by brokers only, and verification (KIP-890)
+AddPartitionsToTxn v4 several transactions, as brokers send them, and verification (KIP-890)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.errors import ApiError
 from muster.actors.group.types import Token
 from muster.actors.transactions.messages import (
+    BY_BROKERS_FROM,
     AddOffsetsToTxn,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxn,
@@ -28,10 +29,9 @@ from muster.actors.transactions.state import EPOCH_BUMP_VERSION, PREPARED, Trans
 from muster.actors.transactions.types import TopicPartition, TransactionalId
 from muster.actors.wire.verifying import VerifyRequest
 from muster.placement import partition_for
-from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
-_BY_BROKERS_FROM = 4
-"""AddPartitionsToTxn version, and with it the newest protocol."""
+_INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 Errors = dict[TopicPartition, ErrorCode]
 
 
@@ -47,7 +47,7 @@ class FromProducer(Protocol):
 
 
 def add_partitions(shard: Shard, request: AddPartitionsToTxn, token: Token) -> None:
-    version = EPOCH_BUMP_VERSION if request.api_version >= _BY_BROKERS_FROM else 0
+    version = EPOCH_BUMP_VERSION if request.api_version >= BY_BROKERS_FROM else 0
     results = tuple(_result(shard, each, version) for each in request.transactions)
     response = AddPartitionsToTxnResponse(results_by_transaction=results)
     if len(request.transactions) == 1:
@@ -74,20 +74,24 @@ def verify(shard: Shard, request: VerifyRequest, token: Token) -> None:
 
 
 def refused(
-    request: AddPartitionsToTxn, error_of: Callable[[str, int], ErrorCode]
-) -> AddPartitionsToTxnResponse | None:
-    """The response if the client may not add all of the partitions: then it adds none. None if it may.
+    transaction: PartitionsOfTransaction, api_version: int, error_of: Callable[[str, int], ErrorCode]
+) -> TransactionResult | None:
+    """The results if not all of the partitions may be added: then none is. None if they may.
 
-    ``error_of`` gives the error for a topic and partition: it does not exist, or is not permitted.
+    ``error_of`` gives the error for a topic and partition that do not exist. Clients add no internal topics: they add
+    offsets with AddOffsetsToTxn.
     """
-    if all(error_of(*place) is ErrorCode.none for each in request.transactions for place in each.partitions):
-        return None
 
-    def result(transaction: PartitionsOfTransaction) -> TransactionResult:
-        errors = {place: error_of(*place) or ErrorCode.operation_not_attempted for place in transaction.partitions}
-        return results_of(transaction, errors)
+    def error(topic: str, partition: int) -> ErrorCode:
+        if topic in _INTERNAL and api_version < BY_BROKERS_FROM:
+            return ErrorCode.topic_authorization_failed
+        return error_of(topic, partition)
 
-    return AddPartitionsToTxnResponse(results_by_transaction=tuple(map(result, request.transactions)))
+    errors = {place: error(*place) for place in transaction.partitions}
+    if any(errors.values()):
+        not_attempted = ErrorCode.operation_not_attempted
+        return results_of(transaction, {place: error or not_attempted for place, error in errors.items()})
+    return None
 
 
 def check_producer(metadata: TransactionMetadata, request: FromProducer) -> None:

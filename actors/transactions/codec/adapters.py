@@ -13,6 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from muster.actors.transactions.messages import (
+    BY_BROKERS_FROM,
     AddOffsetsToTxn,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxn,
@@ -40,7 +41,6 @@ ADD_OFFSETS_TO_TXN = 25
 END_TXN = 26
 DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
-_BATCHED_FROM = 4
 _FENCED_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS_TO_TXN: 2, ADD_OFFSETS_TO_TXN: 2, END_TXN: 2}
 """Versions that know PRODUCER_FENCED (KIP-588)."""
 
@@ -96,7 +96,7 @@ def _init_producer_id(version: int, entity: Any) -> InitProducerId:
 
 
 def _add_partitions(version: int, entity: Any) -> AddPartitionsToTxn:
-    if version >= _BATCHED_FROM:
+    if version >= BY_BROKERS_FROM:
         transactions = tuple(_transaction(each, each.transactional_id) for each in entity.transactions)
     else:
         transactions = (
@@ -181,7 +181,7 @@ class _OneTransaction:
 
 
 def _partitions_added(version: int, response: AddPartitionsToTxnResponse) -> codec.Body:
-    if version >= _BATCHED_FROM:
+    if version >= BY_BROKERS_FROM:
         return response
     result: TransactionResult = response.results_by_transaction[0]
     topics = tuple(TopicResult(topic.name, _old_results(version, topic)) for topic in result.topic_results)

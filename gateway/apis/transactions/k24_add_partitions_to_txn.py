@@ -1,39 +1,96 @@
-"""AddPartitionsToTxn (api key 24), v0-3.
+"""AddPartitionsToTxn (api key 24), v0-5.
 
 v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH | v3 flexible
-Nothing is added unless all partitions can be: the others then get OPERATION_NOT_ATTEMPTED.
+v4 several transactions, or verification only, as Kafka's brokers send it (KIP-890) | v5 TRANSACTION_ABORTABLE
+Nothing is added to a transaction unless all partitions can be: the others then get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from muster.actors.transactions.apis.partitions import refused
 from muster.actors.transactions.codec import adapters
-from muster.actors.transactions.messages import AddPartitionsToTxn
+from muster.actors.transactions.messages import (
+    BY_BROKERS_FROM,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    PartitionsOfTransaction,
+    TransactionResult,
+    results_of,
+)
+from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.admin import INTERNAL_TOPICS
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.apis.transactions.forwarding import error_body, forward
+from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body, forward
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
-_BETWEEN_BROKERS = "between Kafka's brokers, which verify transactions with them"
+ADD_PARTITIONS_TO_TXN = 24
 
 
-@api(24, "AddPartitionsToTxn", error_body=error_body, versions=range(4), left_out=_BETWEEN_BROKERS)
+@api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", error_body=error_body)
 async def add_partitions_to_txn(call: Call) -> Reply | None:
     version = call.header.api_version
     request = adapters.decode(call.header.api_key, version, call.entity())
     assert isinstance(request, AddPartitionsToTxn)
-    response = refused(request, partial(_error, call.gateway))
-    if response is not None:
+    results = [_refused(call.gateway, each, version) for each in request.transactions]
+    if version >= BY_BROKERS_FROM:
+        return await _each(call, request.transactions, results)
+    if results[0] is not None:
+        response = AddPartitionsToTxnResponse(results_by_transaction=(results[0],))
         return call.reply(adapters.encode(version, response))
     return await forward(call, request.transactions[0].transactional_id)
 
 
-def _error(gateway: Gateway, topic: str, partition: int) -> ErrorCode:
-    """Why that partition cannot be in a transaction."""
-    if topic in INTERNAL_TOPICS:
-        return ErrorCode.topic_authorization_failed
+def _refused(gateway: Gateway, transaction: PartitionsOfTransaction, version: int) -> TransactionResult | None:
+    return refused(transaction, version, partial(_existence_error, gateway))
+
+
+def _existence_error(gateway: Gateway, topic: str, partition: int) -> ErrorCode:
     return existence_error(named(gateway, topic, None, partition)) or ErrorCode.none
+
+
+async def _each(
+    call: Call, transactions: Sequence[PartitionsOfTransaction], refusals: Sequence[TransactionResult | None]
+) -> Reply:
+    """Serve a request of several transactions: split by their coordinators, and merged as bytes."""
+    results = [b"" if each is None else _element(call, each) for each in refusals]
+    parts: dict[int, list[int]] = {}
+    for index, transaction in enumerate(transactions):
+        if refusals[index] is not None:
+            continue
+        if not transaction.transactional_id:
+            results[index] = _failed(call, transaction, ErrorCode.invalid_request)
+        else:
+            partition = call.gateway.transactions_partition_of(transaction.transactional_id)
+            parts.setdefault(partition, []).append(index)
+    added = await asyncio.gather(*(_add(call, [transactions[at] for at in part], part) for part in parts.values()))
+    for part, found in zip(parts.values(), added, strict=True):
+        for index, result in zip(part, found, strict=True):
+            results[index] = result
+    body = {"throttle_time": 0, "error_code": ErrorCode.none, "results_by_transaction": ()}
+    return call.reply_joined(body, results)
+
+
+async def _add(call: Call, transactions: list[PartitionsOfTransaction], indexes: list[int]) -> list[bytes]:
+    """The results for transactions of one coordinator, which are at these indexes of the request."""
+    header = call.header
+    wanted = call.entity().transactions
+    body: dict[str, Any] = {"transactions": [wanted[index] for index in indexes]}
+    frame = codec.encode_request(header.api_key, header.api_version, header.correlation_id, header.client_id, body)
+    response = await call_coordinator(call, transactions[0].transactional_id, frame)
+    if response is None:
+        return [_failed(call, each, DOWN) for each in transactions]
+    return codec.split_response(ADD_PARTITIONS_TO_TXN, header.api_version, response)
+
+
+def _failed(call: Call, transaction: PartitionsOfTransaction, error: ErrorCode) -> bytes:
+    return _element(call, results_of(transaction, dict.fromkeys(transaction.partitions, error)))
+
+
+def _element(call: Call, result: TransactionResult) -> bytes:
+    return codec.element(ADD_PARTITIONS_TO_TXN, call.header.api_version, "results_by_transaction", result)

@@ -27,7 +27,13 @@ __all__ = ["PROPERTIES"]
 
 ERROR = ErrorCode.cluster_authorization_failed
 """No API returns it by itself."""
-WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata", 43: "ElectLeaders", 45: "AlterPartitionReassignments"}
+WHOLE_REQUEST_TOO = {
+    1: "Fetch",
+    3: "Metadata",
+    24: "AddPartitionsToTxn",
+    43: "ElectLeaders",
+    45: "AlterPartitionReassignments",
+}
 """They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
 EPOCHS = {"current_leader_epoch": -1, "leader_epoch": 0}
@@ -99,6 +105,9 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         24: {
             **{f"v3_and_below_{name}": value for name, value in OF_PRODUCER.items()},
             "v3_and_below_topics": [{"name": topic.name, "partitions": [0]}],
+            "transactions": [
+                {**OF_PRODUCER, "verify_only": False, "topics": [{"name": topic.name, "partitions": [0]}]}
+            ],
         },
         25: {**OF_PRODUCER, "group_id": group},
         26: {**OF_PRODUCER, "committed": True},
