@@ -80,7 +80,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             linger_ms=-1,
             timeout_ms=timeout_ms,
             fail=fail,
-            atomic=False,  # each record is of another transaction; many may time out at once
+            atomic=False,  # each record is of another transaction
         )
         self._metrics = TransactionMetrics(core)
         self.observe += [self._metrics.observe, self._complain]

@@ -7,6 +7,7 @@ written, where Kafka answers CONCURRENT_TRANSACTIONS: its reply waits for them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -102,6 +103,8 @@ class Shard:
         self.producer_ids = ProducerIds()
         self.sendings: dict[TransactionalId, Sending] = {}
         self.timers: Timers[TimerName] = Timers()
+        self.timed_out: deque[TransactionalId] = deque()
+        """Transactions that the last check has found, and that are not fenced yet."""
         self.now_ms = 0
         self._writes: dict[WriteId, Write] = {}
         self._writes_of: dict[TransactionalId, list[WriteId]] = {}

@@ -153,8 +153,12 @@ class Driver:
         target = self.now_ms + ms
         while (due := self.core.next_deadline_ms()) is not None and due <= target:
             self.now_ms = max(self.now_ms, due)
-            self._take(self.core.tick(self.now_ms))
+            self.tick()
         self.now_ms = target
+
+    def tick(self) -> None:
+        """What is due now."""
+        self._take(self.core.tick(self.now_ms))
 
     def write_all(self) -> None:
         while self.unwritten:

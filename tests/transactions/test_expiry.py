@@ -97,6 +97,26 @@ def test_a_timeout_that_is_not_written_is_tried_again(make: Make) -> None:
     assert (driver.metadata().state, driver.metadata().producer_epoch) == (S.COMPLETE_ABORT, 1)
 
 
+def test_a_timeout_that_the_log_refuses_keeps_no_other_transaction(driver: Driver) -> None:
+    """Each is a step of its own, as its record may be too large for the log."""
+    names = ("first", "second", "third")
+    for name in names:
+        driver.exchange(add(driver.producer(init(name=name)), T0, name=name))
+    driver.auto = False
+    driver.now_ms += 70_000
+    for name in names:
+        driver.tick()
+        if name == "first":
+            driver.fail(E.message_too_large)
+        else:
+            driver.write_all()
+    driver.write_all()
+    assert [driver.metadata(name).state for name in names] == [S.ONGOING, S.COMPLETE_ABORT, S.COMPLETE_ABORT]
+    driver.auto = True
+    driver.advance(10_000)
+    assert driver.metadata("first").state is S.COMPLETE_ABORT
+
+
 def test_ids_that_are_not_used_expire(make: Make) -> None:
     day_ms = 86_400_000
     driver = make(transaction_max_timeout_ms=2_000_000_000)
