@@ -95,7 +95,7 @@ class Shard:
         self.topics = Topics()
         self.timers: Timers[TimerName] = Timers()
         self.registry = Registry(partition, epoch)
-        self.committers: dict[tuple[int, GroupId], Committer] = {}
+        self.committers: dict[int, dict[GroupId, Committer]] = {}
         """Who has committed the pending offsets of a producer (by its id) and a group, if this is known."""
         self.now_ms = 0
         self._writes: dict[WriteId, Write] = {}

@@ -49,12 +49,13 @@ def commit(shard: Shard, request: TxnOffsetCommit, context: Context, token: Toke
         for topic in accepted:
             _append(shard, request, topic)
         by_member = request.generation_id >= 0
-        shard.committers[request.producer_id, request.group_id] = Committer(
+        committer = Committer(
             generation=request.generation_id if by_member else None,
             member_id=request.member_id if by_member else None,
             client_id=context.client_id,
             host=context.host,
         )
+        _set_committer(shard, request, committer)
     shard.reply_when_durable(token, request, TxnOffsetCommitResponse(topics=topics))
 
 
@@ -65,20 +66,40 @@ def end(shard: Shard, request: WriteTxnMarker, token: Token) -> None:
     """
     producer_id = request.marker.producer.producer_id
     groups = dict.fromkeys([key.group for key in shard.hard.pending.keys_of(producer_id)])
-    committers = {group: shard.committers.get((producer_id, group)) for group in groups}
+    committers = dict(shard.committers.get(producer_id, {}))
     committed = shard.append_marker(request.marker)
-    events = [_event(group, committers[group], committed) for group in groups]
+    events = [_event(group, committers.get(group), committed) for group in groups]
 
     def written() -> None:
         for group, committer in committers.items():
-            if shard.committers.get((producer_id, group)) is committer:
-                shard.committers.pop((producer_id, group), None)
+            _forget_committer(shard, producer_id, group, committer)
         for event in events:
             if event.partitions:
                 shard.report(event)
 
     shard.follow(written, lambda error: None)
     shard.reply_when_durable(token, request, WriteTxnMarkerResponse())
+
+
+def _set_committer(shard: Shard, request: TxnOffsetCommit, committer: Committer) -> None:
+    """Remember who commits, until the producer's transaction ends."""
+    producer_id, group = request.producer_id, request.group_id
+    shard.committers.setdefault(producer_id, {})[group] = committer
+
+    def failed(error: ErrorCode) -> None:
+        if all(key.group != group for key in shard.hard.pending.keys_of(producer_id)):
+            _forget_committer(shard, producer_id, group, committer)
+
+    shard.follow(lambda: None, failed)
+
+
+def _forget_committer(shard: Shard, producer_id: int, group: GroupId, committer: Committer) -> None:
+    """Unless there is a later one."""
+    own = shard.committers.get(producer_id, {})
+    if own.get(group) is committer:
+        del own[group]
+        if not own:
+            del shard.committers[producer_id]
 
 
 def _check_commit(group: Group | None, request: TxnOffsetCommit) -> None:

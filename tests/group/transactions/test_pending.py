@@ -151,6 +151,32 @@ def test_a_commit_is_reported_with_its_member_once_it_is_committed(driver: Drive
     assert not driver.core._shard.committers
 
 
+def test_a_committer_is_forgotten_if_the_log_refuses_the_commit(driver: Driver) -> None:
+    driver.auto = False
+    for _ in range(2):
+        driver.send(txn_commit({T0: 5}))
+    driver.fail(E.message_too_large)
+    assert not driver.core._shard.committers
+
+
+def test_a_committer_is_known_if_the_log_refuses_its_second_commit(driver: Driver) -> None:
+    driver.exchange(txn_commit({T0: 5}), client="producer-1")
+    driver.auto = False
+    driver.send(txn_commit({T0: 6}), client="producer-1")
+    driver.fail(E.message_too_large)
+    driver.auto = True
+    driver.exchange(marker())
+    assert [(event.client_id, event.partitions) for event in _commits(driver)] == [("producer-1", (("t", 0, None, 5),))]
+
+
+def test_a_marker_forgets_committers_whose_offsets_were_removed(driver: Driver) -> None:
+    driver.exchange(txn_commit({T0: 5}))
+    driver.exchange(OffsetDelete(api_version=0, group_id=G, topics=(("t", (0,)),)))
+    driver.exchange(marker())
+    assert not _commits(driver)
+    assert not driver.core._shard.committers
+
+
 def test_the_committer_is_not_known_after_a_restart(driver: Driver) -> None:
     driver.exchange(txn_commit({T0: 5}))
     driver.restart()
