@@ -96,8 +96,8 @@ class OffsetTransactions:
         except LogError as error:
             self._respond(waiting, failed(request, translate(error.code)))
             return
-        if guard is None:
-            self._call_core(waiting, request, context)
+        if guard is None or not (version or self._log.config.transaction_partition_verification_enable):
+            self._call_guarded(waiting, request, context, guard)
             return
         task = asyncio.get_running_loop().create_task(self._verify(waiting, request, context, guard))
         self._verifying[task] = (waiting, request)
@@ -120,14 +120,19 @@ class OffsetTransactions:
                 self._log.release(guard)
                 self._respond(waiting, failed(request, not_verified(error, request.api_version)))
                 return
-            self._guard = guard
-            try:
-                self._call_core(waiting, request, context)
-            finally:
-                self._guard = None
+            self._call_guarded(waiting, request, context, guard)
         except Exception:
             log.exception("a commit in a transaction failed")
             self._respond(waiting, failed(request, ErrorCode.unknown_server_error))
+
+    def _call_guarded(
+        self, waiting: WaitingRequest, request: TxnOffsetCommit, context: Context, guard: VerificationGuard | None
+    ) -> None:
+        self._guard = guard
+        try:
+            self._call_core(waiting, request, context)
+        finally:
+            self._guard = None
 
     # -- markers ---------------------------------------------------------------------------------------
 

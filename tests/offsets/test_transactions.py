@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from muster.actors.log import LogConfig
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.markers import NO_DECISION, Marked, Marker
@@ -147,6 +148,27 @@ def test_what_a_client_gets_if_its_transaction_is_not_confirmed(
         assert await stable(channel) == (-1, E.none)
         assert await txn_commit(channel, 5, version=version) is E.none
         assert len(coordinator.seen) == 2
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
+def test_without_verification_only_the_newest_protocol_is_verified(tmp_path: Path) -> None:
+    """As in Kafka, where the property is for all partitions, those of offsets, too."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator()
+        config = LogConfig(transaction_partition_verification_enable=False)
+        shell = Shell(tmp_path / "log", 1, log=config, verifier=coordinator)
+        channel = await shell.serve(tmp_path / "a.sock")
+        assert await txn_commit(channel, 5) is E.none
+        assert coordinator.seen == []
+        assert await stable(channel) == (-1, E.unstable_offset_commit)
+        assert await mark(channel, a_marker()) == [[E.none]]
+        assert await stable(channel) == (5, E.none)
+        assert await txn_commit(channel, 6, version=5, epoch=1) is E.none
+        assert [request.add for request in coordinator.seen] == [True]
         await shell.partition.stop()
         await shell.server.stop()
 
