@@ -98,17 +98,13 @@ class Coordinator:
     def replay(self, offset: int, record: Record, timestamp_ms: int, producer_id: int | None = None) -> None:
         """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
 
-        ``producer_id`` is that of a transactional batch: its offsets are pending until :meth:`replay_marker`.
+        ``producer_id`` is that of a transactional batch without a marker: its offsets are pending.
         Types that only share groups and streams groups use are skipped; ``loaded`` reports how many.
         """
         applied = self._shard.hard.replay(record, producer_id)
         if isinstance(applied, UnknownKey):
             count, first = self._skipped.get(applied.key_type, (0, offset))
             self._skipped[applied.key_type] = (count + 1, first)
-
-    def replay_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a control record of the log, in log order."""
-        self._shard.hard.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Outcome:
         """The whole log was replayed: start serving. Every member gets a full session timeout from now."""

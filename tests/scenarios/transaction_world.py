@@ -74,8 +74,6 @@ class TransactionWorld:
         frame = codec.encode_request(api_key, version, 1, client, body)
         header = codec.decode_header(frame)
         codec.check_request(header, frame)
-        if api_key not in adapters.TRANSACTION_APIS:
-            raise ScenarioError("only transactions are served here")
         request = adapters.read(header, frame)
         parts = self._parts(request) if isinstance(request, AddPartitionsToTxn) else (request,)
         sent = tuple([self.driver.send(each) if isinstance(each, Request) else each for each in parts])

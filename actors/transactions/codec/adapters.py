@@ -203,5 +203,3 @@ _DECODERS: dict[int, Callable[[int, Any], Request]] = {
     DESCRIBE_TRANSACTIONS: _describe_transactions,
     LIST_TRANSACTIONS: _list_transactions,
 }
-TRANSACTION_APIS = frozenset(_DECODERS)
-"""Api keys that ``decode`` supports."""

@@ -30,10 +30,11 @@ def logged(outcome: Outcome) -> list[Logged]:
 
 
 def replay(core: Coordinator, log: list[Logged], now_ms: int = 0) -> None:
+    """In the order of the log, with its markers."""
     for offset, entry in enumerate(log):
         match entry:
             case TxnMarker():
-                core.replay_marker(entry.producer.producer_id, commit=entry.commit)
+                core.hard_state.end_transaction(entry.producer.producer_id, commit=entry.commit)
             case InTransaction():
                 core.replay(offset, entry.record, now_ms, entry.producer.producer_id)
             case Record():
