@@ -295,10 +295,15 @@ class Gateway:
         """The channel to the partition's actor, or None while the actor is down.
 
         Waits for an actor that this gateway has not connected to yet: FindCoordinator may have returned this gateway
-        when the actor had just started, and only the gateway that was asked had connected to it.
+        when the actor had just started, and only the gateway that was asked had connected to it. If the actor was lost,
+        waits a moment for its standby.
         """
         key = (kind, partition)
         channel = self.forwarder.channel(key)
+        if channel is not None:
+            return channel
+        if partition in self.view.owners(kind) and not self.forwarder.is_new(key):
+            channel = await self.forwarder.soon(key)
         if channel is None and (partition not in self.view.owners(kind) or self.forwarder.is_new(key)):
             await self.coordinator_ready(partition, _FIRST_CONNECT_S, kind)
             channel = self.forwarder.channel(key)

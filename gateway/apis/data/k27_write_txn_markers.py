@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode, field
 from muster.actors.wire.markers import NO_DECISION, Marked, Marker
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of
@@ -88,7 +88,7 @@ def _by_owner(call: Call, partitions: list[Named], results: dict[Any, ErrorCode]
 async def _mark(call: Call, owner: ActorKey, parts: list[_Part], wanted: list[_Wanted], results: _Results) -> None:
     """Have an actor execute its parts. Whether a lost one did is unknown, but a marker may be repeated."""
     marked: Marked | ChannelLost = ChannelLost("down")
-    channel = await call.gateway.forwarder.soon(owner)
+    channel = await _channel(call, owner)
     if channel is not None:
         response: asyncio.Future[Marked | ChannelLost] = asyncio.get_running_loop().create_future()
         markers = [_marker(wanted[part.marker].marker, part.partitions) for part in parts]
@@ -102,6 +102,14 @@ async def _mark(call: Call, owner: ActorKey, parts: list[_Part], wanted: list[_W
         if not isinstance(marked, ChannelLost):
             codes = marked[number]
         results[index].update(zip((partition.key for partition in partitions), codes, strict=True))
+
+
+async def _channel(call: Call, owner: ActorKey) -> Channel | None:
+    """The channel to an actor; a coordinator is started if it never ran."""
+    kind, index = owner
+    if kind == "log":
+        return await call.gateway.forwarder.soon(owner)
+    return await call.gateway.coordinator(index, kind)
 
 
 def _marker(marker: Any, partitions: list[Named]) -> Marker:

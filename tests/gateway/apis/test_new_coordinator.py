@@ -1,4 +1,4 @@
-"""A gateway that has not connected to a coordinator yet.
+"""A gateway that has not connected to a coordinator yet, or to its standby.
 
 FindCoordinator starts an actor, and may return another gateway than the one that was asked. librdkafka's admin client
 repeats neither ListGroups nor OffsetCommit after COORDINATOR_LOAD_IN_PROGRESS.
@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import OFFSETS, TRANSACTIONS
 from tests.gateway.group_client import LIST_GROUPS, Fresh, Member, find
 from tests.gateway.serving import Serving
 
 _BEFORE_S = 0.3
+INIT_PRODUCER_ID = 22
 _FILTERS: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
 
 
@@ -55,3 +57,39 @@ def test_requests_wait_until_a_new_coordinator_is_connected(full: Serving, fresh
         assert listed.error_code is ErrorCode.none
         assert group in {found.group_id for found in listed.groups}
         assert member.joined().error_code is ErrorCode.member_id_required
+
+
+@contextmanager
+def failing_over(full: Serving, kind: str, partition: int) -> Iterator[None]:
+    """The actor is lost, and its standby does not serve yet."""
+    endpoints = full.controller.offsets if kind == OFFSETS else full.controller.transactions
+    endpoint, endpoints[partition] = endpoints[partition], None
+    full.follow(full.controller.view())
+    try:
+        yield
+    finally:
+        endpoints[partition] = endpoint
+        full.follow(full.controller.view())
+
+
+def test_requests_wait_for_the_standby_of_a_group(full: Serving, fresh: Fresh) -> None:
+    topic, group = full.create(fresh("t")), fresh("g")
+    find(full.client, 4, group)
+    Member(full.client, group).commit((topic, 0, 7))
+    with full.connect() as joins:
+        member = Member(joins, group)
+        with failing_over(full, OFFSETS, full.gateway.partition_of(group)):
+            member.request_join()
+            assert joins.has_nothing_for(_BEFORE_S)
+        assert member.joined().error_code is ErrorCode.member_id_required
+
+
+def test_requests_wait_for_the_standby_of_a_producer(full: Serving, fresh: Fresh) -> None:
+    name = fresh("txn")
+    body = {"transactional_id": name, "transaction_timeout": 60_000}
+    producer_id = full.exchange(INIT_PRODUCER_ID, 4, body).producer_id
+    with failing_over(full, TRANSACTIONS, full.gateway.transactions_partition_of(name)):
+        full.client.request(INIT_PRODUCER_ID, 4, body)
+        assert full.client.has_nothing_for(_BEFORE_S)
+    response = full.client.response(INIT_PRODUCER_ID, 4)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.none, producer_id, 1)

@@ -242,6 +242,12 @@ def test_markers_reach_every_partition_and_say_which_do_not_exist(full: Serving,
     assert fenced == [(topic.name, left, ErrorCode.invalid_producer_epoch)]
 
 
+def test_a_marker_starts_the_partition_of_offsets(full: Serving) -> None:
+    partition = next(each for each in range(3) if each not in full.controller.offsets)
+    assert mark(full.client, (P, 0), (OFFSETS_TOPIC, [partition]), commit=True) == [(OFFSETS_TOPIC, partition, 0)]
+    assert partition in full.controller.offsets
+
+
 def test_producers_are_described(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("t"), 1)
     produce(full.client, (topic, 0, client_batch(3, producer=(Q, 2, 0))))
