@@ -13,7 +13,7 @@ from tests.conformance.kafka import KafkaBroker
 from tests.muster_process import Muster
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
-from tests.scenarios.suites import Played, by_broker, difference, play_all, recorded
+from tests.scenarios.suites import Played, by_broker, difference, play_all, soon_played
 from tests.scenarios.values import ScenarioError
 
 Play = Callable[[Scenario], Played]
@@ -34,7 +34,7 @@ def _port(server: str, properties: dict[str, str], release: Kafka, folder: Path)
 def played(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Play:
     """The result of a scenario; all scenarios for the same kind of broker are played with the first of them."""
     results: dict[str, Played] = {}
-    sets = list(by_broker(map(load, recorded())))
+    sets = list(by_broker(map(load, soon_played())))
 
     def give(scenario: Scenario) -> Played:
         if scenario.name not in results:
@@ -46,7 +46,7 @@ def played(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pyt
     return give
 
 
-@pytest.mark.parametrize("path", recorded(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", soon_played(), ids=lambda path: path.stem)
 def test_scenario(path: Path, played: Play) -> None:
     result = played(load(path))
     if isinstance(result, ScenarioError):

@@ -15,7 +15,7 @@ from typing import Any
 from tests.scenarios.values import ScenarioError, read_fields
 
 _REQUEST = re.compile(r"(?P<client>[\w-]+): (?P<api>[A-Z]\w+)(?: v(?P<version>\d+))?(?P<fields>(?: .*)?)$")
-_COMMANDS = ("await", "parked", "sleep", "topic", "delete", "core", "log", "disconnect", "transactional")
+_COMMANDS = ("await", "parked", "sleep", "topic", "delete", "core", "log", "disconnect", "transactional", "exhaust")
 RESPONSE, MUSTERS, BECAUSE = "   -> ", "   muster -> ", "   because "
 _CONTINUED = "      "
 

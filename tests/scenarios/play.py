@@ -28,6 +28,10 @@ TOPICS = {"t": 3, "u": 3, "four": 4}
 """Topics that every scenario may use, and their partitions."""
 
 
+LAST_EPOCH = 32_766
+"""The last one of a producer id that a client gets."""
+
+
 class Ticket(NamedTuple):
     """A request that has been sent."""
 
@@ -193,8 +197,8 @@ class _Player:
             case "parked", clients:
                 for client in clients:
                     self._check_parked(client)
-            case "transactional", (name,):
-                self._world.command("transactional", (self._names.group(name) or "",))
+            case "transactional" | "exhaust", (name, *rest):
+                self._world.command(action.name, (self._names.group(name) or "", *rest))
             case "disconnect", (client,):
                 self._waiting.pop(client, None)
                 self._world.disconnect(client)

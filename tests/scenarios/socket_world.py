@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
-from tests.scenarios.play import TOPICS, ReceivedResponse
+from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
 from tests.scenarios.requests import newest, readable
 from tests.scenarios.values import ScenarioError
 
@@ -32,6 +32,8 @@ _NOT_READY = (
     ErrorCode.not_coordinator,
 )
 _READY_S = 60.0
+_EXHAUSTED_S = 120.0
+_AT_ONCE = 100
 
 
 class _Frame(NamedTuple):
@@ -172,11 +174,30 @@ class SocketWorld:
             case "transactional", (transactional_id,):
                 what = f"a coordinator of {transactional_id}"
                 self._until(lambda: self._coordinates(transactional_id) not in _NOT_READY, what)
+            case "exhaust", (transactional_id, *timeout_ms):
+                self._exhaust(transactional_id, int(timeout_ms[0]) if timeout_ms else 60_000)
             case "delete", topics:
                 self.delete(topics)
             case _:
                 raise ScenarioError(f"{name} {' '.join(args)} can be played in a bare core only")
         return None
+
+    def _exhaust(self, transactional_id: str, timeout_ms: int) -> None:
+        """Request one epoch after the other, up to the last one: many requests are under way at once."""
+        body = {"transactional_id": transactional_id, "transaction_timeout": timeout_ms}
+        frame = codec.encode_request(INIT_PRODUCER_ID, 4, 1, "admin", body)
+        connection, epoch = Connection(self.port), -1
+        deadline_s = time.monotonic() + _EXHAUSTED_S
+        while epoch < LAST_EPOCH:
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(f"{transactional_id} has reached epoch {epoch} only")
+            count = min(LAST_EPOCH - epoch, _AT_ONCE)
+            for _ in range(count):
+                connection.send(frame)
+            for _ in range(count):
+                response = connection.frames.get(timeout=REQUEST_TIMEOUT_S).data
+                epoch = max(epoch, codec.decode_response(INIT_PRODUCER_ID, 4, response)[1].producer_epoch)
+        connection.close()
 
     def create(self, topics: Mapping[str, int]) -> None:
         """Create topics and wait until they are known everywhere that matters."""

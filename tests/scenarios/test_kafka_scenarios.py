@@ -10,7 +10,7 @@ from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import serving
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
-from tests.scenarios.suites import Played, by_broker, difference, differences, play_all, recorded
+from tests.scenarios.suites import Played, by_broker, difference, differences, play_all, soon_played
 from tests.scenarios.values import ScenarioError
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]
@@ -46,7 +46,7 @@ def _is_scenario(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and item.function is test_scenario
 
 
-@pytest.mark.parametrize("path", recorded(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", soon_played(), ids=lambda path: path.stem)
 def test_scenario(path: Path, played: Callable[[Scenario], Scenario]) -> None:
     if changed := difference(path.read_text(), played(load(path)).text()):
         pytest.fail(changed, pytrace=False)

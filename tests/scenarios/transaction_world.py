@@ -22,10 +22,10 @@ from muster.actors.transactions.messages import (
 from muster.actors.transactions.types import TOPIC_DELETED
 from muster.actors.wire import codec
 from tests.scenarios.language import Scenario
-from tests.scenarios.play import TOPICS, ReceivedResponse
+from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
 from tests.scenarios.requests import newest, readable
 from tests.scenarios.values import ScenarioError
-from tests.transactions.driver import Driver
+from tests.transactions.driver import Driver, at_epoch
 
 _OFFSETS_PARTITIONS = 4
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -124,6 +124,8 @@ class TransactionWorld:
                 self.topics[topic] = int(partitions[0]) if partitions else 1
             case "transactional", _:
                 pass
+            case "exhaust", (name, *timeout_ms):
+                at_epoch(self.driver, LAST_EPOCH, name, timeout_ms=int(timeout_ms[0]) if timeout_ms else 60_000)
             case "delete", topics:
                 for topic in topics:
                     del self.topics[topic]

@@ -242,9 +242,9 @@ def error_of(response: Any) -> ErrorCode:
     return ErrorCode(error)
 
 
-def at_epoch(driver: Driver, epoch: int, name: str = X) -> Producer:
+def at_epoch(driver: Driver, epoch: int, name: str = X, timeout_ms: int = 60_000) -> Producer:
     """Bring a producer to that epoch, as if it had initialized often enough: write its record, and load it."""
-    producer_id, _ = driver.producer(init(name=name))
+    producer_id, _ = driver.producer(init(name=name, timeout_ms=timeout_ms))
     record = transaction_record(TransactionalId(name), replace(driver.metadata(name), producer_epoch=epoch), 2)
     driver.log.append(record)
     driver.restart()
