@@ -63,6 +63,14 @@ MARKER_BEFORE_DURABLE = Bug(
     "        result = AppendResult(base_offset=0, log_append_time_ms=-1, log_start_offset=0)\n"
     "        return self._submit((topic_id, partition), lambda log: Append(result, None))\n",
 )
+EPOCH_NOT_BUMPED = Bug(
+    "the epoch of a producer is never bumped",
+    "actors/transactions/state.py",
+    "    @property\n    def is_exhausted(self) -> bool:\n",
+    "    def __post_init__(self) -> None:\n"
+    '        object.__setattr__(self, "producer_epoch", 0)\n\n'
+    "    @property\n    def is_exhausted(self) -> bool:\n",
+)
 
 
 def copy_of_the_tree(to: Path) -> Path:

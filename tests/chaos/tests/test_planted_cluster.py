@@ -15,13 +15,17 @@ from tests.chaos.cluster import ROOT
 from tests.chaos.history import read_history
 from tests.chaos.plan import OFFSETS_PARTITIONS, WARM_S, Fault, Plan, Worker
 from tests.chaos.run import Run
-from tests.chaos.tests.bugs import COMMIT_BEFORE_DURABLE, Bug, copy_of_the_tree
+from tests.chaos.tests.bugs import COMMIT_BEFORE_DURABLE, EPOCH_NOT_BUMPED, Bug, copy_of_the_tree
+from tests.chaos.tests.test_planted_bugs import producer
+from tests.chaos.tests.test_planted_transactions import COPIES, READERS, Transforming, transformer
 
 pytestmark = pytest.mark.planted
 
 TOPIC, GROUP = "orders", "readers"
 MEMBERS = ("member-0", "member-1")
 _AWAY_S = 8.0
+COPIER = "copier"
+_KILL_EVERY_S = 5.0
 
 
 def directed() -> Plan:
@@ -40,15 +44,38 @@ def directed() -> Plan:
     )
 
 
+def replacing() -> Plan:
+    """A transformer is killed again and again, in its transactions and between them, and the next one replaces it."""
+    kills = [
+        Fault(at_s=WARM_S + _KILL_EVERY_S * number, kind="client-kill", target=COPIER, for_s=1.0) for number in range(3)
+    ]
+    reader = Worker(name="reader", role="consumer", library="confluent", topics=(COPIES,), group=READERS)
+    workers = (producer("producer"), transformer(COPIER), reader)
+    return Plan(seed=0, minutes=0.6, topics=dict(Transforming.topics), workers=workers, faults=tuple(kills))
+
+
+def violated(plan: Plan, bug: Bug | None, folder: Path) -> set[str]:
+    """The rules that a Muster with the bug violates."""
+    tree = ROOT
+    if bug is not None:
+        tree = copy_of_the_tree(folder / "tree")
+        bug.plant(tree)
+    chaos = folder / "chaos"
+    chaos.mkdir()
+    Run(plan, chaos, tree, 50, print).go()
+    return {violation.rule for violation in check(read_history(chaos / "journals"))}
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("bug", [None, COMMIT_BEFORE_DURABLE], ids=["sound", "planted"])
 def test_a_commit_that_was_acknowledged_too_early(bug: Bug | None, tmp_path: Path) -> None:
-    tree = ROOT
-    if bug is not None:
-        tree = copy_of_the_tree(tmp_path / "tree")
-        bug.plant(tree)
-    folder = tmp_path / "chaos"
-    folder.mkdir()
-    Run(directed(), folder, tree, 50, print).go()
-    violated = {violation.rule for violation in check(read_history(folder / "journals"))}
-    assert violated == set() if bug is None else "commits_are_kept" in violated
+    found = violated(directed(), bug, tmp_path)
+    assert found == set() if bug is None else "commits_are_kept" in found
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("bug", [None, EPOCH_NOT_BUMPED], ids=["sound", "planted"])
+def test_a_producer_that_is_not_fenced(bug: Bug | None, tmp_path: Path) -> None:
+    """The next one begins at sequence 0 in an epoch that has batches: they are out of order, or taken for repeated."""
+    found = violated(replacing(), bug, tmp_path)
+    assert found == set() if bug is None else found & {"everything_is_committed", "ends_are_kept"}
