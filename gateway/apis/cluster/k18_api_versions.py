@@ -6,6 +6,8 @@ that the client can retry (KIP-511). The response header is v0 in every version.
 
 Features (KIP-584): clients that know ``transaction.version`` choose the protocol of transactions by its finalized
 level. Java's takes over another level only with a higher epoch of the features, which is the controller's.
+``group.version`` 1 says that there are consumer groups (KIP-848); ``group.coordinator.rebalance.protocols`` does not
+change it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Feature(NamedTuple):
 
 
 FEATURES: Mapping[str, Feature] = {
-    "transaction.version": Feature(0, 2, lambda gateway: gateway.config.transaction_version)
+    "group.version": Feature(0, 1, lambda _: 1),
+    "transaction.version": Feature(0, 2, lambda gateway: gateway.config.transaction_version),
 }
 
 

@@ -147,6 +147,27 @@ def test_api_versions_checks_the_clients_software(served: Serving, name: str, ve
     assert bool(response.api_keys) == (error is ErrorCode.none)
 
 
+def test_api_versions_has_the_features_of_apache_kafka(served: Serving) -> None:
+    """As Kafka 4.3.1 with its defaults, without the features of what Muster has not."""
+    response = exchange(served, API_VERSIONS)
+    assert [(each.name, each.min_version, each.max_version) for each in response.supported_features] == [
+        ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
+    ]
+    assert [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features] == [
+        ("group.version", 1, 1),
+        ("transaction.version", 2, 2),
+    ]
+    assert response.finalized_features_epoch >= 0
+
+
+def test_api_versions_hides_levels_of_0_from_clients_that_fail_at_them(served: Serving) -> None:
+    """KAFKA-17011: Kafka's v3 response has no feature that begins at 0."""
+    response = exchange(served, API_VERSIONS, 3)
+    assert response.supported_features == ()
+    assert [each.name for each in response.finalized_features] == ["group.version", "transaction.version"]
+
+
 # -- Metadata ------------------------------------------------------------------------------------------
 
 

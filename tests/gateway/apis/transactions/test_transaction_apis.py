@@ -158,14 +158,3 @@ def test_transactions_are_listed_by_their_states(full: Serving, fresh: Fresh, ve
 def test_a_pattern_that_is_none(full: Serving) -> None:
     body = {"state_filters": [], "producer_id_filters": [], "transactional_id_pattern": "("}
     assert full.exchange(LIST, 2, body).error_code is ErrorCode.invalid_regular_expression
-
-
-def test_clients_learn_the_level_of_the_feature(full: Serving) -> None:
-    software = {"client_software_name": "test", "client_software_version": "1"}
-    response = full.exchange(18, 4, software)
-    assert [(each.name, each.min_version, each.max_version) for each in response.supported_features] == [
-        ("transaction.version", 0, 2)
-    ]
-    assert [(each.name, each.max_version_level) for each in response.finalized_features] == [("transaction.version", 2)]
-    assert response.finalized_features_epoch >= 0
-    assert full.exchange(18, 3, software).supported_features == ()
