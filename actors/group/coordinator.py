@@ -350,5 +350,7 @@ class Coordinator:
                 simple.on_simple_deadline(shard, group, timer.member)
             case TimerKind.EXPIRY:
                 expiry.on_expiry(shard)
+            case TimerKind.STUCK if group in shard.hard.consumer_groups:
+                watchdog.on_stuck_consumers(shard, shard.hard.consumer_groups[group])
             case TimerKind.STUCK:
                 watchdog.on_stuck(shard, group)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from muster.actors.group.consumer.state import ConsumerGroupState
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId, MemberId, Who
 
@@ -200,12 +201,18 @@ class RebalanceStuck:
     """A phase of a rebalance takes longer than ``rebalance.stuck.ms``. Once per phase."""
 
     group: GroupId
-    state: GroupState
+    state: GroupState | ConsumerGroupState
     generation: int
-    """In PreparingRebalance the last one, in CompletingRebalance the one that waits for its assignment."""
+    """In PreparingRebalance the last one, in CompletingRebalance the one that waits for its assignment.
+
+    The epoch of a consumer group.
+    """
     duration_ms: int
     members: tuple[Who, ...] = field(repr=False)
-    """The members whose JoinGroup or SyncGroup is awaited; in CompletingRebalance the leader first, if awaited."""
+    """The members whose JoinGroup or SyncGroup is awaited; in CompletingRebalance the leader first, if awaited.
+
+    Of a consumer group, those that do not have their target yet; first those that have to give up partitions.
+    """
     leader: MemberId | None
     pending: tuple[Who, ...] = field(repr=False)
     """Handed-out ids that are awaited, in PreparingRebalance."""
@@ -218,8 +225,8 @@ class RebalanceMovedOn:
     """A phase that was reported as stuck is over."""
 
     group: GroupId
-    state: GroupState
-    """The state that the phase was in."""
+    state: GroupState | ConsumerGroupState
+    """The state that the phase was in when it was reported."""
     duration_ms: int
 
 

@@ -330,7 +330,7 @@ def sync_timer(group: Group) -> TimerName:
     return TimerName(TimerKind.SYNC, group.id)
 
 
-def stuck_timer(group: Group) -> TimerName:
+def stuck_timer(group: Group | ConsumerGroup) -> TimerName:
     return TimerName(TimerKind.STUCK, group.id)
 
 

@@ -2,7 +2,8 @@
 
 A phase (PreparingRebalance, CompletingRebalance) is stuck when it takes longer than ``rebalance.stuck.ms``, or than
 half the group's rebalance timeout if that is shorter: early enough to look before the coordinator removes the members
-that it waits for. The initial delay of a group that was Empty is not a wait for any member.
+that it waits for. The initial delay of a group that was Empty is not a wait for any member. In a consumer group
+everything until it is Stable is one phase, with as many epochs as there are.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RebalanceWait:
     members: tuple[Who, ...]
     """Members whose JoinGroup or SyncGroup is awaited; none in the initial delay, and while the log is awaited.
 
-    Of a consumer group, those that do not have their target yet.
+    Of a consumer group, those that do not have their target yet; first those that have to give up partitions.
     """
     pending: tuple[Who, ...]
     """Handed-out ids that are awaited."""
@@ -64,7 +65,7 @@ class RebalanceWait:
 def watch(shard: Shard, group: Group) -> None:
     """A phase has begun, or its initial delay continues: the phase counts from the end of the delay."""
     since_ms = deadline_ms(shard, group) if group.in_initial_delay else None
-    shard.timers.set(stuck_timer(group), (since_ms or shard.now_ms) + _patience_ms(shard, group))
+    shard.timers.set(stuck_timer(group), (since_ms or shard.now_ms) + _patience_ms(shard, group.rebalance_timeout_ms()))
 
 
 def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> None:
@@ -94,6 +95,50 @@ def on_stuck(shard: Shard, group_id: GroupId) -> None:
             leader=group.leader,
             pending=awaited_ids(group),
             deadline_ms=deadline_ms(shard, group),
+        )
+    )
+
+
+def unsettled(shard: Shard, group: ConsumerGroup) -> None:
+    """The consumer group is not Stable, and has members."""
+    if group.unsettled_ms is None:
+        group.unsettled_ms = shard.now_ms
+        watch_consumers(shard, group)
+
+
+def watch_consumers(shard: Shard, group: ConsumerGroup) -> None:
+    """Report the consumer group when it has not been Stable for too long; nothing if it is."""
+    if group.unsettled_ms is not None and group.stuck is None:
+        timeouts = (member.rebalance_timeout_ms for member in group.members.values())
+        patience_ms = _patience_ms(shard, max(timeouts, default=0))
+        shard.timers.set(stuck_timer(group), group.unsettled_ms + patience_ms)
+
+
+def settled(shard: Shard, group: ConsumerGroup) -> None:
+    """The consumer group is Stable, or ends."""
+    since_ms, state = group.unsettled_ms, group.stuck
+    group.unsettled_ms = group.stuck = None
+    shard.timers.cancel(stuck_timer(group))
+    if since_ms is not None and state is not None:
+        shard.report(RebalanceMovedOn(group=group.id, state=state, duration_ms=shard.now_ms - since_ms))
+
+
+def on_stuck_consumers(shard: Shard, group: ConsumerGroup) -> None:
+    """The consumer group has not been Stable for too long: report that once."""
+    wait = wait_of_consumers(shard, group)
+    if wait is None or group.stuck is not None:
+        return
+    group.stuck = group.state()
+    shard.report(
+        RebalanceStuck(
+            group=group.id,
+            state=wait.state,
+            generation=wait.generation,
+            duration_ms=shard.now_ms - wait.since_ms,
+            members=wait.members,
+            leader=None,
+            pending=(),
+            deadline_ms=wait.deadline_ms,
         )
     )
 
@@ -133,21 +178,26 @@ def wait_of(shard: Shard, group: Group) -> RebalanceWait:
 
 def wait_of_consumers(shard: Shard, group: ConsumerGroup) -> RebalanceWait | None:
     """What the consumer group waits for; None if it is Stable or Empty."""
-    state = group.state()
-    if state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
+    if group.is_settled():
         return None
     deadlines = [shard.timers.get(revocation_timer(group.id, member_id)) for member_id in group.members]
     return RebalanceWait(
         group=group.id,
-        state=state,
+        state=group.state(),
         generation=group.epoch,
         since_ms=shard.now_ms if group.unsettled_ms is None else group.unsettled_ms,
         deadline_ms=min((each for each in deadlines if each is not None), default=None),
         initial_delay=False,
         leader=None,
-        members=tuple(group.who(each) for each in group.members if not group.is_reconciled(each)),
+        members=tuple(map(group.who, _awaited_consumers(group))),
         pending=(),
     )
+
+
+def _awaited_consumers(group: ConsumerGroup) -> list[MemberId]:
+    """Members that do not have their target yet; first those that have to give up partitions."""
+    late = [each for each in group.members if not group.is_reconciled(each)]
+    return sorted(late, key=lambda each: not group.assignment_of(each).revoking)
 
 
 def deadline_ms(shard: Shard, group: Group) -> int | None:
@@ -158,18 +208,26 @@ def deadline_ms(shard: Shard, group: Group) -> int | None:
 
 def described(stuck: RebalanceStuck, now_ms: int) -> str:
     """One line for the operator."""
-    request = "JoinGroup" if stuck.state is GroupState.PREPARING_REBALANCE else "SyncGroup"
     names = [_named(who, "leader" if who.member_id == stuck.leader else "member") for who in stuck.members]
     names += [_named(who, "new client with handed-out id") for who in stuck.pending]
     left_out = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    waits_for = f"{request} of {', '.join(names[:MAX_NAMED])}{left_out}" if names else "the log"
+    waits_for = f"{_request(stuck.state)} of {', '.join(names[:MAX_NAMED])}{left_out}" if names else "the log"
+    is_classic = isinstance(stuck.state, GroupState)
     end = ""
     if stuck.deadline_ms is not None:
-        end = f"; continues without them in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
+        what = "continues without them" if is_classic else "members that give up no partitions are removed"
+        end = f"; {what} in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
     return on_one_line(
         f"group {stuck.group}: {stuck.state.value} for {stuck.duration_ms / 1000:.1f} s"
-        f" (generation {stuck.generation}), waits for {waits_for}{end}"
+        f" ({'generation' if is_classic else 'epoch'} {stuck.generation}), waits for {waits_for}{end}"
     )
+
+
+def _request(state: GroupState | ConsumerGroupState) -> str:
+    """The request that the members are awaited with."""
+    if isinstance(state, ConsumerGroupState):
+        return "heartbeats"
+    return "JoinGroup" if state is GroupState.PREPARING_REBALANCE else "SyncGroup"
 
 
 def on_one_line(text: str) -> str:
@@ -182,5 +240,5 @@ def _named(who: Who, what: str) -> str:
     return f"{what} {who.member_id} (client.id {who.client_id}, host {who.host}{instance})"
 
 
-def _patience_ms(shard: Shard, group: Group) -> int:
-    return max(1, min(shard.config.rebalance_stuck_ms, group.rebalance_timeout_ms() // 2))
+def _patience_ms(shard: Shard, rebalance_timeout_ms: int) -> int:
+    return max(1, min(shard.config.rebalance_stuck_ms, rebalance_timeout_ms // 2))

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.consumer.state import ConsumerGroupState
+from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.events import RebalanceMovedOn, RebalanceStuck
+from muster.actors.group.messages import ConsumerGroupHeartbeat
 from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId, MemberId
 from muster.actors.group.watchdog import described
 from tests.group.driver import HOST, Driver, assignment, beat, commit, join, sync
 
@@ -154,3 +163,89 @@ def test_names_that_clients_chose_make_no_lines_of_their_own(driver: Driver) -> 
     (event,) = stuck(driver)
     assert described(event, driver.now_ms).splitlines() == [described(event, driver.now_ms)]
     assert "client.id a\\nERROR, host" in described(event, driver.now_ms)
+
+
+def consumers(driver: Driver) -> list[ConsumerGroupHeartbeat]:
+    """Two members of a consumer group: the first one has both partitions, and has to give up one."""
+    driver.topics_known({"t": TopicInfo(UUID(int=1), 2)})
+    first, second = (
+        ConsumerGroupHeartbeat(
+            api_version=1,
+            group_id=GroupId("g"),
+            member_id=MemberId(name),
+            member_epoch=0,
+            rebalance_timeout_ms=300_000,
+            topics=("t",),
+            owned=frozenset(),
+        )
+        for name in ("a", "b")
+    )
+    both = frozenset({(UUID(int=1), 0), (UUID(int=1), 1)})
+    first = replace(first, member_epoch=driver.exchange(first).member_epoch, owned=both)
+    driver.advance(1_000)
+    return [first, replace(second, member_epoch=driver.exchange(second).member_epoch)]
+
+
+def keep_consumers(driver: Driver, members: list[ConsumerGroupHeartbeat], seconds: int) -> None:
+    """They heartbeat, and give up nothing."""
+    for _ in range(seconds // 10):
+        driver.advance(10_000)
+        for member in members:
+            assert driver.error(member) is ErrorCode.none
+
+
+def test_a_consumer_group_that_does_not_get_stable_names_its_members_once(driver: Driver) -> None:
+    members = consumers(driver)
+    began_ms = driver.now_ms
+    driver.exchange(members[0])
+    keep_consumers(driver, members, 20)
+    assert stuck(driver) == []
+    keep_consumers(driver, members, 60)
+    (event,) = stuck(driver)
+    assert (event.state, event.generation, event.duration_ms) == (ConsumerGroupState.RECONCILING, 3, 30_000)
+    assert [who.member_id for who in event.members] == ["a", "b"], "first the one that has to give up something"
+    assert event.deadline_ms == began_ms + 300_000
+    assert described(event, began_ms + 30_000) == (
+        f"group g: Reconciling for 30.0 s (epoch 3), waits for heartbeats of member a (client.id c, host {HOST}), "
+        f"member b (client.id c, host {HOST}); members that give up no partitions are removed in 270.0 s"
+    )
+    assert moved_on(driver) == []
+    for member in (replace(members[0], owned=frozenset({(UUID(int=1), 0)})), members[1]):
+        driver.exchange(member)
+    (over,) = moved_on(driver)
+    assert (over.state, over.duration_ms) == (ConsumerGroupState.RECONCILING, 80_000)
+    keep_consumers(driver, [], 100)
+    assert len(stuck(driver)) == 1
+
+
+def test_a_consumer_group_that_gets_stable_in_time_is_not_reported(driver: Driver) -> None:
+    members = consumers(driver)
+    driver.exchange(replace(members[0], owned=frozenset()))
+    driver.exchange(members[1])
+    driver.advance(40_000)
+    assert stuck(driver) == []
+
+
+def test_a_consumer_group_is_watched_again_after_a_restart(driver: Driver) -> None:
+    members = consumers(driver)
+    driver.exchange(members[0])
+    driver.restart()
+    keep_consumers(driver, members, 30)
+    assert [event.duration_ms for event in stuck(driver)] == [30_000]
+
+
+def test_a_group_that_becomes_a_consumer_group_is_watched(driver: Driver) -> None:
+    driver.topics_known({"t": TopicInfo(UUID(int=1), 2)})
+    driver.stable(1, rebalance_ms=300_000, session_ms=300_000)
+    member = ConsumerGroupHeartbeat(
+        api_version=1,
+        group_id=GroupId("g"),
+        member_id=MemberId("new"),
+        member_epoch=0,
+        rebalance_timeout_ms=300_000,
+        topics=("t",),
+        owned=frozenset(),
+    )
+    member = replace(member, member_epoch=driver.exchange(member).member_epoch)
+    keep_consumers(driver, [member], 30)
+    assert [event.duration_ms for event in stuck(driver)] == [30_000]

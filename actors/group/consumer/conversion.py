@@ -39,7 +39,7 @@ from muster.actors.group.messages import ConsumerGroupHeartbeat
 from muster.actors.group.shard import Shard
 from muster.actors.group.state import Group, GroupState, Member, restored
 from muster.actors.group.types import GroupId, MemberId
-from muster.actors.group.watchdog import in_rebalance
+from muster.actors.group.watchdog import in_rebalance, settled, unsettled, watch_consumers
 
 _UPGRADE = ("upgrade", "bidirectional")
 _DOWNGRADE = ("downgrade", "bidirectional")
@@ -83,6 +83,7 @@ def finish_upgrade(shard: Shard, classic: Group) -> None:
     fail_parked(shard, classic, ErrorCode.rebalance_in_progress)
     forget_group(shard, classic)
     group = shard.hard.consumer_groups[group_id]
+    watch_consumers(shard, group)
     for member in classic.members.values():
         if member.context is not None:
             group.contexts[member.id] = member.context
@@ -193,6 +194,7 @@ def may_downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId]
 def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *, rebalance_now: bool) -> None:
     """Make it a classic group of the other members, Stable with their target assignment, or about to rebalance."""
     group_id = group.id
+    settled(shard, group)
     classic = _classic(shard, group, gone)
     held = {each.id: epochs.named(shard, group.target_of(each.id)) for each in classic.members.values()}
     write_tombstones(shard, group)
@@ -270,9 +272,17 @@ def write_tombstones(shard: Shard, group: ConsumerGroup) -> None:
 
 
 def restore(shard: Shard, group_id: GroupId) -> None:
-    """Every member of a group that was read from the log gets a full session, and time to give up partitions."""
+    """Every member of a group gets a full session, and time to give up partitions.
+
+    For groups that were read from the log, and for those whose last changes could not be written: the timers and
+    registrations of the members may be those of what was undone.
+    """
     group = shard.hard.consumer_groups[group_id]
+    if not group.is_settled():
+        unsettled(shard, group)
     for member_id, member in group.members.items():
+        for timer in timers_of(group_id, member_id):
+            shard.timers.cancel(timer)
         membership.arm_session(shard, group, member_id)
         current = group.assignment_of(member_id)
         if current.revoking:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.group import watchdog
 from muster.actors.group.codec.consumer_records import (
     ConsumerRecord,
     GroupEpoch,
@@ -51,10 +52,10 @@ def raise_epoch(
     from_state = _state_before(group).value
     record = GroupEpoch(epoch=group.epoch + 1, metadata_hash=metadata_hash)
     shard.append_consumer(group.id, ConsumerRecord.METADATA, record)
-    if not group.members:
-        group.unsettled_ms = None
-    elif group.unsettled_ms is None:
-        group.unsettled_ms = shard.now_ms
+    if group.members:
+        watchdog.unsettled(shard, group)
+    else:
+        watchdog.settled(shard, group)
     shard.report(
         GroupEpochRaised(
             group=group.id,
@@ -162,7 +163,6 @@ def _is_due(shard: Shard, group: ConsumerGroup) -> bool:
 def _report(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None:
     """When the record is durable: the registration of the member, and the event."""
     current = group.assignment_of(member_id)
-    partitions = named(shard, [*current.assigned, *current.revoking])
     event = MemberReconciled(
         group=group.id,
         member_id=member_id,
@@ -173,13 +173,22 @@ def _report(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None:
         members=len(group.members),
     )
     if event.is_last:
-        group.unsettled_ms = None
+        watchdog.settled(shard, group)
+
+    register(shard, group, member_id, event)
+
+
+def register(shard: Shard, group: ConsumerGroup, member_id: MemberId, event: MemberReconciled | None = None) -> None:
+    """When the record is durable: what the member has, or still has to give up; and the event."""
+    current = group.assignment_of(member_id)
+    partitions = named(shard, [*current.assigned, *current.revoking])
 
     def written() -> None:
         now = shard.consumer_group(group.id)
         if now is not None and member_id in now.members:
             shard.say(shard.registry.reconciled(now, member_id, partitions))
-            shard.report(event)
+            if event is not None:
+                shard.report(event)
 
     shard.follow(written, lambda error: None)
 

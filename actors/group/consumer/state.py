@@ -68,7 +68,9 @@ class ConsumerGroup:
         self.creation_pending = False
         """The group is not in the log yet: reads do not show it."""
         self.unsettled_ms: int | None = None
-        """Since when the group has not been Stable; None while it is, and after loading."""
+        """Since when the group has not been Stable; None while it is, and without members."""
+        self.stuck: ConsumerGroupState | None = None
+        """The state in which the rebalance was reported as stuck."""
 
     def __eq__(self, other: object) -> bool:
         """Whether the records are equal."""
@@ -105,6 +107,16 @@ class ConsumerGroup:
     def has_partition_metadata(self) -> bool:
         """Whether the log has the record that Kafka replaced by a hash."""
         return self._partition_metadata is not None
+
+    def undone(self) -> None:
+        """Records were undone: memory must not know what followed from them."""
+        self.seen_topics = -1
+        if self.is_settled():
+            self.unsettled_ms = None
+
+    def is_settled(self) -> bool:
+        """Whether no member has to get to its target."""
+        return self.state() in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
     def state(self) -> ConsumerGroupState:
         if not self.members:
