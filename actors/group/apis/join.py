@@ -35,13 +35,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka, too."""
 
 
-def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> None:
-    """Park the join, or answer it. Raises ApiError."""
+def join(shard: Shard, request: JoinGroup, context: Context, token: Token, *, in_log: bool = False) -> None:
+    """Park the join, or answer it. ``in_log``: the log has the group, as a consumer group. Raises ApiError."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
             raise ApiError(ErrorCode.unknown_member_id)
-        group = _create(shard, request.group_id)
+        group = _create(shard, request.group_id, in_log=in_log)
     if not _has_room(shard, group, request):
         _turn_away(shard, group, request.member_id)
         raise ApiError(ErrorCode.group_max_size_reached, NO_MEMBER)
@@ -69,9 +69,9 @@ def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) ->
             after_removal(shard, group, Cause.SESSION_EXPIRED)
 
 
-def _create(shard: Shard, group_id: GroupId) -> Group:
+def _create(shard: Shard, group_id: GroupId, *, in_log: bool) -> Group:
     """A new Empty group and its record; the client's response does not wait for the record."""
-    group = Group(id=group_id, state_since_ms=shard.now_ms, creation_pending=True)
+    group = Group(id=group_id, state_since_ms=shard.now_ms, creation_pending=not in_log)
     shard.groups[group_id] = group
     shard.append_group(
         group,

@@ -48,7 +48,8 @@ def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, t
         return
     if not request.member_id:
         request = replace(request, member_id=MemberId(shard.new_id()))
-    is_new = shard.consumer_group(request.group_id) is None and request.group_id not in shard.groups
+    classic = shard.groups.get(request.group_id)
+    is_new = shard.consumer_group(request.group_id) is None and (classic is None or classic.creation_pending)
     with shard.all_or_nothing():
         upgrade = conversion.begin_upgrade(shard, request)
         joined, replaced = _identify(shard, request)
