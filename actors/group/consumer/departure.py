@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.consumer_records import ConsumerRecord
-from muster.actors.group.consumer import conversion, membership
+from muster.actors.group.consumer import conversion, epochs, membership
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.consumer.timers import revocation_timer
 from muster.actors.group.errors import ApiError
@@ -34,6 +34,7 @@ def leave(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token
         membership.meet(shard, group, member_id, context)
         away = membership.left_for_a_while(group.assignment_of(member_id))
         shard.append_consumer(group.id, ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT, away, member_id)
+        epochs.register(shard, group, member_id)
         shard.timers.cancel(revocation_timer(group.id, member_id))
     else:
         remove(shard, group, {member_id: None}, left_by=context)
