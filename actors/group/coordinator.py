@@ -180,7 +180,9 @@ class Coordinator:
     def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> Outcome:
         """The records of that write and all later ones are not in the log. ``error`` is the log's error."""
         self._shard.begin(now_ms)
-        self._shard.write_failed(write, error)
+        for group_id in self._shard.write_failed(write, error):
+            if group_id in self._shard.hard.consumer_groups:
+                conversion.restore(self._shard, group_id)
         return self._shard.finish()
 
     def resign(self, now_ms: int) -> Outcome:

@@ -141,7 +141,7 @@ class Shard:
     def abandon(self) -> None:
         """The step has raised: nothing of it is written, and no later step may write it."""
         step, self._open = self._open, Write(WriteId(0))
-        self.hard.undo(reversed(step.priors))
+        self._undo(step.priors, step.groups)
         self._replies, self._updates, self._events = [], [], []
         self._revoked, self._leases = [], []
 
@@ -179,7 +179,7 @@ class Shard:
         try:
             yield
         except ApiError:
-            self.hard.undo(reversed(self._open.priors[priors:]))
+            self._undo(self._open.priors[priors:], self._open.groups)
             del self._open.records[records:], self._open.priors[priors:], self._open.follows[follows:]
             del self._events[events:]
             self._open.groups = groups
@@ -270,17 +270,21 @@ class Shard:
                 follow.written()
             self._replies += [(held.token, held.response) for held in settled.held]
 
-    def write_failed(self, write: WriteId, error: ErrorCode) -> None:
-        """That write and all later ones, which were decided on top of it, did not happen."""
+    def write_failed(self, write: WriteId, error: ErrorCode) -> list[GroupId]:
+        """That write and all later ones, which were decided on top of it, did not happen.
+
+        Returns the groups whose metadata they had changed.
+        """
         if write not in self._writes:
-            return
+            return []
         lost = self._take(known for known in self._writes if known >= write)
         for settled in reversed(lost):
-            self.hard.undo(reversed(settled.priors))
+            self._undo(settled.priors, settled.groups)
         for settled in lost:
             for follow in settled.follows:
                 follow.failed(error)
             self._fail_held(settled, error)
+        return sorted({group_id for settled in lost for group_id in settled.groups})
 
     def fail_all_held(self, error: ErrorCode) -> None:
         """Answer all requests that wait for the log. Follow-ups of the writes are dropped."""
@@ -309,6 +313,14 @@ class Shard:
         """Give the member a full session timeout from now."""
         group.awaited.discard(member.id)
         self.timers.set(session_timer(group, member), self.now_ms + member.session_timeout_ms)
+
+    def _undo(self, priors: Sequence[AnyPrior], groups: Iterable[GroupId]) -> None:
+        """Undo changes of the state, which may be of the metadata of these groups."""
+        self.hard.undo(reversed(priors))
+        for group_id in groups:
+            group = self.consumer_group(group_id)
+            if group is not None:
+                group.undone()
 
     def _take(self, wanted: Iterable[WriteId]) -> list[Write]:
         return [self._writes.pop(write) for write in [*wanted]]

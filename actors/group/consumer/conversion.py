@@ -209,7 +209,6 @@ def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *,
     def failed(error: ErrorCode) -> None:
         fail_parked(shard, classic, ErrorCode.rebalance_in_progress)
         forget_group(shard, classic)
-        restore(shard, group_id)
 
     shard.follow(lambda: None, failed)
     assignments = tuple((each.who, held[each.id]) for each in classic.members.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,19 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.config import MusterConfig, group_config
 from muster.actors.group.consumer.topics import TopicInfo
-from muster.actors.group.messages import ConsumerGroupHeartbeat, ListGroups
+from muster.actors.group.events import GroupEpochRaised, MemberExpired, Removal
+from muster.actors.group.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DescribeGroups,
+    ListGroups,
+)
 from muster.actors.group.types import MemberId
-from tests.group.driver import Driver, G
+from tests.group.driver import Driver, G, join
 
 TOO_LONG = "a" * 40_000
 """Longer than a string in a record's key."""
+Share = frozenset[tuple[UUID, int]]
 
 
 def driver_with_topic(*, auto: bool = True) -> Driver:
@@ -36,6 +44,22 @@ def heartbeat(member_id: str, epoch: int = 0, *, regex: str = "") -> ConsumerGro
     )
 
 
+def owning(member_id: str, epoch: int, share: Share) -> ConsumerGroupHeartbeat:
+    """The heartbeat of a member that has these partitions."""
+    return replace(heartbeat(member_id, epoch), owned=share)
+
+
+def assigned(response: ConsumerGroupHeartbeatResponse) -> tuple[int, Share]:
+    """Its epoch, and its partitions."""
+    assert (response.error_code, response.assignment is not None) == (ErrorCode.none, True)
+    topics = response.assignment.topic_partitions if response.assignment else ()
+    return response.member_epoch, frozenset((each.topic_id, index) for each in topics for index in each.partitions)
+
+
+def broken(*_: object) -> None:
+    raise RuntimeError("broken")
+
+
 def listed(driver: Driver) -> list[str]:
     return [row.group_id for row in driver.exchange(ListGroups(api_version=5)).groups]
 
@@ -49,10 +73,6 @@ def test_a_name_that_does_not_fit_a_record_is_refused(request_: ConsumerGroupHea
 
 def test_a_step_that_raises_leaves_nothing_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = driver_with_topic()
-
-    def broken(*_: object) -> None:
-        raise RuntimeError("broken")
-
     with monkeypatch.context() as patch:
         patch.setattr("muster.actors.group.consumer.heartbeat.refresh_regexes", broken)
         with pytest.raises(RuntimeError):
@@ -72,3 +92,113 @@ def test_a_durable_group_that_was_empty_is_shown_while_its_next_member_joins() -
     token = driver.send(ListGroups(api_version=5))
     driver.write_all()
     assert [row.group_id for row in driver.response(token).groups] == [G]
+
+
+def test_a_step_that_raises_has_not_seen_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = driver_with_topic()
+    (epoch, share) = assigned(driver.exchange(heartbeat("m")))
+    assert len(share) == 3
+    driver.topics_known({"t": TopicInfo(UUID(int=1), 4)})
+    driver.advance(2_000)
+    with monkeypatch.context() as patch:
+        patch.setattr("muster.actors.group.consumer.heartbeat.refresh_regexes", broken)
+        with pytest.raises(RuntimeError):
+            driver.send(owning("m", epoch, share))
+    assert len(assigned(driver.exchange(owning("m", epoch, share)))[1]) == 4
+
+
+def test_a_step_that_raises_begins_no_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = driver_with_topic()
+    driver.exchange(heartbeat("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr("muster.actors.group.consumer.heartbeat.refresh_regexes", broken)
+        with pytest.raises(RuntimeError):
+            driver.send(heartbeat("b"))
+    driver.advance(5_000)
+    driver.exchange(heartbeat("b"))
+    raised = [event for event in driver.events if isinstance(event, GroupEpochRaised)]
+    assert [event.from_state for event in raised] == ["Empty", "Stable"]
+    assert [wait.since_ms for wait in driver.core.waiting()] == [driver.now_ms]
+
+
+def test_an_empty_group_is_shown_while_its_first_classic_member_joins() -> None:
+    driver = driver_with_topic(auto=False)
+    driver.send(heartbeat("a"))
+    driver.send(heartbeat("a", -1))
+    driver.write_all()
+    driver.send(join())
+    assert listed(driver) == [G]
+    (described,) = driver.exchange(DescribeGroups(api_version=6, groups=(G,))).groups
+    assert (described.error_code, described.group_state) == (ErrorCode.none, "Empty")
+
+
+def test_an_empty_group_that_is_not_in_the_log_is_not_shown_before_it_is() -> None:
+    driver = driver_with_topic(auto=False)
+    driver.send(heartbeat("a"))
+    driver.send(heartbeat("a", -1))
+    driver.send(join())
+    assert listed(driver) == []
+    driver.write_all()
+    assert listed(driver) == [G]
+
+
+def test_a_classic_group_that_is_not_in_the_log_is_not_shown_as_a_consumer_group() -> None:
+    driver = driver_with_topic(auto=False)
+    driver.send(join())
+    driver.send(heartbeat("a"))
+    assert listed(driver) == []
+    driver.write_all()
+    assert listed(driver) == [G]
+
+
+def test_a_member_whose_removal_cannot_be_written_has_its_session_again() -> None:
+    driver = driver_with_topic(auto=False)
+    driver.send(heartbeat("a"))
+    driver.write_all()
+    driver.advance(45_000)
+    assert [type(event) for event in driver.events if isinstance(event, MemberExpired)] == [MemberExpired]
+    driver.fail(ErrorCode.message_too_large)
+    group = driver.core.consumer_groups[G]
+    assert [each.member_id for each in driver.core.registrations()] == [*group.members] == ["a"]
+    driver.advance(44_000)
+    assert [*group.members] == ["a"]
+    driver.advance(1_000)
+    driver.write_all()
+    assert [*driver.core.consumer_groups[G].members] == []
+
+
+def test_a_member_that_cannot_be_written_to_have_given_up_its_partitions_still_has_to() -> None:
+    driver = driver_with_topic(auto=False)
+    driver.send(heartbeat("a"))
+    driver.write_all()
+    driver.advance(2_000)
+    driver.send(heartbeat("b"))
+    driver.write_all()
+    epoch = driver.core.consumer_groups[G].assignment_of(MemberId("a")).epoch
+    driver.send(replace(heartbeat("a", epoch), owned=None))
+    driver.write_all()
+    kept = driver.core.consumer_groups[G].assignment_of(MemberId("a"))
+    assert kept.revoking
+    driver.send(owning("a", epoch, frozenset(kept.assigned)))
+    driver.fail(ErrorCode.message_too_large)
+    for _ in range(2):
+        driver.advance(30_000)
+        driver.send(replace(heartbeat("a", epoch), owned=None))
+        driver.write_all()
+    expired = [event for event in driver.events if isinstance(event, MemberExpired) and event.member_id == "a"]
+    assert [event.cause for event in expired] == [Removal.REBALANCE_TIMEOUT]
+
+
+def test_a_static_member_that_leaves_for_a_while_gives_up_what_it_had_to() -> None:
+    driver = driver_with_topic()
+    first = replace(heartbeat("a"), instance_id="i")
+    driver.exchange(first)
+    driver.advance(2_000)
+    driver.exchange(heartbeat("b"))
+    epoch = driver.core.consumer_groups[G].assignment_of(MemberId("a")).epoch
+    driver.exchange(replace(first, member_epoch=epoch, owned=None))
+    (registration,) = [each for each in driver.core.registrations() if each.member_id == "a"]
+    assert registration.partitions == {("t", 0), ("t", 1), ("t", 2)}
+    driver.exchange(replace(first, member_epoch=-2))
+    (registration,) = [each for each in driver.core.registrations() if each.member_id == "a"]
+    assert registration.partitions == {("t", 0), ("t", 1)}
