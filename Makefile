@@ -23,7 +23,7 @@ help:
 	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
 	@echo "make bench     Muster side by side with Apache Kafka; BENCH=NAME for one row, or for a benchmark of Muster alone"
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
-	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
+	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
@@ -105,6 +105,7 @@ simulate: setup
 	$(PYTHON) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 	$(PYTHON) -m tests.simulation --processes --seeds $(SEEDS) --first $(FIRST)
 	$(PYTHON) -m tests.simulation --transactions --seeds $(SEEDS) --first $(FIRST)
+	$(PYTHON) -m tests.simulation --consumer-groups --seeds $(SEEDS) --first $(FIRST)
 
 SEED ?= 1
 MINUTES ?= 3

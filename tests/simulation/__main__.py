@@ -4,13 +4,17 @@ python -m tests.simulation --seeds 1000 --first 0     every seed of a range; the
 python -m tests.simulation --seed 1234 [--steps N]    one of them; with --trace the whole history
 python -m tests.simulation --processes ...            the same of copies of an offsets actor, ZooKeeper and a disk
 python -m tests.simulation --transactions ...         the same of a transaction coordinator, producers and partitions
+python -m tests.simulation --consumer-groups ...      the same of groups of KIP-848, beside and with classic ones
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Any
 
+from tests.simulation.consumer_groups import run as consumer_groups
 from tests.simulation.processes import run as processes
 from tests.simulation.run import STEPS, replay_command, run, shorten
 from tests.simulation.transactions import run as transactions
@@ -25,8 +29,14 @@ def main() -> int:
     if arguments.seed is not None:
         seeds = range(arguments.seed, arguments.seed + 1)
     if arguments.transactions:
-        return _transactions(arguments, seeds)
-    return _processes(arguments, seeds) if arguments.processes else _coordinator(arguments, seeds)
+        return _search(arguments, seeds, transactions, "transactions, {} known commits", lambda each: each.committed)
+    if arguments.processes:
+        of = "processes, {} acknowledged commits"
+        return _search(arguments, seeds, processes, of, lambda each: each.counts["acknowledged"])
+    if arguments.consumer_groups:
+        of = "consumer groups, {} steps of the coordinator"
+        return _search(arguments, seeds, consumer_groups, of, lambda each: each.core_steps)
+    return _coordinator(arguments, seeds)
 
 
 def _coordinator(arguments: argparse.Namespace, seeds: range) -> int:
@@ -48,37 +58,21 @@ def _coordinator(arguments: argparse.Namespace, seeds: range) -> int:
     return 1 if failures else 0
 
 
-def _processes(arguments: argparse.Namespace, seeds: range) -> int:
-    failures = steps = acknowledged = 0
-    steps = arguments.steps or processes.STEPS
+def _search(arguments: argparse.Namespace, seeds: range, module: Any, of: str, counted: Callable[[Any], int]) -> int:
+    """The seeds of another world: ``module`` runs them, and ``counted`` is what a result adds to the last line."""
+    failures = steps = count = 0
+    faulty_steps = arguments.steps or module.STEPS
     for seed in seeds:
-        result = processes.run(seed, steps, trace_all=arguments.trace)
-        steps, acknowledged = steps + result.steps, acknowledged + result.counts["acknowledged"]
+        result = module.run(seed, faulty_steps, trace_all=arguments.trace)
+        steps, count = steps + result.steps, count + counted(result)
         if result.broken is not None or arguments.trace:
             print(*result.history, sep="\n")
         if result.broken is not None:
             failures += 1
-            command = processes.replay_command(seed, steps)
+            command = module.replay_command(seed, faulty_steps)
             print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
         _show_progress(seed, seeds, failures)
-    print(f"{len(seeds)} seeds of processes, {steps} events, {acknowledged} acknowledged commits, {failures} failures")
-    return 1 if failures else 0
-
-
-def _transactions(arguments: argparse.Namespace, seeds: range) -> int:
-    failures = steps = committed = 0
-    faulty_steps = arguments.steps or transactions.STEPS
-    for seed in seeds:
-        result = transactions.run(seed, faulty_steps, trace_all=arguments.trace)
-        steps, committed = steps + result.steps, committed + result.committed
-        if result.broken is not None or arguments.trace:
-            print(*result.history, sep="\n")
-        if result.broken is not None:
-            failures += 1
-            command = transactions.replay_command(seed, faulty_steps)
-            print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
-        _show_progress(seed, seeds, failures)
-    print(f"{len(seeds)} seeds of transactions, {steps} events, {committed} known commits, {failures} failures")
+    print(f"{len(seeds)} seeds of {of.format(count)}, {steps} events, {failures} failures")
     return 1 if failures else 0
 
 
@@ -95,10 +89,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--seed", type=int, help="only this one")
     steps = f"events before the faults stop (default: {STEPS}, of processes {processes.STEPS}, "
-    steps += f"of transactions {transactions.STEPS})"
+    steps += f"of transactions {transactions.STEPS}, of consumer groups {consumer_groups.STEPS})"
     parser.add_argument("--steps", type=int, help=steps)
     parser.add_argument("--processes", action="store_true", help="copies of an actor instead of the core")
     parser.add_argument("--transactions", action="store_true", help="a transaction coordinator instead")
+    parser.add_argument("--consumer-groups", action="store_true", help="groups of KIP-848 instead")
     parser.add_argument("--trace", action="store_true", help="print everything that happened, also without a failure")
     return parser.parse_args()
 

@@ -1,0 +1,112 @@
+"""Deliberately broken coordinators of consumer groups that the simulation must detect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.actors.group.codec.consumer_records import ConsumerRecord, GroupEpoch
+from muster.actors.group.consumer import commits, conversion, departure, epochs, membership
+from muster.actors.group.consumer import reconciliation as steps
+from muster.actors.group.shard import Shard
+from tests.simulation.planted.mutants import Change, Mutant
+
+MUTANTS: list[Mutant] = []
+
+
+def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
+        return changes
+
+    return add
+
+
+@_mutant("no_partition_has_two_holders", "no_two_use_a_partition")
+def _partitions_are_given_before_they_are_given_up() -> list[Change]:
+    step = steps.next_assignment
+    return [(epochs, "next_assignment", lambda current, goal, owned, _: step(current, goal, owned, frozenset()))]
+
+
+@_mutant("no_two_use_a_partition", "only_the_holder_commits")
+def _a_heartbeat_without_partitions_gives_them_up() -> list[Change]:
+    return [(steps, "_still_owns", lambda owned, revoking: owned is not None and not owned.isdisjoint(revoking))]
+
+
+@_mutant("replay_equals_live")
+def _an_assignment_is_not_written() -> list[Change]:
+    append = Shard.append_consumer
+
+    def mutant(self: Shard, group_id: Any, kind: ConsumerRecord, value: Any, name: str = "") -> None:
+        append(self, group_id, kind, value, name)
+        if kind is ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT and value is not None and value.revoking:
+            self._open.records.pop()
+
+    return [(Shard, "append_consumer", mutant)]
+
+
+@_mutant("no_member_is_fenced_without_a_reason")
+def _heartbeats_do_not_extend_the_session() -> list[Change]:
+    arm = membership.arm_session
+
+    def mutant(shard: Shard, group: Any, member_id: Any) -> None:
+        if not group.assignment_of(member_id).epoch > 2:
+            arm(shard, group, member_id)
+
+    return [(membership, "arm_session", mutant)]
+
+
+@_mutant("groups_get_well")
+def _new_partitions_are_not_noticed() -> list[Change]:
+    take = epochs.take_account
+
+    def mutant(shard: Shard, group: Any, cause: Any, member_id: Any) -> None:
+        if cause is not None:
+            take(shard, group, cause, member_id)
+
+    return [(epochs, "take_account", mutant)]
+
+
+@_mutant("groups_get_well")
+def _silent_members_stay() -> list[Change]:
+    return [(departure, "fence", lambda *_: None)]
+
+
+@_mutant("only_the_holder_commits")
+def _commits_of_former_members_are_taken() -> list[Change]:
+    return [(commits, "check", lambda *_: None)]
+
+
+@_mutant("epochs_never_go_back", "no_member_is_fenced_without_a_reason", "groups_get_well")
+def _a_new_epoch_is_not_higher_than_one_before() -> list[Change]:
+    raised = GroupEpoch
+    return [
+        (
+            epochs,
+            "GroupEpoch",
+            lambda epoch, metadata_hash: raised(epoch=max(1, epoch % 7), metadata_hash=metadata_hash),
+        )
+    ]
+
+
+@_mutant("no_member_is_fenced_without_a_reason", "groups_get_well")
+def _the_previous_epoch_is_refused() -> list[Change]:
+    check = membership.check_epoch
+    return [(membership, "check_epoch", lambda group, member_id, epoch, _: check(group, member_id, epoch, None))]
+
+
+@_mutant("registrations_agree_with_members", "replay_equals_live", "no_two_use_a_partition", "groups_get_well")
+def _members_of_a_converted_group_have_nothing() -> list[Change]:
+    shares = conversion._shares
+    return [(conversion, "_shares", lambda shard, assigned: dict.fromkeys(shares(shard, assigned), frozenset()))]
+
+
+@_mutant("registrations_agree_with_members", "groups_get_well")
+def _members_are_forgotten_though_their_removal_fails() -> list[Change]:
+    failed = Shard.write_failed
+
+    def mutant(self: Shard, write: Any, error: Any) -> list[Any]:
+        failed(self, write, error)
+        return []
+
+    return [(Shard, "write_failed", mutant)]
