@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.messages import SyncGroup, WriteTxnMarker
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
-from tests.simulation.actor import Actor, Step, StepKind
-from tests.simulation.brief import brief
+from tests.simulation.actor import Actor, Step
+from tests.simulation.base_world import STEPS, BaseWorld
 from tests.simulation.consumer import Consumer, Stage
 from tests.simulation.network import Network
 from tests.simulation.planted.broken import Broken
-from tests.simulation.promises import Promises
 from tests.simulation.rules.invariants import check_all
 from tests.simulation.rules.judge import verdict
-from tests.simulation.schedule import Schedule
 from tests.simulation.strangers import Administrator, Liar, Producer, SimpleConsumer, Stranger
 from tests.simulation.view import View
 
-START_MS = 1_700_000_000_000
-STEPS = 1_500
-"""Events before the faults stop."""
-HEALING_MS = 240_000
-"""Time limit for the recovery after the faults have stopped: by then, dead members and their phases have ended."""
-TRACE = 60
-"""Lines of the trace that are kept."""
 
-
-class World:
+class World(BaseWorld):
     def __init__(self, seed: int, *, trace_all: bool = False) -> None:
-        self.seed = seed
-        self.chance = random.Random(seed)
-        self.schedule = Schedule(START_MS)
-        self.trace: deque[tuple[int, str, tuple[Any, ...]]] = deque(maxlen=None if trace_all else TRACE)
-        self.promises = Promises()
-        self.rumours = self.promises.rumours
-        self.events: Counter[str] = Counter()
-        self.core_steps = 0
+        super().__init__(seed, trace_all=trace_all)
         self.topics = {"t0": 3, "t1": 2}
-        self._faulty = True
-        self._next_offset = 0
         self.actor = Actor(self.schedule, self.chance, self._new_config(), self._observe, self.note)
         self.view = View(self.actor, self.promises)
         self.network = Network(self.schedule, self.chance, self.actor)
@@ -88,10 +66,6 @@ class World:
         """Markers are written by the transaction coordinator, which the network does not separate from the actor."""
         self.schedule.after(self.chance.randint(0, 30), lambda: self.actor.mark(sender, request, done))
 
-    def next_offset(self) -> int:
-        self._next_offset += 1
-        return self._next_offset
-
     # Running.
 
     def run(self, steps: int = STEPS) -> None:
@@ -107,14 +81,6 @@ class World:
         self._heal()
         self._empty()
 
-    def note(self, text: str, *args: Any) -> None:
-        """Add a line to the trace; formatted only when it is read."""
-        self.trace.append((self.schedule.now_ms - START_MS, text, args))
-
-    def history(self) -> Iterator[str]:
-        for at_ms, text, args in self.trace:
-            yield f"{at_ms:>8} ms  {text % tuple(brief(each) for each in args)}"
-
     def _observe(self, step: Step) -> None:
         """Called for every step of the coordinator, before its responses leave."""
         self.core_steps += 1
@@ -126,17 +92,6 @@ class World:
         check_all(self.view, step)
         self.promises.after_checks(step)
         self.view.walk_due_ms = self.view.expiry_walk_ms()
-
-    def _note_step(self, step: Step) -> None:
-        if step.kind is not StepKind.REQUEST:
-            self.note("%s %s", step.kind.value, step.write or "")
-        for event in step.outcome.events:
-            self.events[type(event).__name__] += 1
-            self.note("  %s", event)
-        for record in step.outcome.records:
-            self.note("  writes %s: %s", step.outcome.write, record)
-        for received, response in step.answered:
-            self.note("  answers %s of %s: %s", received.token, received.sender, response)
 
     def _note_dishonesty(self, step: Step) -> None:
         received = step.received
@@ -168,14 +123,6 @@ class World:
             (self._topic_is_deleted, chance.choice([20_000, 10**7])),
         ):
             self._every(every_ms, mishap)
-
-    def _every(self, mean_ms: int, do: Callable[[], None]) -> None:
-        def happens() -> None:
-            if self._faulty:
-                do()
-                self._every(mean_ms, do)
-
-        self.schedule.after(self.chance.randint(1, 2 * mean_ms), happens)
 
     def _actor_dies(self) -> None:
         chance = self.chance
@@ -213,25 +160,14 @@ class World:
 
         Requests sent before may still arrive, and dead members must expire first.
         """
-        self.note("the faults stop")
-        self._faulty = False
+        self._stop_faults(self.network.trouble, self.actor.faults)
         for stranger in self.strangers:
             stranger.life += 1
             if isinstance(stranger, Producer):
                 stranger.abort()
-        trouble, faults = self.network.trouble, self.actor.faults
-        trouble.lost_request = trouble.lost_reply = trouble.repeated = trouble.slow = 0.0
-        faults.slow_write = faults.stuck_write = faults.failed_write = faults.refused_write = 0.0
         for consumer in self.consumers:
             consumer.wake()
-        until_ms = self.schedule.now_ms + HEALING_MS
-        wrong = "nothing was looked at"
-        while wrong:
-            for _ in range(20):
-                self.schedule.step()
-            wrong = "; ".join(self._unwell())
-            if wrong and self.schedule.now_ms > until_ms:
-                raise Broken(wrong, "groups_get_well")
+        self._until_well(self._unwell)
 
     def _unwell(self) -> Iterator[str]:
         """Every group with live consumers is Stable, they are its members, and they own all partitions.

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from muster.actors.group.codec.consumer_records import ConsumerRecord, GroupEpoch
 from muster.actors.group.consumer import commits, conversion, departure, epochs, membership
 from muster.actors.group.consumer import reconciliation as steps
 from muster.actors.group.shard import Shard
-from tests.simulation.planted.mutants import Change, Mutant
+from tests.simulation.planted.mutants import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
 
 
-def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
-    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
-        return changes
-
-    return add
+_mutant = planting(MUTANTS)
 
 
 @_mutant("no_partition_has_two_holders", "no_two_use_a_partition")

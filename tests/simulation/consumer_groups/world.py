@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -15,22 +12,15 @@ from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.messages import JoinGroup
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
-from tests.simulation.actor import Actor, Step, StepKind
-from tests.simulation.brief import brief
+from tests.simulation.actor import Actor, Step
+from tests.simulation.base_world import STEPS, BaseWorld
 from tests.simulation.consumer import Consumer, Stage
 from tests.simulation.consumer_groups.member import ConsumerMember, Partition, id_of
 from tests.simulation.consumer_groups.rules import Rules, unwell
 from tests.simulation.network import Network
 from tests.simulation.planted.broken import Broken
-from tests.simulation.promises import Promises
-from tests.simulation.schedule import Schedule
 from tests.simulation.view import View
 
-START_MS = 1_700_000_000_000
-STEPS = 1_500
-"""Events before the faults stop."""
-HEALING_MS = 240_000
-TRACE = 60
 SESSION_MS = 5_000
 Anyone = ConsumerMember | Consumer
 
@@ -53,18 +43,10 @@ class ActorWithTopics(Actor):
             self.core.topics_known(known, self.version)
 
 
-class World:
+class World(BaseWorld):
     def __init__(self, seed: int, *, trace_all: bool = False) -> None:
-        self.chance = random.Random(seed)
-        self.schedule = Schedule(START_MS)
-        self.trace: deque[tuple[int, str, tuple[Any, ...]]] = deque(maxlen=None if trace_all else TRACE)
-        self.promises = Promises()
-        self.rumours = self.promises.rumours
-        self.events: Counter[str] = Counter()
-        self.core_steps = 0
+        super().__init__(seed, trace_all=trace_all)
         self.topics = {"t0": 3, "t1": 2, "u0": 1}
-        self._next_offset = 0
-        self._faulty = True
         self.actor = ActorWithTopics(self.schedule, self.chance, self._new_config(), self._observe, self.note)
         self.actor.topics = self.topics
         self.network = Network(self.schedule, self.chance, self.actor)
@@ -99,10 +81,6 @@ class World:
                 else:
                     yield ConsumerMember(self, f"{group}-m{number}", group, instance=instance, given=self._given)
 
-    def next_offset(self) -> int:
-        self._next_offset += 1
-        return self._next_offset
-
     # Running.
 
     def run(self, steps: int = STEPS) -> None:
@@ -115,26 +93,10 @@ class World:
             self.schedule.step()
         self._heal()
 
-    def note(self, text: str, *args: Any) -> None:
-        """Add a line to the trace; formatted only when it is read."""
-        self.trace.append((self.schedule.now_ms - START_MS, text, args))
-
-    def history(self) -> Iterator[str]:
-        for at_ms, text, args in self.trace:
-            yield f"{at_ms:>8} ms  {text % tuple(brief(each) for each in args)}"
-
     def _observe(self, step: Step) -> None:
         """Called for every step of the coordinator, before its responses leave."""
         self.core_steps += 1
-        if step.kind is not StepKind.REQUEST:
-            self.note("%s %s", step.kind.value, step.write or "")
-        for event in step.outcome.events:
-            self.events[type(event).__name__] += 1
-            self.note("  %s", event)
-        for record in step.outcome.records:
-            self.note("  writes %s: %s", step.outcome.write, record)
-        for received, response in step.answered:
-            self.note("  answers %s of %s: %s", received.token, received.sender, response)
+        self._note_step(step)
         request = step.received.request if step.received else None
         if isinstance(request, JoinGroup):
             longest = self.promises.longest_rebalance_ms
@@ -186,14 +148,6 @@ class World:
         ):
             self._every(every_ms, mishap)
 
-    def _every(self, mean_ms: int, do: Any) -> None:
-        def happens() -> None:
-            if self._faulty:
-                do()
-                self._every(mean_ms, do)
-
-        self.schedule.after(self.chance.randint(1, 2 * mean_ms), happens)
-
     def _actor_ends(self) -> None:
         end = self.chance.choice([self.actor.die, self.actor.die, self.actor.resign])
         end(self.chance.choice([0, 100, 2_000]), self._new_config() if self.chance.random() < 0.2 else None)
@@ -231,23 +185,11 @@ class World:
 
     def _heal(self) -> None:
         """No more faults: every group gets Stable, and its members use all partitions."""
-        self.note("the faults stop")
-        self._faulty = False
-        trouble, faults = self.network.trouble, self.actor.faults
-        trouble.lost_request = trouble.lost_reply = trouble.slow = 0.0
-        faults.slow_write = faults.stuck_write = faults.failed_write = faults.refused_write = 0.0
+        self._stop_faults(self.network.trouble, self.actor.faults)
         for client in self.clients:
             client.wake()
-        until_ms = self.schedule.now_ms + HEALING_MS
-        wrong = "nothing was looked at"
-        while wrong:
-            for _ in range(20):
-                self.schedule.step()
-            wrong = "; ".join(
-                why for group in sorted({each.group for each in self.clients}) for why in self._unwell(group)
-            )
-            if wrong and self.schedule.now_ms > until_ms:
-                raise Broken(wrong, "groups_get_well")
+        groups = sorted({each.group for each in self.clients})
+        self._until_well(lambda: (why for group in groups for why in self._unwell(group)))
 
     def _unwell(self, group: str) -> Iterator[str]:
         clients = [each for each in self.clients if each.group == group]

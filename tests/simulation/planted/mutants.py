@@ -50,12 +50,23 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 
 
-def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
-    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
-        return changes
+Plant = Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]
 
-    return add
+
+def planting(mutants: list[Mutant]) -> Callable[..., Plant]:
+    """A decorator that adds a mutant to the list; its arguments are the invariants that may detect it first."""
+
+    def mutant(*caught_by: str) -> Plant:
+        def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+            mutants.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
+            return changes
+
+        return add
+
+    return mutant
+
+
+_mutant = planting(MUTANTS)
 
 
 @_mutant("only_members_speak_for_the_group")

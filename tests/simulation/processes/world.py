@@ -21,6 +21,7 @@ from muster.placement.mapping.nodes import (
     is_registration_path,
 )
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from tests.simulation.base_world import START_MS
 from tests.simulation.brief import brief
 from tests.simulation.client import fetch_body
 from tests.simulation.consumer import Consumer, Stage
@@ -39,7 +40,6 @@ from tests.simulation.processes.zookeeper import CHANGED, CREATED, DELETED, ZooK
 from tests.simulation.processes.zookeeper_client import Ensemble
 from tests.simulation.schedule import Schedule
 from tests.simulation.strangers import SimpleConsumer
-from tests.simulation.world import START_MS
 
 STEPS = 8_000
 """Events before the faults stop."""

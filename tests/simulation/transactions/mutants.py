@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +13,12 @@ from muster.actors.transactions.codec import records
 from muster.actors.transactions.hard import HardState
 from muster.actors.transactions.shard import Held, Shard
 from muster.actors.transactions.state import Entry, TransactionState
-from tests.simulation.planted.mutants import Change, Mutant
+from tests.simulation.planted.mutants import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
 
 
-def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
-    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
-        return changes
-
-    return add
+_mutant = planting(MUTANTS)
 
 
 @_mutant("complete_after_every_marker", "what_is_committed_is_visible", "nothing_hangs", "all_or_nothing")
