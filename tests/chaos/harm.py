@@ -133,6 +133,7 @@ class Harm:
         """Call any gateway that answers. FaultError if none does."""
         last: FaultError | None = None
         for url in self._cluster.http * _TRIES:
+            self.tick()  # what is paused meanwhile may be what no gateway can do without
             try:
                 what(FaultClient(url, timeout_s=_REQUEST_TIMEOUT_S))
                 return

@@ -165,6 +165,8 @@ class History:
     """Group -> topics."""
     consumer_groups: frozenset[str] = frozenset()
     """Groups of KIP-848, in which each member has an epoch of its own."""
+    shared_groups: frozenset[str] = frozenset()
+    """Those of them whose type changes: a consumer that joins an empty classic group begins the epochs anew."""
     lives: dict[str, Life] = field(default_factory=dict)
     transactional: frozenset[str] = frozenset()
     """Topics with records in transactions, and nothing else."""
@@ -241,6 +243,7 @@ def _run(history: History, events: Iterable[Mapping[str, Any]]) -> None:
                 history.topics = event["topics"]
                 history.transactional = frozenset(event.get("transactional", ()))
                 history.consumer_groups = frozenset(event.get("consumer_groups", ()))
+                history.shared_groups = frozenset(event.get("shared_groups", ()))
                 history.groups = {group: tuple(topics) for group, topics in event["groups"].items()}
             case "phase":
                 history.phases[event["name"]] = event["t"]

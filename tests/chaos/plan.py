@@ -117,8 +117,14 @@ class Plan:
 
     @property
     def consumer_groups(self) -> tuple[str, ...]:
-        """Those of the groups that have members of the consumer protocol (KIP-848), and perhaps classic ones."""
+        """Those of the groups that have members of the consumer protocol (KIP-848)."""
         return tuple(sorted({worker.group for worker in self.workers if worker.protocol == "consumer"}))
+
+    @property
+    def shared_groups(self) -> tuple[str, ...]:
+        """Those of them that have members of both protocols."""
+        classic = {worker.group for worker in self.workers if worker.protocol == "classic"}
+        return tuple(group for group in self.consumer_groups if group in classic)
 
     @property
     def transactional_topics(self) -> tuple[str, ...]:

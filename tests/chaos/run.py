@@ -62,6 +62,7 @@ class Run:
             topics=self.plan.topics,
             groups=self.plan.groups,
             consumer_groups=self.plan.consumer_groups,
+            shared_groups=self.plan.shared_groups,
             transactional=transactional,
         )
         cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=PROPERTIES, tree=self.tree)

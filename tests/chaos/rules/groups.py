@@ -8,10 +8,10 @@ from tests.chaos.history import History, Place
 
 
 def one_owner(history: History) -> Iterator[str]:
-    """No two members were assigned the same partition in the same generation."""
+    """No two members were assigned the same partition in the same generation, or at the same member epoch."""
     owners: dict[tuple[str, int, Place], str] = {}
     for assigned in history.assigned:
-        if assigned.generation < 0 or not assigned.member:
+        if assigned.generation < 0 or not assigned.member or assigned.group in history.shared_groups:
             continue
         for place in assigned.places:
             owner = owners.setdefault((assigned.group, assigned.generation, place), assigned.member)
