@@ -1,10 +1,10 @@
 """What is compared with Muster, or checks its files, in a cache that git ignores.
 
 Apache Kafka's broker, tools, Java clients and what rests on them from Maven, kafkajs from npm, Quix Streams from PyPI,
-KubeRay's definitions from a Go module. The files ``pom.xml``, ``kafkajs/package-lock.json``, ``quix/requirements.txt``
-and KUBERAY set the versions; ``mvn``, ``npm``, ``pip`` and ``go`` fetch them from their configured sources. A second
-run finds the stamp, which is written last, and does nothing; an interrupted run, or one for other versions, is
-repeated from the start.
+KubeRay's definitions and franz-go from Go modules. The files ``pom.xml``, ``kafkajs/package-lock.json``,
+``quix/requirements.txt``, KUBERAY and FRANZ_GO set the versions; ``mvn``, ``npm``, ``pip`` and ``go`` fetch them from
+their configured sources. A second run finds the stamp, which is written last, and does nothing; an interrupted run, or
+one for other versions, is repeated from the start.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
 KUBERAY = "github.com/ray-project/kuberay/ray-operator@v1.6.2"
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
 """As in a go.sum."""
+FRANZ_GO = "github.com/twmb/franz-go@v1.22.3"
+FRANZ_GO_SUM = "h1:RHe35s34pKefMLyL+ZYJ6mQVtfFZz4zHDHVkTyACur0="
 
 _POM = HERE / "pom.xml"
 _PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / "package-lock.json"
@@ -217,14 +219,32 @@ def kuberay() -> Path:
     folder = cache_folder() / "kuberay"
     with in_stock(folder, f"{KUBERAY} {KUBERAY_SUM}") as missing:
         if missing:
-            modules = folder / "modules"
-            environment = {**os.environ, "GOMODCACHE": str(modules), "GOFLAGS": "-modcacherw"}
-            fetched = json.loads(run_fetcher(["go", "mod", "download", "-json", KUBERAY], folder, environment))
-            if fetched["Sum"] != KUBERAY_SUM:
-                raise ToolMissing(f"{KUBERAY} has the sum {fetched['Sum']}, not {KUBERAY_SUM}")
-            shutil.copytree(Path(fetched["Dir"]) / "config/crd/bases", folder / "definitions")
-            shutil.rmtree(modules)
+            with _go_module(folder, KUBERAY, KUBERAY_SUM) as (source, _):
+                shutil.copytree(source / "config/crd/bases", folder / "definitions")
     return folder / "definitions"
+
+
+def franz_go() -> Path:
+    """franz-go's own tests of its client, as a program; fetches and compiles what is missing. ToolMissing."""
+    folder = cache_folder() / "franz-go"
+    with in_stock(folder, f"{FRANZ_GO} {FRANZ_GO_SUM}") as missing:
+        if missing:
+            with _go_module(folder, FRANZ_GO, FRANZ_GO_SUM) as (source, environment):
+                command = ["go", "test", "-c", "-o", str(folder / "kgo.test"), "./pkg/kgo"]
+                run_fetcher(command, source, environment)
+    return folder / "kgo.test"
+
+
+@contextmanager
+def _go_module(folder: Path, module: str, checksum: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder with the module's source, and the environment for ``go``; both are removed at the end. ToolMissing."""
+    modules = folder / "modules"
+    environment = {**os.environ, "GOMODCACHE": str(modules), "GOFLAGS": "-modcacherw"}
+    fetched = json.loads(run_fetcher(["go", "mod", "download", "-json", module], folder, environment))
+    if fetched["Sum"] != checksum:
+        raise ToolMissing(f"{module} has the sum {fetched['Sum']}, not {checksum}")
+    yield Path(fetched["Dir"]), environment
+    shutil.rmtree(modules)
 
 
 @contextmanager
