@@ -14,16 +14,21 @@ from tests.chaos.journal import Journal
 from tests.chaos.observer import Observer
 
 DRAIN_S = 90.0
-"""Limit of each of these."""
+"""Limit of each of these, unless another is given."""
 
 
 def drain(
-    fleet: Fleet, observer: Observer, groups: Iterable[str], journal: Journal, say: Callable[[str], None]
+    fleet: Fleet,
+    observer: Observer,
+    groups: Iterable[str],
+    journal: Journal,
+    say: Callable[[str], None],
+    limit_s: float = DRAIN_S,
 ) -> None:
     """What was not in time is said, and left to the checker."""
 
     def wait(done: Callable[[], bool], otherwise: str) -> None:
-        deadline_s = time.monotonic() + DRAIN_S
+        deadline_s = time.monotonic() + limit_s
         while not done():
             if time.monotonic() > deadline_s:
                 say(otherwise)
@@ -49,7 +54,7 @@ def drain(
         for name in transformers:
             fleet.leave(name)
         wait(fleet.gone, "transformers do not end")
-        ends.update(observer.visible_ends(fleet.outputs(), DRAIN_S))
+        ends.update(observer.visible_ends(fleet.outputs(), limit_s))
     wait(lambda: drained(groups), "groups have not committed everything")
     journal.write("drained", groups={group: observer.has_everything(group, ends) for group in groups})
     for name in fleet.names("consumer"):

@@ -49,6 +49,8 @@ class Run:
     tree: Path
     records_per_s: int
     say: Callable[[str], None]
+    drain_s: float = DRAIN_S
+    """Limit of each part of the end."""
 
     def go(self) -> None:
         """Leaves the journals in ``folder/journals``. StartFailed. In any case, no process keeps running."""
@@ -91,13 +93,13 @@ class Run:
         finally:
             harm.end_all()
         journal.write("phase", name="quiet")
-        drain(fleet, observer, self.plan.groups, journal, self.say)
+        drain(fleet, observer, self.plan.groups, journal, self.say, self.drain_s)
         describer.stop()
         observer.stop()
         sampler.stop()
-        if not observer.read_logs(DRAIN_S):
+        if not observer.read_logs(self.drain_s):
             self.say("the logs could not be read to their ends")
-        observer.compare_ends(DRAIN_S)
+        observer.compare_ends(self.drain_s)
         observer.close()
         journal.write("alive", bad=_not_alive(cluster))
         journal.write("phase", name="end")

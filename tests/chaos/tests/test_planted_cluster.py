@@ -12,6 +12,7 @@ import pytest
 from muster.placement.hashing import partition_for
 from tests.chaos.checker import check
 from tests.chaos.cluster import ROOT
+from tests.chaos.draining import DRAIN_S
 from tests.chaos.history import read_history
 from tests.chaos.plan import OFFSETS_PARTITIONS, WARM_S, Fault, Plan, Worker
 from tests.chaos.run import Run
@@ -26,6 +27,8 @@ MEMBERS = ("member-0", "member-1")
 _AWAY_S = 8.0
 COPIER = "copier"
 _KILL_EVERY_S = 5.0
+_STUCK_S = 20.0
+"""After so long, what has not ended does not end."""
 
 
 def directed() -> Plan:
@@ -62,7 +65,7 @@ def violated(plan: Plan, bug: Bug | None, folder: Path) -> set[str]:
         bug.plant(tree)
     chaos = folder / "chaos"
     chaos.mkdir()
-    Run(plan, chaos, tree, 50, print).go()
+    Run(plan, chaos, tree, 50, print, DRAIN_S if bug is None else _STUCK_S).go()
     return {violation.rule for violation in check(read_history(chaos / "journals"))}
 
 
