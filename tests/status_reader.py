@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-from muster.gateway import cluster
 from muster.gateway.cli.running import connected
 from muster.gateway.cli.storage import directory as storage
 from pytest_muster.bound import bound
@@ -73,10 +72,19 @@ def main(directory: Path) -> None:
                 connection.close()
                 connection.enter_context(connected(directory, None))
                 connected_to = state
-            found = cluster.cluster_status()
-        except (click.ClickException, cluster.ClusterError) as error:
-            found = {"error": str(error)}
+            found = _status()
+        except click.ClickException as error:
+            found = {"error": error.message}
         print(json.dumps(found), file=responses, flush=True)
+
+
+def _status() -> dict[str, Any]:
+    from muster.gateway import cluster  # it imports Ray, which reads once where its token is
+
+    try:
+        return cluster.cluster_status()
+    except cluster.ClusterError as error:
+        return {"error": str(error)}
 
 
 if __name__ == "__main__":
