@@ -76,8 +76,9 @@ def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
     on_nodes.muster.cli("fault", "pause", name)
     assert process.status() == psutil.STATUS_STOPPED
     on_nodes.muster.cli("fault", "continue", name)
-    eventually(process.status, lambda status: status != psutil.STATUS_STOPPED, "it runs on")
-    on_nodes.until_settled()  # a standby may have taken over meanwhile
+    stopped = lambda: process.is_running() and process.status() == psutil.STATUS_STOPPED  # noqa: E731
+    eventually(stopped, lambda now: not now, "it runs on, or has ended since a standby had taken over")
+    on_nodes.until_settled()
     process = psutil.Process(pid_of(on_nodes, name))
     on_nodes.muster.cli("fault", "slow", name, "--speed", "0.5")
     eventually(process.status, lambda status: status == psutil.STATUS_STOPPED, "it is stopped now and then")
