@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.artifacts import KafkaJs
 from tests.conformance.clients import KafkaJsMember, wait_until
-from tests.conformance.topics import committed, create_topic, fill
+from tests.conformance.topics import committed, create_topic, fill, now_ms
 from tests.muster_process import Muster
 
 PARTITIONS = 4
@@ -36,7 +36,7 @@ def test_members_share_rebalance_and_resume(
 
     def fill_all() -> None:
         for partition in range(PARTITIONS):
-            fill(muster.bootstrap, topic, partition, [-1] * EACH)
+            fill(muster.bootstrap, topic, partition, [now_ms()] * EACH)
 
     def await_commit(offset: int, *members: KafkaJsMember) -> None:
         def all_reported() -> bool:

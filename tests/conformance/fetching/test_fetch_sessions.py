@@ -14,7 +14,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import VerifiableConsumer, wait_until
-from tests.conformance.topics import create_topic, fill
+from tests.conformance.topics import create_topic, fill, now_ms
 from tests.gateway.apis.test_data_apis import FETCH, fetch, fetch_body, produce
 from tests.gateway.fetch_sessions.test_fetch_sessions import LAST, Session
 from tests.gateway.serving import Client
@@ -112,12 +112,12 @@ def test_the_java_consumer_has_sessions(muster: Muster, release: Kafka, fresh: F
     consumer = VerifiableConsumer(release, muster.bootstrap, "java", topic=topic, group=topic)
     with consumer:
         for partition in range(6):
-            fill(muster.bootstrap, topic, partition, [-1] * 50)
+            fill(muster.bootstrap, topic, partition, [now_ms()] * 50)
         wait_until(lambda: len(consumer.values()) >= 300, "it reads all records", consumer)
         assert sessions(muster) > before
         muster.kill_actor("gateway-1")
         for partition in range(6):
-            fill(muster.bootstrap, topic, partition, [-1] * 50)
+            fill(muster.bootstrap, topic, partition, [now_ms()] * 50)
         wait_until(lambda: len(consumer.values()) >= 600, "it reads all records", consumer)
         assert len(consumer.values()) == 600
 

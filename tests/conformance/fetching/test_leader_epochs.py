@@ -9,7 +9,7 @@ from muster.actors.wire.codec import ErrorCode
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import VerifiableConsumer, wait_until
 from tests.conformance.fetching.test_fetch_sessions import METADATA, new_topic
-from tests.conformance.topics import create_topic, ends, fill
+from tests.conformance.topics import create_topic, ends, fill, now_ms
 from tests.gateway.apis.test_data_apis import FETCH, LATEST, fetch_body, produce
 from tests.gateway.serving import Client
 from tests.log.support import client_batch
@@ -74,14 +74,14 @@ def test_a_java_consumer_validates_its_position(muster: Muster, release: Kafka, 
     consumer = VerifiableConsumer(release, muster.bootstrap, "java", topic=topic, group=topic)
     with consumer, Client(int(port), host=host) as client:
         for partition in range(4):
-            fill(muster.bootstrap, topic, partition, [-1] * 25)
+            fill(muster.bootstrap, topic, partition, [now_ms()] * 25)
         wait_until(lambda: len(consumer.values()) >= 100, "it reads all records", consumer)
         before = epoch_of(client, topic)
         for name in ("log-0", "log-1"):
             muster.kill_actor(name)
         eventually(lambda: ends(muster.bootstrap, topic, 4), lambda found: sum(found.values()) == 100, "logs serve")
         for partition in range(4):
-            fill(muster.bootstrap, topic, partition, [-1] * 25)
+            fill(muster.bootstrap, topic, partition, [now_ms()] * 25)
         wait_until(lambda: len(consumer.values()) >= 200, "it reads all records", consumer)
         assert epoch_of(client, topic) > before
         assert len(consumer.values()) == 200

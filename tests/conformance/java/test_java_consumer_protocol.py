@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Partition, Tools, VerifiableConsumer, table, wait_until
-from tests.conformance.topics import create_topic, fill
+from tests.conformance.topics import create_topic, fill, now_ms
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -25,7 +25,7 @@ def topic(bootstrap: str, fresh: Callable[[str], str]) -> str:
     name = fresh("consumer-protocol")
     create_topic(bootstrap, name, PARTITIONS)
     for partition in range(PARTITIONS):
-        fill(bootstrap, name, partition, [-1] * 3)
+        fill(bootstrap, name, partition, [now_ms()] * 3)
     return name
 
 

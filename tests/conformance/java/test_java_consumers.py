@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Partition, VerifiableConsumer, VerifiableProducer, wait_until
-from tests.conformance.topics import committed, create_topic, ends, fill
+from tests.conformance.topics import committed, create_topic, ends, fill, now_ms
 from tests.muster_process import Muster
 
 pytestmark = pytest.mark.timeout(300)
@@ -115,7 +115,7 @@ def test_rolling_restart_loses_nothing(
 def test_cooperative_sticky_keeps_what_does_not_move(topic: str, consumer: StartConsumer, muster: Muster) -> None:
     """A third member gets the partitions that two others give up; those that they keep are never revoked."""
     for partition in range(PARTITIONS):
-        fill(muster.bootstrap, topic, partition, [-1] * 3)
+        fill(muster.bootstrap, topic, partition, [now_ms()] * 3)
     first, second = (consumer(name, assignment_strategy=COOPERATIVE) for name in ("first", "second"))
     share(topic, first, second)
     held, revoked = [first.assigned(), second.assigned()], [len(first.revoked()), len(second.revoked())]
@@ -133,7 +133,7 @@ def test_cooperative_sticky_keeps_what_does_not_move(topic: str, consumer: Start
 def test_restart_of_a_static_member_is_no_rebalance(topic: str, consumer: StartConsumer, muster: Muster) -> None:
     """Within its session it gets its partitions of the same generation again; the other member notices nothing."""
     for partition in range(PARTITIONS):
-        fill(muster.bootstrap, topic, partition, [-1] * 3)
+        fill(muster.bootstrap, topic, partition, [now_ms()] * 3)
     other, restarted = (consumer(name, group_instance_id=name) for name in ("one", "two"))
     share(topic, other, restarted)
     held, generation, seen = restarted.assigned(), restarted.generations()[-1], len(other.named("partitions_revoked"))

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Tools, VerifiableConsumer, wait_until
-from tests.conformance.topics import create_topic, fill
+from tests.conformance.topics import create_topic, fill, now_ms
 from tests.muster_process import Muster, eventually
 
 COMMAND = "ClientMetricsCommand"
@@ -47,7 +47,7 @@ def subscribed(muster: Muster, release: Kafka, fresh: Fresh) -> Iterator[str]:
     tools.run(COMMAND, "--alter", "--name", name, "--metrics", "*", "--interval", "1000")
     create_topic(muster.bootstrap, name, 2)
     for partition in (0, 1):
-        fill(muster.bootstrap, name, partition, [-1] * 10)
+        fill(muster.bootstrap, name, partition, [now_ms()] * 10)
     yield name
     tools.run(COMMAND, "--delete", "--name", name)
 
