@@ -53,7 +53,8 @@ def samples_by_the_minute(samples: DataFrame) -> DataFrame:
     """
     keys = ["gateway", "group", "member_id", "client_id", "host", "topic", "partition", "evidence", "reason"]
     times = F.min("ts").alias("ts"), F.max("last_ts").alias("last_ts")
-    sums = (F.sum(name).alias(name) for name in ("messages", "bytes", "fetches"))
+    counts = ("messages", "bytes", "fetches", "control_records", "aborted_records")
+    sums = (F.sum(name).alias(name) for name in counts)
     stepped = samples.withColumn(_STEP, BY_THE_MINUTE.time())
     return merged_runs(stepped, [_STEP, *keys], *times, *sums).select(*TABLES[SAMPLES].names)
 
