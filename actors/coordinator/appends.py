@@ -34,11 +34,10 @@ class Appends:
         *,
         linger_ms: int,
         timeout_ms: int,
-        atomic: bool,
         written: Callable[[Sequence[Written]], None],
         failed: Callable[[WriteId, ErrorCode], None],
     ) -> None:
-        """``name`` is the partition's in the log file. ``atomic``: whether the records of a step must be in one batch.
+        """``name`` is the partition's in the log file.
 
         ``written`` is called with writes that are durable, as are all before them; ``failed`` with the first write that
         is not in the log and never will be. After that nothing is appended, and neither is called.
@@ -46,7 +45,6 @@ class Appends:
         self.timeout_ms = timeout_ms
         """How long an append may take before the log counts as failed."""
         self._name = name
-        self._atomic = atomic
         self._log = partition_log
         self._written = written
         self._failed = failed
@@ -59,7 +57,7 @@ class Appends:
     def add(self, records: Sequence[Record], write: WriteId) -> bool:
         """Append the records after all earlier ones. False if the batch exceeds the log's limit."""
         limit_bytes = self._log.config.max_batch_bytes
-        chunks = batches(records, limit_bytes, atomic=self._atomic)
+        chunks = batches(records, limit_bytes)
         if chunks is None:
             text = "%s: %d records do not fit %d bytes"
             self._limited_log.warning("too large", "clients", text, self._name, len(records), limit_bytes)

@@ -1,7 +1,7 @@
 """Packs the records of a coordinator's steps into batches of its log.
 
-The records of one step are atomic, unless the coordinator says otherwise: they are in one batch. With
-``group.coordinator.append.linger.ms``, and while the disk is busy, several steps share a batch.
+The records of one step are atomic: they are in one batch. With ``group.coordinator.append.linger.ms``, and while the
+disk is busy, several steps share a batch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Batch(NamedTuple):
     """Upper bound of its size, uncompressed."""
 
 
-def batches(records: Sequence[Record], limit_bytes: int, *, atomic: bool = True) -> list[Batch] | None:
-    """One batch, if a step is atomic; None if it exceeds the log's limit.
+def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
+    """One batch, since a step is atomic; None if it exceeds the log's limit.
 
     A step of tombstones only (expiry, deletion of topics and groups) may be split, as in Kafka.
     """
@@ -33,7 +33,7 @@ def batches(records: Sequence[Record], limit_bytes: int, *, atomic: bool = True)
     if whole.size_bytes <= limit_bytes:
         return [whole]
     packed = _pack((_batch([record]) for record in records), limit_bytes)
-    may_split = not atomic or all(record.value is None for record in records)
+    may_split = all(record.value is None for record in records)
     fits = all(batch.size_bytes <= limit_bytes for batch in packed)
     return packed if fits and may_split else None
 

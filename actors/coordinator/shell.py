@@ -115,9 +115,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         linger_ms: int,
         timeout_ms: int,
         fail: Callable[[], None],
-        atomic: bool = True,
     ) -> None:
-        """``timeout_ms`` is how long an append may take; ``atomic``, whether a step's records must be in one batch.
+        """``timeout_ms`` is how long an append may take.
 
         ``fail`` is called shortly after the log or a step has failed. A successor must then replay the log.
         """
@@ -139,7 +138,6 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             partition_log,
             linger_ms=linger_ms,
             timeout_ms=timeout_ms,
-            atomic=atomic,
             written=lambda writes: self._guarded(lambda: self._written(writes)),
             failed=self._give_up,
         )
@@ -243,8 +241,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     def joined(self, peer: Peer) -> None:
         """Inform a new gateway of the log's leader epoch."""
-        if peer.is_gateway:
-            peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
+        peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
 
     def left(self, peer: Peer) -> None:
         self._reads.left(peer)

@@ -80,7 +80,6 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             linger_ms=-1,
             timeout_ms=timeout_ms,
             fail=fail,
-            atomic=False,  # each record is of another transaction
         )
         self._metrics = TransactionMetrics(core)
         self.observe += [self._metrics.observe, self._complain]
@@ -158,7 +157,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
 
     def _complain(self, event: Event, _: int) -> None:
         """Until a partition takes its marker, its producer has to wait, and no one reads what follows."""
-        if isinstance(event, MarkerFailed) and event.repeated:
+        if isinstance(event, MarkerFailed):
             name, index = event.partition
             text = "%s-%d takes no marker of %s: %s"
             what = event.transactional_id, event.error.name.upper()

@@ -337,13 +337,6 @@ RECORD = Record(b"k" * 100, b"v" * 100)
 TOMBSTONE = Record(b"k" * 100, None)
 
 
-def test_where_steps_are_not_atomic_only_a_record_that_is_too_large_fails() -> None:
-    found = batches([RECORD] * 7, 1000, atomic=False)
-    assert found is not None
-    assert [len(batch.records) for batch in found] == [3, 3, 1]
-    assert batches([TOMBSTONE, RECORD], 300, atomic=False) is None
-
-
 @pytest.mark.parametrize(
     ("records", "limit_bytes", "sizes"),
     [
