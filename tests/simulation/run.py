@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.simulation import running
 from tests.simulation.planted.broken import Broken
 from tests.simulation.world import STEPS, World
 
@@ -26,11 +27,7 @@ class Result:
 
 def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
     world = World(seed, trace_all=trace_all)
-    broken = None
-    try:
-        world.run(steps)
-    except Broken as found:
-        broken = found
+    broken = running.broken_by(world, steps)
     return Result(
         broken=broken,
         faulty_steps=steps,
@@ -39,7 +36,7 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
         acknowledged=world.promises.offsets.acknowledged,
         ended_transactions=world.promises.offsets.ended,
         events=dict(world.events),
-        history=tuple(world.history()) if broken or trace_all else (),
+        history=running.kept(world, broken, trace_all),
     )
 
 
@@ -57,5 +54,4 @@ def _breaks(seed: int, steps: int, invariant: str) -> bool:
 
 
 def replay_command(seed: int, steps: int = STEPS) -> str:
-    shorter = f" --steps {steps}" if steps != STEPS else ""
-    return f".venv/bin/python -m tests.simulation --seed {seed}{shorter} --trace"
+    return running.command(seed, steps, STEPS)

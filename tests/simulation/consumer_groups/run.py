@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.simulation import running
 from tests.simulation.consumer_groups.world import STEPS, World
 from tests.simulation.planted.broken import Broken
 
@@ -22,20 +23,15 @@ class Result:
 
 def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
     world = World(seed, trace_all=trace_all)
-    broken = None
-    try:
-        world.run(steps)
-    except Broken as found:
-        broken = found
+    broken = running.broken_by(world, steps)
     return Result(
         broken=broken,
         steps=world.schedule.steps,
         core_steps=world.core_steps,
         events=dict(world.events),
-        history=tuple(world.history()) if broken or trace_all else (),
+        history=running.kept(world, broken, trace_all),
     )
 
 
 def replay_command(seed: int, steps: int = STEPS) -> str:
-    shorter = f" --steps {steps}" if steps != STEPS else ""
-    return f".venv/bin/python -m tests.simulation --consumer-groups --seed {seed}{shorter} --trace"
+    return running.command(seed, steps, STEPS, "--consumer-groups")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.simulation import running
 from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.world import STEPS, World
 
@@ -22,19 +23,14 @@ class Result:
 
 def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
     world = World(seed, trace_all=trace_all)
-    broken = None
-    try:
-        world.run(steps)
-    except Broken as found:
-        broken = found
+    broken = running.broken_by(world, steps)
     return Result(
         broken=broken,
         steps=world.schedule.steps,
         counts=world.acknowledged.counts + Counter({"sessions expired": world.ensemble.expired}),
-        history=tuple(world.history()) if broken or trace_all else (),
+        history=running.kept(world, broken, trace_all),
     )
 
 
 def replay_command(seed: int, steps: int = STEPS) -> str:
-    shorter = f" --steps {steps}" if steps != STEPS else ""
-    return f".venv/bin/python -m tests.simulation --processes --seed {seed}{shorter} --trace"
+    return running.command(seed, steps, STEPS, "--processes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.simulation import running
 from tests.simulation.planted.broken import Broken
 from tests.simulation.transactions.world import STEPS, World
 
@@ -23,11 +24,8 @@ class Result:
 
 def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
     world = World(seed, trace_all=trace_all)
-    broken = None
     try:
-        world.run(steps)
-    except Broken as found:
-        broken = found
+        broken = running.broken_by(world, steps)
     except Exception as error:
         broken = Broken(repr(error), "the_core_never_fails")
     return Result(
@@ -35,10 +33,9 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
         steps=world.schedule.steps,
         committed=len(world.promises.committed),
         events=dict(world.actor.events),
-        history=tuple(world.history()) if broken or trace_all else (),
+        history=running.kept(world, broken, trace_all),
     )
 
 
 def replay_command(seed: int, steps: int = STEPS) -> str:
-    shorter = f" --steps {steps}" if steps != STEPS else ""
-    return f".venv/bin/python -m tests.simulation --transactions --seed {seed}{shorter} --trace"
+    return running.command(seed, steps, STEPS, "--transactions")
