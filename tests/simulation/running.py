@@ -24,7 +24,7 @@ def broken_by(world: AnyWorld, steps: int) -> Broken | None:
 
 
 def kept(world: AnyWorld, broken: Broken | None, trace_all: bool) -> tuple[str, ...]:
-    """The history, if somebody will read it."""
+    """The history, if another process will read it."""
     return tuple(world.history()) if broken or trace_all else ()
 
 
