@@ -148,7 +148,7 @@ def test_a_rolling_upgrade(cluster: Cluster, folder: Path, load: Load, watch: Wa
     cluster.write()
     with watch.step("11. another version is installed, ray up --no-restart"):
         cluster.up("--no-restart")
-        eventually(cluster.versions, lambda found: found == {_SECOND_VERSION}, "every host has it", 120)
+        eventually(cluster.versions, lambda found: found == {_SECOND_VERSION}, "every host has it", 300)
     for worker in cluster.workers:
         with watch.step(f"12. {worker.name} is drained, its Ray restarted", MOVE_GOAL_S) as more:
             cluster.muster(f"drain {worker.address}", 300)
