@@ -8,6 +8,9 @@ Features (KIP-584): clients that know ``transaction.version`` choose the protoco
 level. Java's takes over another level only with a higher epoch of the features, which is the controller's.
 ``group.version`` 1 says that there are consumer groups (KIP-848); ``group.coordinator.rebalance.protocols`` does not
 change it, as in Kafka.
+
+Client telemetry (KIP-714) is in the response while there is a subscription: otherwise every client would ask in
+vain, and librdkafka prints a line when it has asked.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_OF_TELEMETRY = frozenset({71, 72})
+"""GetTelemetrySubscriptions, PushTelemetry."""
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LOWEST_ZERO = 4
 """Clients of earlier versions fail at a lowest level of 0 (KAFKA-17011)."""
@@ -49,11 +54,17 @@ async def api_versions(call: Call) -> Reply | None:
     request = call.entity()
     if call.header.api_version >= _FIRST_WITH_SOFTWARE and not _names_software(request):
         return call.reply(_body(ErrorCode.invalid_request, []))
-    body = _body(ErrorCode.none, [APIS[key] for key in sorted(APIS)])
+    body = _body(ErrorCode.none, offered(call.gateway))
     if call.header.api_version >= _FIRST_WITH_SOFTWARE:
         call.connection.software = (request.client_software_name, request.client_software_version)
         body |= _features(call.gateway, call.header.api_version)
     return call.reply(body)
+
+
+def offered(gateway: Gateway) -> list[Api]:
+    """What the gateway says that it serves, by key."""
+    hidden = frozenset() if gateway.client_instances.subscriptions else _OF_TELEMETRY
+    return [APIS[key] for key in sorted(APIS) if key not in hidden]
 
 
 def _names_software(request: Any) -> bool:

@@ -45,6 +45,10 @@ def subscribed(muster: Muster, release: Kafka, fresh: Fresh) -> Iterator[str]:
     name = fresh("telemetry")
     tools = Tools(release, muster.bootstrap)
     tools.run(COMMAND, "--alter", "--name", name, "--metrics", "*", "--interval", "1000")
+    offers = "GetTelemetrySubscriptions(71): 0"
+    eventually(
+        lambda: tools.run("BrokerApiVersionsCommand").count(offers), lambda found: found == 2, "both gateways offer it"
+    )
     create_topic(muster.bootstrap, name, 2)
     for partition in (0, 1):
         fill(muster.bootstrap, name, partition, [now_ms()] * 10)

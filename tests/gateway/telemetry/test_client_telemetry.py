@@ -60,6 +60,14 @@ def series(full: Serving, instance: UUID) -> dict[tuple[str, str], float]:
     }
 
 
+def test_it_is_offered_while_there_is_a_subscription(full: Serving, fresh: Fresh) -> None:
+    name = fresh("offered")
+    subscribe(full, name, metrics="org", match=f"client_id={name}")
+    with full.connect(name) as client:
+        found = client.exchange(API_VERSIONS, 3, {"client_software_name": name, "client_software_version": "1"})
+        assert {GET, PUSH} <= {each.api_key for each in found.api_keys}
+
+
 def test_a_client_without_a_subscription(full: Serving) -> None:
     with full.connect("a client") as client:
         found = get(client)
