@@ -11,6 +11,7 @@ Every token gets exactly one response, at the latest when the coordinator resign
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
@@ -161,11 +162,16 @@ class Coordinator:
         return self._shard.finish()
 
     def tick(self, now_ms: int) -> Outcome:
-        """Do everything that is due."""
-        self._shard.begin(now_ms)
-        for timer in self._shard.timers.due(now_ms):
-            self._fire(timer)
-        return self._shard.finish()
+        """Do what is due, up to the first timer that writes. The rest stays due.
+
+        The log takes or refuses what a step writes as a whole: a record that does not fit is of that timer only.
+        """
+        shard = self._shard
+        shard.begin(now_ms)
+        with closing(shard.timers.due(now_ms)) as due:
+            while not shard.writes and (timer := next(due, None)) is not None:
+                self._fire(timer)
+        return shard.finish()
 
     def next_deadline_ms(self) -> int | None:
         """When to call ``tick``, possibly before anything is due; None: never, in the current state."""
@@ -335,7 +341,7 @@ class Coordinator:
         group = GroupId(timer.group)
         match timer.kind:
             case TimerKind.SESSION if group in shard.hard.consumer_groups:
-                consumer_departure.fence(shard, group, MemberId(timer.member), Removal.SESSION_EXPIRED)
+                consumer_departure.end_sessions(shard, group, MemberId(timer.member))
             case TimerKind.SESSION:
                 heartbeat.on_session_deadline(shard, group, MemberId(timer.member))
             case TimerKind.REVOCATION | TimerKind.CLASSIC_JOIN:

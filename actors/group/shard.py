@@ -145,6 +145,11 @@ class Shard:
         self._replies, self._updates, self._events = [], [], []
         self._revoked, self._leases = [], []
 
+    @property
+    def writes(self) -> bool:
+        """Whether the step has records so far."""
+        return bool(self._open.records)
+
     def reply(self, token: Token, response: Response) -> None:
         self._replies.append((token, response))
 

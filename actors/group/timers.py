@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
@@ -89,11 +89,11 @@ class Timers(Generic[Name]):
             self._discard()
         return None
 
-    def due(self, now_ms: int) -> Iterator[Name]:
+    def due(self, now_ms: int) -> Generator[Name]:
         """Take out the timers that are due, one by one, earliest first.
 
         A timer that is set while the caller handles another one fires in the next call at the earliest: a
-        timer that re-arms itself without delay cannot keep the caller forever.
+        timer that re-arms itself without delay cannot keep the caller forever. Close it to leave the rest due.
         """
         last = self._order
         later: list[tuple[int, int, Name]] = []
@@ -108,13 +108,17 @@ class Timers(Generic[Name]):
             for entry in later:
                 heappush(self._heap, entry)
 
-    def _take(self, now_ms: int) -> tuple[int, int, Name] | None:
+    def next_due(self, now_ms: int) -> Name | None:
+        """The first timer that is due; it stays set."""
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, order, name = self._heap[0]
             if self._armed.get(name) == (deadline_ms, order):
-                return heappop(self._heap)
+                return name
             self._discard()
         return None
+
+    def _take(self, now_ms: int) -> tuple[int, int, Name] | None:
+        return None if self.next_due(now_ms) is None else heappop(self._heap)
 
     def _discard(self) -> None:
         """Remove the head of the heap; if the timer's deadline was only postponed, requeue it there."""

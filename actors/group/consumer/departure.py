@@ -9,13 +9,18 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec.consumer_records import ConsumerRecord
 from muster.actors.group.consumer import conversion, epochs, membership
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
-from muster.actors.group.consumer.timers import revocation_timer
+from muster.actors.group.consumer.timers import revocation_timer, session_timer
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause, MemberExpired, MemberLeft, Removal
 from muster.actors.group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from muster.actors.group.shard import Shard
 from muster.actors.group.types import GroupId, MemberId, Token, Who
 from muster.placement.client import Context
+
+REMOVED_BYTES = 100_000
+"""Sessions that end together are removed in steps of about so many bytes, for which any log has room."""
+_RECORD_BYTES = 50
+"""Of a tombstone without the names in its key."""
 
 
 def leave(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token: Token) -> None:
@@ -47,6 +52,34 @@ def fence(shard: Shard, group_id: GroupId, member_id: MemberId, cause: Removal) 
     group = shard.consumer_group(group_id)
     if group is not None and member_id in group.members:
         remove(shard, group, {member_id: None}, cause)
+
+
+def end_sessions(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
+    """Remove a member whose session has ended, if it is still one; with it the next ones of the group, at one epoch.
+
+    Together as many as surely fit a batch: after a failover, sessions of all members that have died end at once.
+    """
+    group = shard.consumer_group(group_id)
+    if group is None or member_id not in group.members:
+        return
+    ended = [member_id]
+    size = _removal_bytes(group, member_id)
+    while (timer := shard.timers.next_due(shard.now_ms)) is not None:
+        following = MemberId(timer.member)
+        if timer != session_timer(group_id, following) or following not in group.members:
+            break
+        size += _removal_bytes(group, following)
+        if size > REMOVED_BYTES:
+            break
+        shard.timers.cancel(timer)
+        ended.append(following)
+    remove(shard, group, dict.fromkeys(ended), Removal.SESSION_EXPIRED)
+
+
+def _removal_bytes(group: ConsumerGroup, member_id: MemberId) -> int:
+    """About the size of the tombstones of a member and of its regular expression."""
+    names = 3 * (len(group.id) + len(member_id)) + len(group.id) + len(group.members[member_id].regex or "")
+    return names + 4 * _RECORD_BYTES
 
 
 def remove(

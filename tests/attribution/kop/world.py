@@ -295,9 +295,12 @@ class World:
 
     def late_expiry(self, before: Coordinator, broker: str, *, stopping: bool = False) -> int:
         """The previous coordinator ends its members' sessions; returns their number."""
-        outcome = before.tick(self.driver.now_ms + 10 * SESSION_MS)
-        self._say(outcome.updates, broker, stopping=stopping)
-        return sum(isinstance(update, Withdrawal) for update in outcome.updates)
+        at_ms, withdrawn = self.driver.now_ms + 10 * SESSION_MS, 0
+        while (due_ms := before.next_deadline_ms()) is not None and due_ms <= at_ms:
+            outcome = before.tick(at_ms)
+            self._say(outcome.updates, broker, stopping=stopping)
+            withdrawn += sum(isinstance(update, Withdrawal) for update in outcome.updates)
+        return withdrawn
 
     def check(self) -> None:
         """The time of the periodic check, where a rule has one."""
