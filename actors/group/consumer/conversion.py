@@ -128,6 +128,7 @@ def _write_upgrade(shard: Shard, classic: Group) -> None:
     try:
         subscriptions = {each.id: read_subscription(_metadata(classic, each)) for each in classic.members.values()}
         assigned = {each.id: read_assignment(each.assignment) for each in classic.members.values()}
+        _check_first_protocols(classic)
     except CorruptRecord as error:
         raise _not_upgraded(classic, "the embedded consumer protocol is malformed") from error
     append, group_id, epoch = shard.append_consumer, classic.id, classic.generation
@@ -147,6 +148,16 @@ def _write_upgrade(shard: Shard, classic: Group) -> None:
             epoch=epoch, previous_epoch=epoch, assigned=dict.fromkeys(share, epoch), revoking={}
         )
         append(group_id, ConsumerRecord.CURRENT_MEMBER_ASSIGNMENT, current, member_id)
+
+
+def _check_first_protocols(classic: Group) -> None:
+    """Whether the members can join a consumer group again, which reads their first protocol. Raises CorruptRecord.
+
+    Kafka does not check this, and refuses their next JoinGroup.
+    """
+    for member in classic.members.values():
+        for _, metadata in member.protocols[:1]:
+            read_subscription(metadata)
 
 
 def _metadata(classic: Group, member: Member) -> bytes:
@@ -247,9 +258,15 @@ def _classic(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId]) -> 
 
 
 def assignment_bytes(shard: Shard, member: MemberMetadata, partitions: Collection[TopicIdPartition]) -> bytes:
-    """What SyncGroup gives to a member with the classic protocol, in the version of its subscription."""
+    """What SyncGroup gives to a member with the classic protocol, in the version of its subscription.
+
+    Version 0 if that is unreadable: the record may be of a Kafka broker.
+    """
     protocols = member.classic.protocols if member.classic else ()
-    version = read_subscription(protocols[0][1]).version if protocols else 0
+    try:
+        version = read_subscription(protocols[0][1]).version if protocols else 0
+    except CorruptRecord:
+        version = 0
     return write_assignment(epochs.named(shard, partitions), version)
 
 

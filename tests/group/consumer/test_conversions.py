@@ -1,0 +1,61 @@
+"""Groups that change their protocol while members have subscriptions that the coordinator cannot read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.codec.consumer_protocol import read_assignment
+from muster.actors.group.codec.consumer_records import (
+    ClassicMember,
+    ConsumerKey,
+    ConsumerRecord,
+    consumer_record,
+)
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import MemberId
+from tests.group.consumer.test_steps import driver_with_topic, heartbeat
+from tests.group.driver import RANGE, Driver, G, Protocol, assignment, beat
+
+UNREADABLE = ("custom", b"\x01")
+
+
+def two_classic_members(*first: Protocol) -> tuple[Driver, str, str]:
+    """A Stable group with the protocol ``range``; the first member has the protocols ``first``. The members' ids."""
+    driver = driver_with_topic()
+    tokens = [driver.new_member(protocols=protocols, session_ms=300_000) for protocols in (first, (RANGE,))]
+    joins = driver.responses_to(tokens)
+    assert {each.protocol_name for each in joins} == {"range"}
+    a, b = (each.member_id for each in joins)
+    driver.sync_all(joins, lambda member_id: assignment(("t", 0 if member_id == a else 1)))
+    return driver, a, b
+
+
+def test_a_group_with_a_first_protocol_that_is_unreadable_stays_a_classic_group() -> None:
+    driver, a, b = two_classic_members(UNREADABLE, RANGE)
+    refused = driver.exchange(heartbeat("c"))
+    assert refused.error_code is ErrorCode.group_id_not_found
+    assert "the embedded consumer protocol is malformed" in refused.error_message
+    assert driver.group().state is GroupState.STABLE
+    assert {driver.error(beat(member, 1)) for member in (a, b)} == {ErrorCode.none}
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "expires"])
+def test_a_record_with_a_first_protocol_that_is_unreadable_does_not_end_the_coordinator(leaves: bool) -> None:
+    driver, a, _ = two_classic_members(RANGE)
+    driver.exchange(heartbeat("c"))
+    group = driver.core.consumer_groups[G]
+    written_by_kafka = replace(
+        group.members[MemberId(a)], classic=ClassicMember(session_timeout_ms=300_000, protocols=(UNREADABLE, RANGE))
+    )
+    driver.log.append(consumer_record(ConsumerKey(ConsumerRecord.MEMBER_METADATA, G, a), written_by_kafka))
+    driver.restart()
+    if leaves:
+        driver.exchange(heartbeat("c", -1))
+    else:
+        driver.advance(45_000)
+    classic = driver.group()
+    assert classic.state is GroupState.PREPARING_REBALANCE
+    assert read_assignment(classic.members[MemberId(a)].assignment) <= {("t", 0), ("t", 1), ("t", 2)}
