@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
+from uuid import UUID
 
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer.assignors import Assignee, assign
 from muster.actors.group.state import GroupState
-from muster.actors.group.types import Token
+from muster.actors.group.types import MemberId, Token
 from tests.group.driver import Driver, G, beat, commit, join, sync
 
 T = TypeVar("T")
@@ -151,4 +153,21 @@ def test_writes_that_wait_together_are_settled_one_by_one_without_looking_at_all
         return operations.count / writes
 
     few, many = _both(settling, FEW, MANY)
+    assert many < few * SLACK, (few, many)
+
+
+def test_partitions_that_move_between_members_with_different_topics_cost_the_same_however_many_there_are() -> None:
+    def moving(members: int) -> float:
+        partitions = {UUID(int=number): 5 * members for number in range(1, 5)}
+        everything = frozenset((topic, index) for topic, count in partitions.items() for index in range(count))
+        first, *others = partitions
+        owner = Assignee(member_id=MemberId("owner"), topics=frozenset(partitions), target=everything)
+        new = [Assignee(member_id=MemberId(f"m{number}"), topics=frozenset(others)) for number in range(members)]
+        operations = Operations()
+        with operations.counted():
+            given = assign("uniform", [owner, *new], partitions)
+        assert {topic for topic, _ in given[owner.member_id]} == {first}
+        return operations.count / members
+
+    few, many = _both(moving, FEW, MANY)
     assert many < few * SLACK, (few, many)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Mapping
+from heapq import heapify, heappop, heappush, heapreplace
 from uuid import UUID
 
 from muster.actors.group.codec.consumer_records import TopicIdPartition
@@ -11,6 +14,11 @@ from muster.actors.group.types import MemberId
 MAX_PASSES = 16
 """As in Kafka: after so many rounds over all topics the loads are even enough."""
 
+Holders = defaultdict[MemberId, list[int]]
+"""The partitions of one topic that each member has, sorted."""
+Loads = dict[MemberId, int]
+"""How many partitions each member has, of all topics."""
+
 
 def balance(
     kept: Mapping[MemberId, set[TopicIdPartition]],
@@ -18,34 +26,65 @@ def balance(
     partitions: Mapping[UUID, int],
 ) -> dict[MemberId, frozenset[TopicIdPartition]]:
     """``kept``: what each member may keep, without duplicates; ``subscribers``: of each topic, in order."""
-    given = {member_id: set(mine) for member_id, mine in kept.items()}
     topics = sorted(
         subscribers,
         key=lambda topic: (-partitions[topic] / len(subscribers[topic]), len(subscribers[topic]), topic),
     )
-    taken = {one for mine in given.values() for one in mine}
+    loads = {member_id: len(mine) for member_id, mine in kept.items()}
+    holders = {topic: Holders(list) for topic in topics}
+    for member_id, mine in kept.items():
+        for topic, index in mine:
+            insort(holders[topic][member_id], index)
     for topic in topics:
-        for index in range(partitions[topic]):
-            if (topic, index) not in taken:
-                least = min(subscribers[topic], key=lambda each: len(given[each]))
-                given[least].add((topic, index))
+        _give_out(partitions[topic], subscribers[topic], holders[topic], loads)
     for _ in range(MAX_PASSES):
-        moves = sum(_even_out(topic, subscribers[topic], given) for topic in topics)
+        moves = sum(_even_out(subscribers[topic], holders[topic], loads) for topic in topics)
         if not moves:
             break
+    given: dict[MemberId, set[TopicIdPartition]] = {member_id: set() for member_id in kept}
+    for topic in topics:
+        for member_id, indexes in holders[topic].items():
+            given[member_id].update((topic, index) for index in indexes)
     return {member_id: frozenset(mine) for member_id, mine in given.items()}
 
 
-def _even_out(topic: UUID, subscribers: list[MemberId], given: dict[MemberId, set[TopicIdPartition]]) -> int:
-    """Move partitions of the topic from members with many partitions to members with few. How many were moved."""
+def _give_out(count: int, subscribers: list[MemberId], holders: Holders, loads: Loads) -> None:
+    """Give the partitions of a topic that nobody has to the subscribers with the fewest partitions."""
+    taken = {index for indexes in holders.values() for index in indexes}
+    least = [(loads[each], position) for position, each in enumerate(subscribers)]
+    heapify(least)
+    for index in range(count):
+        if index not in taken:
+            load, position = least[0]
+            heapreplace(least, (load + 1, position))
+            insort(holders[subscribers[position]], index)
+            loads[subscribers[position]] += 1
+
+
+def _even_out(subscribers: list[MemberId], holders: Holders, loads: Loads) -> int:
+    """Move partitions of a topic from members with many partitions to members with few. How many were moved.
+
+    An entry of a heap is outdated if its member has another number of partitions now.
+    """
+    least = [(loads[each], position) for position, each in enumerate(subscribers)]
+    most = [(-loads[each], position) for position, each in enumerate(subscribers) if holders[each]]
+    heapify(least)
+    heapify(most)
     moves = 0
-    while True:
-        holders = [each for each in subscribers if any(one[0] == topic for one in given[each])]
-        least = min(subscribers, key=lambda each: len(given[each]))
-        most = max(holders, key=lambda each: len(given[each]), default=least)
-        if len(given[most]) - len(given[least]) < 2:
-            return moves
-        moving = max(one for one in given[most] if one[0] == topic)
-        given[most].remove(moving)
-        given[least].add(moving)
-        moves += 1
+    while most:
+        (low, to), (high, source) = least[0], most[0]
+        taker, giver = subscribers[to], subscribers[source]
+        if low != loads[taker]:
+            heappop(least)
+        elif -high != loads[giver] or not holders[giver]:
+            heappop(most)
+        elif -high - low < 2:
+            break
+        else:
+            insort(holders[taker], holders[giver].pop())
+            for member_id, position, change in ((taker, to, 1), (giver, source, -1)):
+                loads[member_id] += change
+                heappush(least, (loads[member_id], position))
+                heappush(most, (-loads[member_id], position))
+            moves += 1
+    return moves
