@@ -321,7 +321,7 @@ class Coordinator:
                 classic_members.join(shard, group, request, context, token)
             case JoinGroup():
                 if group is not None and not request.member_id:
-                    conversion.write_tombstones(shard, group)
+                    conversion.downgrade_empty(shard, group)
                 join.join(shard, request, context, token, in_log=group is not None and not group.creation_pending)
             case SyncGroup() if group is not None:
                 classic_members.sync(shard, group, request, context, token)

@@ -9,9 +9,10 @@ from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.events import Cause
 from muster.actors.group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from muster.actors.group.types import GroupId, MemberId
+from muster.actors.offsets.history.group_events import GroupEvents
 from muster.actors.offsets.history.journal import Journal
 from muster.actors.tables.rebalance_entry import Ending, RebalanceEntry
-from tests.group.driver import Driver
+from tests.group.driver import Driver, leave
 
 T = UUID(int=7)
 OWNS_NOTHING: frozenset[tuple[UUID, int]] = frozenset()
@@ -135,3 +136,22 @@ def test_a_group_that_was_loaded() -> None:
     running = group.journal.running("g", group.driver.now_ms)
     assert running is not None
     assert (running.previous_generation, running.members_before) == (2, 1)
+
+
+def test_an_empty_group_that_becomes_a_classic_one() -> None:
+    group = _Group()
+    group.beat("a", 0)
+    group.beat("a", -1)
+    group.observe()
+    group.entries.clear()
+    for _ in range(2):
+        (member,) = group.driver.stable()
+        group.driver.exchange(leave(member))
+    group.observe()
+    assert [(e.ending, e.members_before, e.members_after, len(e.added), len(e.gone)) for e in group.entries] == [
+        (Ending.STABLE, 0, 1, 1, 0),
+        (Ending.EMPTY, 1, 0, 0, 1),
+    ] * 2
+    rows = GroupEvents(partition=7, epoch=1)
+    found = [row for event in group.driver.events if (row := rows.observe(event, 0)) and row["event"] == "converted"]
+    assert [(row["protocol"], row["members"], row["generation"]) for row in found] == [("classic", 0, 3)]

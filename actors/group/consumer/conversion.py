@@ -228,6 +228,12 @@ def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *,
         rebalance.prepare(shard, classic, Cause.MEMBER_LEFT)
 
 
+def downgrade_empty(shard: Shard, group: ConsumerGroup) -> None:
+    """Remove a group without members, for a classic group that takes its place."""
+    write_tombstones(shard, group)
+    shard.report(GroupConverted(group=group.id, to=GroupType.CLASSIC, assignments=()))
+
+
 def _classic(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId]) -> Group:
     classic = Group(
         id=group.id,
