@@ -115,7 +115,10 @@ def heartbeat(shard: Shard, group: ConsumerGroup, request: Heartbeat, context: C
 
 
 def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroup, context: Context, token: Token) -> None:
-    """Remove the members that the request names, whichever protocol they have."""
+    """Remove the members that the request names, whichever protocol they have.
+
+    The response has the member ids of the request, as Kafka 4.3's: an empty one, if the instance id names the member.
+    """
     results: list[LeftMember] = []
     gone: dict[MemberId, str | None] = {}
     for leaving in request.members:

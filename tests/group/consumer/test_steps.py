@@ -12,13 +12,14 @@ from muster.actors.config import MusterConfig, group_config
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.events import GroupEpochRaised, MemberExpired, Removal
 from muster.actors.group.messages import (
+    ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     DescribeGroups,
     ListGroups,
 )
 from muster.actors.group.types import MemberId
-from tests.group.driver import Driver, G, join
+from tests.group.driver import Driver, G, join, leave
 
 TOO_LONG = "a" * 40_000
 """Longer than a string in a record's key."""
@@ -202,3 +203,26 @@ def test_a_static_member_that_leaves_for_a_while_gives_up_what_it_had_to() -> No
     driver.exchange(replace(first, member_epoch=-2))
     (registration,) = [each for each in driver.core.registrations() if each.member_id == "a"]
     assert registration.partitions == {("t", 0), ("t", 1)}
+
+
+def test_what_a_member_has_to_give_up_is_described_as_its_own() -> None:
+    driver = driver_with_topic()
+    driver.exchange(heartbeat("a"))
+    driver.advance(2_000)
+    driver.exchange(heartbeat("b"))
+    epoch = driver.core.consumer_groups[G].assignment_of(MemberId("a")).epoch
+    driver.exchange(replace(heartbeat("a", epoch), owned=None))
+    (group,) = driver.exchange(ConsumerGroupDescribe(api_version=1, groups=(G,))).groups
+    shown = {
+        member.member_id: [index for each in member.assignment.topic_partitions for index in each.partitions]
+        for member in group.members
+    }
+    assert shown == {"a": [0, 1, 2], "b": []}
+
+
+def test_a_static_member_that_is_removed_by_its_instance_id() -> None:
+    driver = driver_with_topic()
+    driver.exchange(replace(heartbeat("a"), instance_id="i"))
+    (left,) = driver.exchange(leave(("", "i"))).members
+    assert (left.member_id, left.group_instance_id, left.error_code) == ("", "i", ErrorCode.none)
+    assert not driver.core.consumer_groups[G].members
