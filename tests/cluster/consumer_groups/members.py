@@ -240,13 +240,18 @@ class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
         self._revoke(partition.partition for partition in revoked)
 
 
+UNKNOWN_OFFSET = -1
+"""The request failed, but a later one of the same partition succeeded, from which librdkafka concludes that the records
+are in the log, too."""
+
+
 class Producer:
     """An idempotent confluent-kafka producer that records what was acknowledged, and where."""
 
     def __init__(self, bootstrap: str, topic: str, **config: Any) -> None:
         self.topic = topic
         self.acknowledged: dict[bytes, tuple[int, int]] = {}
-        """Value -> partition and offset."""
+        """Value -> partition and offset, or UNKNOWN_OFFSET."""
         self.failed: list[Any] = []
         self.sent = 0
         self.gap = Gap()
@@ -274,6 +279,16 @@ class Producer:
         assert self.failed == []
         assert len(self.acknowledged) == self.sent
 
+    def check(self, records: Iterable[tuple[int, int, bytes]]) -> None:
+        """AssertionError unless these are the acknowledged records, each at its acknowledged partition and offset."""
+        found = {value: (partition, offset) for partition, offset, value in records}
+        assert found.keys() == self.acknowledged.keys()
+        wanted = {
+            value: (partition, found[value][1] if offset == UNKNOWN_OFFSET else offset)
+            for value, (partition, offset) in self.acknowledged.items()
+        }
+        assert found == wanted
+
     def drain(self) -> None:
         """Take the last acknowledgements; a record without one within message.timeout.ms fails."""
         self._producer.flush(30)
@@ -282,7 +297,8 @@ class Producer:
         if error is not None:
             self.failed.append(error)
             return
-        self.acknowledged[message.value()] = (message.partition(), message.offset())
+        offset = UNKNOWN_OFFSET if message.offset() is None else message.offset()
+        self.acknowledged[message.value()] = (message.partition(), offset)
         self.gap.mark()
 
 
