@@ -130,6 +130,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._fail = fail
         self._failed = False
         self._waiting_requests: dict[Token, WaitingRequest] = {}
+        self._late_requests: list[tuple[Peer, int, Context, bytes]] | None = None
+        """Those that have come since :meth:`stop` was called, until they can be refused."""
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
@@ -220,15 +222,20 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._upkeep.start()
 
     async def stop(self) -> None:
-        """Answer all waiting requests with NOT_COORDINATOR, write what is pending, close the log.
+        """Write what is pending, answer all requests that still wait with NOT_COORDINATOR, close the log.
 
-        After a failure of the log, there is nothing left to answer or write.
+        A request whose records become durable gets its response: as a retry, it may be refused by the successor. After a
+        failure of the log, there is nothing left to answer or write.
         """
-        if self._timer is not None:
-            self._timer.cancel()
+        self._late_requests = []
+        await self._appends.stop()
         if not self._failed:
             self._apply(self._core.resign(now_ms()))
-        await self._appends.stop()
+        late, self._late_requests = self._late_requests, None
+        for request in late:
+            self.request(*request)
+        if self._timer is not None:
+            self._timer.cancel()
         self._reads.stop()
         self._queries.stop()
         await self._upkeep.stop()
@@ -275,6 +282,9 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._reads.fetch(peer, token, request)
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        if self._late_requests is not None:
+            self._late_requests.append((peer, token, context, frame))
+            return
         try:
             header = codec.decode_header(frame)
             if self._reads.request(peer, token, header, frame):

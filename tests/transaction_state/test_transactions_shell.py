@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
@@ -28,6 +29,7 @@ from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.server import Peer, Server
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView, Endpoint, Topic
+from tests.log.support import everything_has_run
 from tests.wire.test_channel import Echo
 
 CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
@@ -324,5 +326,43 @@ def test_producers_wait_for_ids_while_there_is_no_controller(tmp_path: Path) -> 
         assert (await init(channel))[0] is ErrorCode.coordinator_load_in_progress
         world.has_controller = True
         assert (await init_soon(channel))["producer_id"] >= 1000
+
+    run(tmp_path, scenario)
+
+
+class SlowDisk(Disk):
+    """Syncs only while the test lets it."""
+
+    def __init__(self) -> None:
+        self.may_sync, self.is_asked = threading.Event(), threading.Event()
+        self.may_sync.set()
+
+    def sync(self, fd: int) -> None:
+        self.is_asked.set()
+        self.may_sync.wait(10)
+        super().sync(fd)
+
+
+def test_what_becomes_durable_at_a_hand_over_is_answered(tmp_path: Path) -> None:
+    """The successor would refuse a retry: the producer's epoch is higher by then (KIP-360)."""
+
+    async def scenario(world: World) -> None:
+        disk = SlowDisk()
+        channel = await world.start(disk)
+        producer = await init_soon(channel)
+        disk.may_sync.clear()
+        disk.is_asked.clear()
+        again = asyncio.create_task(exchange(channel, 22, 4, transaction_timeout=60_000, **producer))
+        await asyncio.to_thread(disk.is_asked.wait, 10)
+        stopping = asyncio.create_task(world.partition.stop())
+        late = asyncio.create_task(init(channel))
+        await everything_has_run()
+        disk.may_sync.set()
+        found = await again
+        assert (found.error_code, found.producer_epoch) == (NONE, producer["producer_epoch"] + 1)
+        assert (await late)[0] is ErrorCode.not_coordinator
+        await stopping
+        world.ended.set()
+        world.channels.close()
 
     run(tmp_path, scenario)
