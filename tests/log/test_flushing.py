@@ -15,6 +15,7 @@ from muster.actors.log import LogConfig, PartitionLog, commit
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
+from tests.log.transactions.support import P, marker, write
 
 
 class Counting(Disk):
@@ -119,6 +120,19 @@ def test_after_some_time(tmp_path: Path) -> None:
         await log.append(client_batch(1))
         disk.loop = asyncio.get_running_loop()
         await disk.synced.wait()
+        await log.close()
+
+    run(main())
+
+
+def test_before_a_marker_is_acknowledged(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = Counting()
+        log = opened(tmp_path / "t-0", disk, flush_messages=1000)
+        await write(log, P, 0, 0)
+        before = disk.syncs
+        await log.enqueue_marker(marker(P, 0, commit=True)).durable()
+        assert disk.syncs == before + 1
         await log.close()
 
     run(main())

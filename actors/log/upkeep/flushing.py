@@ -3,7 +3,9 @@
 With flush.messages=1, which is the default here but not in Kafka, every commit is synced before it is acknowledged.
 Above that, records are acknowledged once they are in the page cache, as by a Kafka broker: they survive the process,
 but not the machine. They are then synced when flush.messages of them have accumulated, when the first of them has
-waited for flush.ms, when their segment is closed, and when the log is closed.
+waited for flush.ms, when a marker ends their transaction, when their segment is closed, and when the log is closed.
+
+A marker is synced before it is acknowledged: its coordinator then forgets the transaction, and would not end it again.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Flushing:
         """Whether a commit of these batches must be synced."""
         if self.is_due or not batches or config.flush_messages <= 1:
             return self.is_due or bool(batches)
-        return self._records + _records_in(batches) >= config.flush_messages
+        headers = [read_header(batch) for batch in batches]
+        records = sum(header.record_count for header in headers)
+        return self._records + records >= config.flush_messages or any(header.is_control for header in headers)
 
     def synced(self) -> None:
         """Everything is synced. For any thread."""
@@ -45,7 +49,7 @@ class Flushing:
 
     def written(self, batches: Sequence[Buffer]) -> None:
         """These batches were written but not synced. For any thread."""
-        self._records += _records_in(batches)
+        self._records += sum(read_header(batch).record_count for batch in batches)
 
     def arm(self, config: LogConfig) -> None:
         """Start or stop the timer. Call after each commit, on the event loop."""
@@ -64,7 +68,3 @@ class Flushing:
         self._timer = None
         self.is_due = True
         self._wake()
-
-
-def _records_in(batches: Sequence[Buffer]) -> int:
-    return sum(read_header(batch).record_count for batch in batches)
