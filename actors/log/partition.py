@@ -293,12 +293,13 @@ class PartitionLog(LogReader):
         """End a producer's transaction. Its place in the log is that of the call.
 
         A decision that was executed before, or is older than one, is not appended again: it is a ``duplicate``. As in
-        Kafka, a marker without an open transaction is appended: it may bring a newer epoch. InvalidProducerEpoch,
-        TransactionCoordinatorFenced, NotLeader, StorageError.
+        Kafka, a marker without an open transaction is appended: it may bring a newer epoch. So is a decision that a newer
+        coordinator repeats: it fences the older one. InvalidProducerEpoch, TransactionCoordinatorFenced, NotLeader,
+        StorageError.
         """
         self._check_leader()
         executed = self._decisions.executed(marker)
-        if executed is not None:
+        if executed is not None and not self._writer.producers.is_coordinator_newer(*marker[:3]):
             return Append(self._result(self._writer.end_offset, NO_TIMESTAMP, duplicate=True), executed)
         producer_id, producer_epoch, coordinator_epoch, commit, transaction_version, *_ = marker
         self._writer.producers.check_end(producer_id, producer_epoch, coordinator_epoch, transaction_version)

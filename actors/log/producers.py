@@ -154,6 +154,13 @@ class ProducerStates:
                 f"producer {producer_id}: coordinator epoch {coordinator_epoch} is older than {entry.coordinator_epoch}"
             )
 
+    def is_coordinator_newer(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
+        """Whether a marker of that coordinator would end nothing, and fence an older one."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.is_open or entry.epoch != producer_epoch:
+            return False
+        return coordinator_epoch > entry.coordinator_epoch
+
     def update(self, header: BatchHeader, end: EndOfTransaction | None = None) -> ProducerEntry | None:
         """Record a batch with its offsets. Returns the entry for :meth:`restore` in case the write fails.
 

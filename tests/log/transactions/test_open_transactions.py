@@ -188,6 +188,25 @@ def test_a_late_attempt_of_an_earlier_decision_ends_nothing(tmp_path: Path) -> N
     run(main())
 
 
+def test_a_decision_that_a_newer_coordinator_repeats_fences_the_older(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = open_log(tmp_path / "t-0", 1)
+        await write(log, P, 0, 0)
+        old, new = (marker(P, 0, commit=True, decision=17, coordinator_epoch=epoch) for epoch in (1, 2))
+        assert not (await log.enqueue_marker(old).durable()).duplicate
+        assert not (await log.enqueue_marker(new).durable()).duplicate
+        assert (await log.enqueue_marker(new).durable()).duplicate
+        await write(log, P, 0, 1)
+        await log.close()
+        again = open_log(tmp_path / "t-0", 2)
+        with pytest.raises(TransactionCoordinatorFenced):
+            again.enqueue_marker(old)
+        assert committed(again) == [0]
+        await again.close()
+
+    run(main())
+
+
 def test_batches_that_no_transaction_is_open_for(tmp_path: Path) -> None:
     async def main() -> None:
         log = open_log(tmp_path / "t-0", 1)
