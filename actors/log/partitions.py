@@ -84,7 +84,7 @@ class Partitions:
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
         """Call ``action`` with the log: now if it is open, else once it is open, in the order of the calls.
 
-        The future gets the action's result, or the LogError that the action or the opening raised.
+        The future gets the action's result, or what the action or the opening raised.
         """
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -95,7 +95,7 @@ class Partitions:
                 if isinstance(found, LogError):
                     raise found.again()
                 outcome.set_result(action(found))
-            except LogError as error:
+            except Exception as error:  # other actions wait behind this one
                 outcome.set_exception(error)
                 outcome.exception()  # keeps asyncio from reporting it if the caller was cancelled meanwhile
 

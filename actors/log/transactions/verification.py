@@ -191,7 +191,7 @@ class Verification:
                 if error is not ErrorCode.none:
                     raise refusal(error, transaction)
                 outcome.set_result(held.key.log.enqueue(records, held.guard))
-            except LogError as refused:
+            except Exception as refused:  # whatever it is, the others still get their outcome
                 outcome.set_exception(refused)
                 outcome.exception()  # the one who waits may be gone
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from muster.actors.log import LogConfig, LogService
-from muster.actors.log.partition import PartitionLog
+from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.produces import Produce, Submitted
 from muster.actors.log.transactions.verification import Transaction
 from muster.actors.wire.codec import ErrorCode
@@ -115,6 +115,24 @@ def test_batches_in_flight_wait_in_order_for_one_response(tmp_path: Path) -> Non
             assert offsets(await world.results(world.submit(transactional(P, 0, 5)))) == [5]
             assert len(world.coordinator.queries) == 1
             assert (await world.log()).last_stable_offset == 0
+
+    run(main())
+
+
+def test_a_batch_that_cannot_be_appended_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as world:
+            first, _ = [await world.log(partition) for partition in (0, 1)]
+            sent = [world.submit(transactional(P, 0, 0), partition=partition) for partition in (0, 1)]
+            await world.coordinator.next(0)
+
+            def fail(*_: object) -> Append:
+                raise OSError(12, "Cannot allocate memory")
+
+            monkeypatch.setattr(first, "enqueue", fail)
+            world.coordinator.respond(0, ErrorCode.none, ErrorCode.none)
+            errors = [(await world.results(each))[0].error_code for each in sent]
+            assert errors == [ErrorCode.unknown_server_error, ErrorCode.none]
 
     run(main())
 
