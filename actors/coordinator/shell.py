@@ -224,7 +224,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
     async def stop(self) -> None:
         """Write what is pending, answer all requests that still wait with NOT_COORDINATOR, close the log.
 
-        A request whose records become durable gets its response: as a retry, it may be refused by the successor. After a
+        A request whose records become durable gets its response: the successor might refuse it as a retry. After a
         failure of the log, there is nothing left to answer or write.
         """
         self._late_requests = []

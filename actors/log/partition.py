@@ -293,9 +293,9 @@ class PartitionLog(LogReader):
         """End a producer's transaction. Its place in the log is that of the call.
 
         A decision that was executed before, or is older than one, is not appended again: it is a ``duplicate``. As in
-        Kafka, a marker without an open transaction is appended: it may bring a newer epoch. So is a decision that a newer
-        coordinator repeats: it fences the older one. InvalidProducerEpoch, TransactionCoordinatorFenced, NotLeader,
-        StorageError.
+        Kafka, a marker without an open transaction is appended: it may bring a newer epoch. So is a decision that a
+        newer coordinator repeats: it fences the older one. InvalidProducerEpoch, TransactionCoordinatorFenced,
+        NotLeader, StorageError.
         """
         self._check_leader()
         executed = self._decisions.executed(marker)

@@ -334,11 +334,11 @@ class SlowDisk(Disk):
     """Syncs only while the test lets it."""
 
     def __init__(self) -> None:
-        self.may_sync, self.is_asked = threading.Event(), threading.Event()
+        self.may_sync, self.was_called = threading.Event(), threading.Event()
         self.may_sync.set()
 
     def sync(self, fd: int) -> None:
-        self.is_asked.set()
+        self.was_called.set()
         self.may_sync.wait(10)
         super().sync(fd)
 
@@ -351,9 +351,9 @@ def test_what_becomes_durable_at_a_hand_over_is_answered(tmp_path: Path) -> None
         channel = await world.start(disk)
         producer = await init_soon(channel)
         disk.may_sync.clear()
-        disk.is_asked.clear()
+        disk.was_called.clear()
         again = asyncio.create_task(exchange(channel, 22, 4, transaction_timeout=60_000, **producer))
-        await asyncio.to_thread(disk.is_asked.wait, 10)
+        await asyncio.to_thread(disk.was_called.wait, 10)
         stopping = asyncio.create_task(world.partition.stop())
         late = asyncio.create_task(init(channel))
         await everything_has_run()

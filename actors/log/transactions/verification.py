@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.actors.log.config import LogConfig
-from muster.actors.log.errors import InvalidTxnState, LogError, NotLeader, NotVerified
+from muster.actors.log.errors import InvalidTxnState, NotLeader, NotVerified
 from muster.actors.log.format.batch import read_header
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.producers import EPOCH_BUMPS
