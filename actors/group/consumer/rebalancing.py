@@ -49,7 +49,7 @@ def balance(
 
 
 def _give_out(count: int, subscribers: list[MemberId], holders: Holders, loads: Loads) -> None:
-    """Give the partitions of a topic that nobody has to the subscribers with the fewest partitions."""
+    """Give the partitions of a topic that no subscriber has to the subscribers with the fewest partitions."""
     taken = {index for indexes in holders.values() for index in indexes}
     least = [(loads[each], position) for position, each in enumerate(subscribers)]
     heapify(least)
