@@ -241,8 +241,8 @@ class GroupEpochRaised:
     """The member that caused it; None if none did, or it has gone."""
     from_state: str
     """Before, as ConsumerGroupDescribe shows it."""
-    members: tuple[Who, ...] = field(repr=False)
-    """The current members."""
+    members: int
+    """How many there are now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,15 @@ from types import FrameType
 from typing import Any, TypeVar
 from uuid import UUID
 
+from muster.actors.config import MusterConfig, group_config
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.consumer.assignors import Assignee, assign
+from muster.actors.group.consumer.state import ConsumerGroupState
+from muster.actors.group.consumer.topics import TopicInfo
+from muster.actors.group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import MemberId, Token
+from muster.actors.offsets.history.journal import Journal
 from tests.group.driver import Driver, G, beat, commit, join, sync
 
 T = TypeVar("T")
@@ -171,3 +176,84 @@ def test_partitions_that_move_between_members_with_different_topics_cost_the_sam
 
     few, many = _both(moving, FEW, MANY)
     assert many < few * SLACK, (few, many)
+
+
+class _Consumers:
+    """Members of one consumer group, as many as its topic has partitions; the journal observes them."""
+
+    def __init__(self, members: int) -> None:
+        self.driver = Driver(group_config(MusterConfig.from_properties({})))
+        self.driver.topics_known({"t": TopicInfo(UUID(int=1), members)})
+        self.ids = [MemberId(f"m{number:04}") for number in range(members)]
+        self._known: dict[MemberId, ConsumerGroupHeartbeatResponse] = {}
+        self._owned: dict[MemberId, frozenset[tuple[UUID, int]]] = dict.fromkeys(self.ids, frozenset())
+        self._journal = Journal(partition=7, epoch=1)
+
+    def beat(self, member_id: MemberId, epoch: int | None = None) -> None:
+        response: ConsumerGroupHeartbeatResponse = self.driver.exchange(
+            ConsumerGroupHeartbeat(
+                api_version=1,
+                group_id=G,
+                member_id=member_id,
+                member_epoch=self._known[member_id].member_epoch if epoch is None else epoch,
+                rebalance_timeout_ms=60_000 if epoch == 0 else -1,
+                topics=("t",) if epoch == 0 else None,
+                regex="u.*" if epoch == 0 else None,
+                owned=self._owned[member_id],
+            )
+        )
+        self._known[member_id] = response
+        if response.assignment is not None:
+            topics = response.assignment.topic_partitions
+            self._owned[member_id] = frozenset((each.topic_id, index) for each in topics for index in each.partitions)
+
+    def observe(self) -> None:
+        for event in self.driver.events:
+            self._journal.observe(event, self.driver.now_ms)
+        self.driver.events.clear()
+
+    def measure(self, operations: Operations, *, epoch: int | None = None, rounds: int = 1) -> None:
+        """Heartbeats of all members, every five seconds."""
+        for _ in range(rounds):
+            with operations.counted():
+                for member_id in self.ids:
+                    self.beat(member_id, epoch)
+                    self.observe()
+            self.driver.advance(5_000)
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        return self.driver.core.consumer_groups[G].state()
+
+
+def _consumer_costs(members: int) -> dict[str, float]:
+    """Operations per member of a consumer group: to come, to get its partitions, to heartbeat, and to go."""
+    consumers = _Consumers(members)
+    joins, moves, beats, leaves, ends = (Operations() for _ in range(5))
+    consumers.measure(joins, epoch=0)
+    consumers.measure(moves, rounds=3)
+    assert consumers.state is ConsumerGroupState.STABLE
+    consumers.measure(beats)
+    with leaves.counted():
+        for member_id in consumers.ids[: members // 2]:
+            consumers.beat(member_id, -1)
+    consumers.observe()
+    consumers.driver.restart()
+    with ends.counted():
+        consumers.driver.advance(45_000)
+        consumers.observe()
+    assert consumers.state is ConsumerGroupState.EMPTY
+    return {
+        "join": joins.count / members,
+        "partitions": moves.count / members,
+        "heartbeat": beats.count / members,
+        "leave": leaves.count / members,
+        "session": ends.count / members,
+    }
+
+
+def test_a_member_of_a_consumer_group_costs_the_same_however_many_there_are() -> None:
+    few, many = _both(_consumer_costs, 16, 64)
+    assert all(few.values()), few
+    grown = {what: many[what] / few[what] for what in few}
+    assert all(growth < SLACK for growth in grown.values()), grown

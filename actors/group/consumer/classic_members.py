@@ -137,11 +137,8 @@ def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroup, context: Cont
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroup) -> None:
     """The member must offer a protocol that all others with the classic protocol have."""
-    others = [group.members[each].classic for each in group.classic_members() if each != request.member_id]
-    offered = {name for name, _ in request.protocols}
-    for other in others:
-        offered &= {name for name, _ in other.protocols} if other else set()
-    if request.protocol_type != PROTOCOL_TYPE or not offered:
+    offered = [name for name, _ in request.protocols]
+    if request.protocol_type != PROTOCOL_TYPE or not group.supports(offered, request.member_id):
         raise ApiError(ErrorCode.inconsistent_group_protocol)
 
 

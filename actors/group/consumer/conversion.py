@@ -193,12 +193,10 @@ def _shares(
 
 def may_downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId]) -> bool:
     """Whether the group becomes a classic one when these members are gone: the others have that protocol."""
-    remaining = [member for member_id, member in group.members.items() if member_id not in gone]
     return (
-        bool(remaining)
-        and all(member.classic is not None for member in remaining)
+        group.is_classic_without(gone)
         and shard.config.group_consumer_migration_policy in _DOWNGRADE
-        and len(remaining) <= shard.config.group_max_size
+        and len(group.members) - len(gone) <= shard.config.group_max_size
     )
 
 

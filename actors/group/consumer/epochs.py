@@ -63,7 +63,7 @@ def raise_epoch(
             cause=cause,
             triggered_by=group.who(member_id) if member_id in group.members else None,
             from_state=from_state,
-            members=tuple(map(group.who, group.members)),
+            members=len(group.members),
         )
     )
 
@@ -169,7 +169,7 @@ def _report(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None:
         epoch=current.epoch,
         partitions=named(shard, current.assigned),
         is_reconciled=group.is_reconciled(member_id),
-        is_last=group.epoch == group.target_epoch and all(map(group.is_reconciled, group.members)),
+        is_last=group.state() is ConsumerGroupState.STABLE,
         members=len(group.members),
     )
     if event.is_last:

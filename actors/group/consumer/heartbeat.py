@@ -182,7 +182,7 @@ def refresh_regexes(shard: Shard, group: ConsumerGroup) -> None:
 
     The result takes effect with the members' next heartbeats.
     """
-    wanted = {member.regex for member in group.members.values() if member.regex}
+    wanted = group.wanted_regexes()
     if not wanted:
         return
     known = [group.regexes[regex] for regex in wanted if regex in group.regexes]

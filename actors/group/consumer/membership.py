@@ -133,7 +133,7 @@ def report_arrival(
 def drop_regexes(shard: Shard, group: ConsumerGroup, regexes: Iterable[str | None]) -> None:
     """Forget the results of those of the regular expressions that no member has any more."""
     for regex in sorted(filter(None, regexes)):
-        if regex in group.regexes and not group.subscribers_of(regex):
+        if regex in group.regexes and regex not in group.wanted_regexes():
             shard.append_consumer(group.id, ConsumerRecord.REGULAR_EXPRESSION, None, regex)
 
 

@@ -5,6 +5,8 @@ Records are the state: a change is a record, which :meth:`ConsumerGroup.put` app
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import TypeVar
 
@@ -59,6 +61,16 @@ class ConsumerGroup:
         self.static_members: dict[str, MemberId] = {}
         self.holders: dict[TopicIdPartition, MemberId] = {}
         """Who has each partition, or still has to give it up."""
+        self._named: Counter[str] = Counter()
+        """How many members subscribe to a topic by its name."""
+        self._regexes: Counter[str] = Counter()
+        """How many members subscribe by a regular expression."""
+        self._settled: Counter[int] = Counter()
+        """How many members have all of the target assignment of an epoch, and nothing else."""
+        self._classic: Counter[bool] = Counter()
+        """How many members have the classic protocol, and how many have not."""
+        self._protocols: Counter[str] = Counter()
+        """How many members with the classic protocol offer an assignor."""
         self._subscribed: frozenset[str] | None = None
 
         self.contexts: dict[MemberId, Context] = {}
@@ -123,7 +135,7 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(self.is_reconciled(member_id) for member_id in self.members):
+        if self._settled[self.target_epoch] == len(self.members):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
@@ -148,15 +160,26 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """The topics that any member subscribes to."""
         if self._subscribed is None:
-            self._subscribed = frozenset().union(*map(self.topics_of, self.members))
+            resolved = (self.regexes[regex].topics for regex in self._regexes if regex in self.regexes)
+            self._subscribed = frozenset(self._named).union(*resolved)
         return self._subscribed
 
-    def subscribers_of(self, regex: str) -> int:
-        return sum(member.regex == regex for member in self.members.values())
+    def wanted_regexes(self) -> Collection[str]:
+        """The regular expressions that members have."""
+        return self._regexes.keys()
 
-    def classic_members(self) -> list[MemberId]:
-        """Members with the classic protocol."""
-        return [member_id for member_id, member in self.members.items() if member.classic is not None]
+    def is_classic_without(self, gone: Collection[MemberId]) -> bool:
+        """Whether members are left without these, and all of them have the classic protocol."""
+        left = self._classic - Counter(self.members[member_id].classic is not None for member_id in gone)
+        return left[True] > 0 and not left[False]
+
+    def supports(self, offered: Iterable[str], member_id: MemberId) -> bool:
+        """Whether all members with the classic protocol but this one have one of the offered assignors in common."""
+        own = self.members.get(member_id)
+        classic = own.classic if own else None
+        names = {name for name, _ in classic.protocols} if classic else set()
+        others = self._classic[True] - (classic is not None)
+        return any(self._protocols[name] - (name in names) == others for name in offered)
 
     def who(self, member_id: MemberId) -> Who:
         member, context = self.members[member_id], self.contexts.get(member_id)
@@ -206,23 +229,55 @@ class ConsumerGroup:
 
     def _put_member(self, member_id: MemberId, value: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
-        if before and before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
-            del self.static_members[before.instance_id]
+        if before is not None:
+            self._count(member_id, before, -1)
+            if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
+                del self.static_members[before.instance_id]
         _put(self.members, member_id, value)
-        if value and value.instance_id is not None:
-            self.static_members[value.instance_id] = member_id
         if value is None:
             self.contexts.pop(member_id, None)
+        else:
+            self._count(member_id, value, 1)
+            if value.instance_id is not None:
+                self.static_members[value.instance_id] = member_id
         self._subscribed = None
 
+    def _count(self, member_id: MemberId, member: MemberMetadata, change: int) -> None:
+        """Add the member to what is counted, or take it away, with -1."""
+        for topic in {*member.topics}:
+            _change(self._named, topic, change)
+        if member.regex:
+            _change(self._regexes, member.regex, change)
+        _change(self._classic, member.classic is not None, change)
+        if member.classic is not None:
+            for name in {name for name, _ in member.classic.protocols}:
+                _change(self._protocols, name, change)
+        self._count_settled(member_id, change)
+
+    def _count_settled(self, member_id: MemberId, change: int) -> None:
+        current = self.assignment_of(member_id)
+        if current.state is MemberState.STABLE:
+            _change(self._settled, current.epoch, change)
+
     def _put_current(self, member_id: MemberId, value: CurrentAssignment | None) -> None:
-        before = self.current.get(member_id, NOT_RECONCILED)
+        before = self.assignment_of(member_id)
+        if member_id in self.members:
+            self._count_settled(member_id, -1)
         for partition in (*before.assigned, *before.revoking):
             if self.holders.get(partition) == member_id:
                 del self.holders[partition]
         _put(self.current, member_id, value)
         if value is not None:
             self.holders |= dict.fromkeys((*value.assigned, *value.revoking), member_id)
+        if member_id in self.members:
+            self._count_settled(member_id, 1)
+
+
+def _change(counts: Counter[_K], key: _K, change: int) -> None:
+    """Count, without keys that no member has."""
+    counts[key] += change
+    if not counts[key]:
+        del counts[key]
 
 
 def _put(known: dict[_K, _V], key: _K, value: _V | None) -> None:

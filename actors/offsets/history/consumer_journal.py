@@ -7,6 +7,7 @@ members, as a classic group waits for SyncGroup. Pure: the time of each event is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,23 @@ class _Group:
     added: list[Who] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)
     members: int = 0
+    holders: Counter[TopicPartition] = field(default_factory=Counter)
+    """How many members have a partition: one, unless its topic was made anew."""
+
+    def hold(self, member_id: MemberId, partitions: frozenset[TopicPartition]) -> None:
+        """The member has these partitions now, and no others."""
+        self.release(member_id)
+        self.held[member_id] = partitions
+        self.holders.update(partitions)
+
+    def release(self, member_id: MemberId) -> frozenset[TopicPartition]:
+        """The member has no partitions any more. Returns those that it had."""
+        had = self.held.pop(member_id, frozenset())
+        for partition in had:
+            self.holders[partition] -= 1
+            if not self.holders[partition]:
+                del self.holders[partition]
+        return had
 
 
 @dataclass(slots=True)
@@ -111,13 +129,11 @@ class ConsumerJournal:
         return [self._finish(group, Ending.ABORTED, now_ms) for group in [*self._running]]
 
     def _restored(self, event: events.ConsumerGroupRestored, now_ms: int) -> None:
-        held = {who.member_id: mine for who, mine in event.assignments}
-        self._groups[event.group] = _Group(epoch=event.epoch, held=held, members=len(held))
+        self._groups[event.group] = _with(event.assignments, event.epoch)
 
     def _converted(self, event: events.GroupConverted, now_ms: int) -> RebalanceEntry | None:
         if event.to is GroupType.CONSUMER:
-            held = {who.member_id: mine for who, mine in event.assignments}
-            self._groups[event.group] = _Group(held=held, members=len(held))
+            self._groups[event.group] = _with(event.assignments)
             return None
         self._groups.pop(event.group, None)
         return self._finish(event.group, Ending.ABORTED, now_ms) if event.group in self._running else None
@@ -125,7 +141,6 @@ class ConsumerJournal:
     def _raised(self, event: events.GroupEpochRaised, now_ms: int) -> RebalanceEntry | None:
         ended = self._finish(event.group, Ending.RESTARTED, now_ms) if event.group in self._running else None
         known = self._groups.setdefault(event.group, _Group())
-        held = frozenset[TopicPartition]().union(*known.held.values())
         self._running[event.group] = _Running(
             number=self._next_number(),
             start=event,
@@ -134,9 +149,9 @@ class ConsumerJournal:
             members_before=known.members,
             added=tuple(known.added),
             gone=tuple(known.gone),
-            assigned=len(held | known.paused.keys()),
+            assigned=len(known.holders) + sum(each not in known.holders for each in known.paused),
         )
-        known.epoch, known.members, known.added, known.gone = event.epoch, len(event.members), [], []
+        known.epoch, known.members, known.added, known.gone = event.epoch, event.members, [], []
         if event.members:
             return ended
         known.paused.clear()
@@ -152,7 +167,7 @@ class ConsumerJournal:
         rebalance = self._running.get(event.group)
         for partition in known.held.get(event.member_id, frozenset()) - event.partitions:
             known.paused.setdefault(partition, now_ms)
-        known.held[event.member_id] = event.partitions
+        known.hold(event.member_id, event.partitions)
         for partition in known.paused.keys() & event.partitions:
             since_ms = known.paused.pop(partition)
             if rebalance is not None:
@@ -179,7 +194,7 @@ class ConsumerJournal:
             known.gone.append(Gone(who, event.cause, None))
         else:
             known.gone.append(Gone(who, None, event.reason))
-        for partition in known.held.pop(event.member_id, frozenset()):
+        for partition in known.release(event.member_id):
             known.paused.setdefault(partition, now_ms)
 
     def _replaced(self, event: events.StaticMemberReplaced, now_ms: int) -> None:
@@ -239,6 +254,14 @@ class ConsumerJournal:
             partitions=tuple(pauses[:MAX_PARTITIONS]),
             left_out=max(0, len(pauses) - MAX_PARTITIONS),
         )
+
+
+def _with(assignments: tuple[tuple[Who, frozenset[TopicPartition]], ...], epoch: int = 0) -> _Group:
+    """A group whose members have these partitions."""
+    group = _Group(epoch=epoch, members=len(assignments))
+    for who, mine in assignments:
+        group.hold(who.member_id, mine)
+    return group
 
 
 def _waits(rebalance: _Running, now_ms: int) -> Waits:

@@ -86,7 +86,7 @@ class GroupEvents:
         return self._row("restored", event.group, now_ms)
 
     def _epoch_raised(self, event: events.GroupEpochRaised, now_ms: int) -> Row:
-        self._groups[event.group] = _Standing(event.epoch, len(event.members))
+        self._groups[event.group] = _Standing(event.epoch, event.members)
         return self._row("generation", event.group, now_ms) | {"reason": event.cause}
 
     def _target_assigned(self, event: events.TargetAssigned, now_ms: int) -> Row:
