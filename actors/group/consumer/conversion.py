@@ -93,17 +93,22 @@ def finish_upgrade(shard: Shard, classic: Group) -> None:
             shard.say(shard.registry.reconciled(group, member.id, assigned))
 
     def failed(error: ErrorCode) -> None:
-        _bring_back(shard, group_id)
+        _bring_back(shard, classic)
 
     shard.follow(lambda: None, failed)
 
 
-def _bring_back(shard: Shard, group_id: GroupId) -> None:
+def _bring_back(shard: Shard, classic: Group) -> None:
     """The consumer group could not be written: the classic group is what its record says."""
-    group = shard.groups[group_id] = restored(group_id, shard.hard.groups.get(group_id))
+    group = shard.groups[classic.id] = restored(classic.id, shard.hard.groups.get(classic.id))
     for member in group.members.values():
-        shard.timers.cancel(revocation_timer(group_id, member.id))
+        shard.timers.cancel(revocation_timer(group.id, member.id))
         shard.arm_session(group, member)
+    for member_id in classic.members:
+        if member_id not in group.members:  # it was joining, and has to join again
+            for timer in timers_of(group.id, member_id):
+                shard.timers.cancel(timer)
+            shard.say(shard.registry.gone(group.id, member_id))
 
 
 def _check_upgrade(shard: Shard, classic: Group) -> None:
