@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.config import MusterConfig, group_config
 from muster.actors.group.codec.consumer_protocol import read_assignment
 from muster.actors.group.codec.primitives import Writer
-from muster.actors.group.consumer.state import ConsumerGroup
+from muster.actors.group.consumer.state import ConsumerGroup, ConsumerGroupState
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.events import MemberExpired
 from muster.actors.group.messages import (
@@ -285,6 +285,16 @@ class World:
         assert group.targets.keys() <= group.members.keys()
         for member_id in group.members:
             assert group.assignment_of(member_id).epoch <= group.epoch
+        self._check_counts(group)
+
+    def _check_counts(self, group: ConsumerGroup) -> None:
+        """What is counted as members change is what a look at all members finds."""
+        assert group.subscribed_topics() == frozenset[str]().union(*map(group.topics_of, group.members))
+        assert {*group.wanted_regexes()} == {member.regex for member in group.members.values() if member.regex}
+        reconciled = group.epoch == group.target_epoch and all(map(group.is_reconciled, group.members))
+        assert (group.state() is ConsumerGroupState.STABLE) == (bool(group.members) and reconciled)
+        classic = {member.classic is not None for member in group.members.values()}
+        assert group.is_classic_without(()) == (classic == {True})
 
     def _check_expiries(self) -> None:
         for event in self.driver.events[self._events :]:
