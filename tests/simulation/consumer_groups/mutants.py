@@ -63,7 +63,7 @@ def _new_partitions_are_not_noticed() -> list[Change]:
 
 @_mutant("groups_get_well")
 def _silent_members_stay() -> list[Change]:
-    return [(departure, "fence", lambda *_: None)]
+    return [(departure, "end_sessions", lambda *_: None)]
 
 
 @_mutant("only_the_holder_commits")
