@@ -248,7 +248,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     def joined(self, peer: Peer) -> None:
         """Inform a new gateway of the log's leader epoch."""
-        peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
+        if peer.is_gateway:
+            peer.send(write_epochs([LeaderEpoch(self._log.topic_id, self.partition, self.epoch)]))
 
     def left(self, peer: Peer) -> None:
         self._reads.left(peer)

@@ -157,7 +157,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
 
     def _complain(self, event: Event, _: int) -> None:
         """Until a partition takes its marker, its producer has to wait, and no one reads what follows."""
-        if isinstance(event, MarkerFailed):
+        if isinstance(event, MarkerFailed) and event.repeated:
             name, index = event.partition
             text = "%s-%d takes no marker of %s: %s"
             what = event.transactional_id, event.error.name.upper()
