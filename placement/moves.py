@@ -3,8 +3,9 @@
 Most actors are placed by rendezvous hashing. Log actors are few, and each has much work: hashing would often put two of
 them on one of three nodes. They are spread instead, each on a node with the fewest of them.
 
-An actor moves only off a node that is drained, or to a node that joined, never between two earlier nodes.
-(Actors of a lost node do not move: they are created anew.)
+An actor moves only off a node that is drained, or to a node that may lack its share: one that joined, or any node when
+a controller starts, since its predecessor may have died while it gave a node its share. (Actors of a lost node do not
+move: they are created anew.)
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def _dealt(homes: Mapping[str, str]) -> Counter[str]:
 
 
 def moves(
-    homes: Mapping[str, str], nodes: Collection[str], newcomers: Collection[str], drained: Collection[str]
+    homes: Mapping[str, str], nodes: Collection[str], incomplete: Collection[str], drained: Collection[str]
 ) -> Iterator[Move]:
     """All moves that are due, those off drained nodes first, in the order of ``homes``.
 
-    ``homes``: the node of each actor. ``nodes``: nodes that may get actors. ``newcomers`` are among ``nodes``; all
-    others of them are old. ``drained`` are not among them. No move is due without ``nodes``.
+    ``homes``: the node of each actor. ``nodes``: nodes that may get actors; ``incomplete`` are those of them that may
+    lack their share. No move is due without ``nodes`` that are not ``drained``.
     """
     targets = sorted(set(nodes) - set(drained))
     if not targets:
@@ -59,7 +60,7 @@ def moves(
     for actor, place in homes.items():
         best = home(actor, targets, homes)
         is_better = load[place] == most > load[best] + 1 if actor.startswith(_DEALT) else best != place
-        if place not in drained and best in newcomers and is_better:
+        if place not in drained and best in incomplete and is_better:
             yield Move(actor, place, best)
 
 
@@ -69,35 +70,34 @@ class Roster:
     def __init__(self, settle_ms: int) -> None:
         self._settle_ms = settle_ms
         self._since_ms: dict[str, int] = {}
-        self._old: set[str] = set()
+        self._complete: set[str] = set()
 
     @property
     def nodes(self) -> frozenset[str]:
         """Every node that is alive, settled or not."""
         return frozenset(self._since_ms)
 
-    def begin(self, alive: Collection[str], old: Collection[str], now_ms: int) -> None:
-        """Start watching. Nodes that are alive now count as settled; those not in ``old`` are newcomers."""
+    def begin(self, alive: Collection[str], now_ms: int) -> None:
+        """Start watching. Nodes that are alive now count as settled; whether they have their share is not known."""
         self._since_ms = dict.fromkeys(alive, now_ms - self._settle_ms)
-        self._old = set(old) & set(alive)
 
     def see(self, alive: Collection[str], now_ms: int) -> None:
         """Record which nodes are alive now. A node that was missing for a moment starts over."""
         self._since_ms = {node: self._since_ms.get(node, now_ms) for node in alive}
-        self._old &= set(alive)
+        self._complete &= set(alive)
 
     def settled(self, now_ms: int) -> frozenset[str]:
         """Nodes that have been alive long enough to get actors."""
         return frozenset(node for node, since in self._since_ms.items() if now_ms - since >= self._settle_ms)
 
-    def newcomers(self, now_ms: int) -> frozenset[str]:
-        """Settled nodes that have not received their share yet."""
-        return self.settled(now_ms) - self._old
+    def incomplete(self, now_ms: int) -> frozenset[str]:
+        """Settled nodes that may lack a part of their share."""
+        return self.settled(now_ms) - self._complete
 
     def have_their_share(self, nodes: Collection[str]) -> None:
-        """These nodes are no longer newcomers."""
-        self._old |= set(nodes) & self._since_ms.keys()
+        """These nodes are no longer incomplete."""
+        self._complete |= set(nodes) & self._since_ms.keys()
 
     def forget_share(self, node: str) -> None:
-        """The node is a newcomer again."""
-        self._old.discard(node)
+        """The node may lack its share again."""
+        self._complete.discard(node)

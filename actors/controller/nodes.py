@@ -1,7 +1,8 @@
 """Moves actors between nodes: away from drained nodes, and a share of them to new nodes.
 
 There is one move at a time; :mod:`muster.placement.moves` decides each from the current state. Only the set of drained
-nodes has to be remembered, and it is in ZooKeeper: if a controller dies halfway, its successor continues.
+nodes has to be remembered, and it is in ZooKeeper: if a controller dies halfway, its successor continues, since to a
+new controller every node may lack its share.
 """
 
 from __future__ import annotations
@@ -129,12 +130,14 @@ class NodeMoves:
         if self._own_node in self._drained and (others := self._usable(self._alive) - self._drained):
             log.info("this node is drained: the controller moves")
             await self._move_controller(choose("controller", sorted(others)))
-        newcomers = self._ready_newcomers()
         homes = self._homes()
-        targets = {node for node in settled if node in newcomers or node not in self._roster.newcomers(now_ms())}
-        move = next(moves(homes, targets, newcomers, self._drained), None)
+        incomplete = self._roster.incomplete(now_ms())
+        empty = incomplete - set(homes.values())
+        targets = settled - frozenset(node for node in empty if not self._can_run_actors(node))
+        move = next(moves(homes, targets, incomplete & targets, self._drained), None)
         if move is None:
-            self._roster.have_their_share(newcomers)
+            if self._all_serve():
+                self._roster.have_their_share(incomplete & targets - self._drained)
             return await self._strip_drained(homes)
         if move.source not in self._drained and not self._all_serve():
             return False
@@ -147,20 +150,15 @@ class NodeMoves:
         self._alive = frozenset(node["NodeID"] for node in nodes if node["Alive"])
         if not self._begun:
             self._begun = True
-            self._roster.begin(self._alive, self._old_nodes(), now_ms())
+            self._roster.begin(self._alive, now_ms())
         self._roster.see(self._alive, now_ms())
         for gone in self._drained - self._alive:
             await asyncio.to_thread(drains.undrain, self._zk, gone)
             self._drained -= {gone}
 
-    def _old_nodes(self) -> Collection[str]:
-        """Nodes that have their share when a controller starts: those with actors, or all if no node has any."""
-        return set(self._homes().values()) or self._alive
-
-    def _ready_newcomers(self) -> frozenset[str]:
-        """New nodes on which an actor of each per-node kind serves: a node that cannot run Muster gets nothing."""
-        newcomers = self._roster.newcomers(now_ms()) - self._drained
-        return frozenset(node for node in newcomers if all(kind.serves_on(node) for kind in self._per_node))
+    def _can_run_actors(self, node_id: str) -> bool:
+        """Whether an actor of each per-node kind serves there: a node that cannot run Muster gets no others."""
+        return all(kind.serves_on(node_id) for kind in self._per_node)
 
     def _moved(self) -> list[Managed]:
         """The actors that can be moved, in the order of ``_KINDS``."""

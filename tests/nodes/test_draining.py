@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime.process import now_ms
@@ -74,6 +78,32 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
+
+
+@pytest.mark.timeout(240)
+def test_a_controller_that_dies_leaves_no_share_half_given(on_nodes: Bench) -> None:
+    """Its successor finds actors on every node, and moves the rest of the share to the one that joined."""
+    admin = AdminClient({"bootstrap.servers": on_nodes.muster.bootstrap})
+    for group in range(40):  # so that each partition's coordinator is started
+        admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"g-{group}")])[f"g-{group}"].result(60)
+    before = on_nodes.until_settled()
+    node, share = Counter(moved(before).values()).most_common(1)[0]
+    assert share > len(moved(before)) // 3
+    for options in ([], ["--undo"]):
+        assert drain(on_nodes, node, *options).returncode == 0
+    actors = eventually(
+        lambda: {actor["name"]: actor for actor in on_nodes.status()["actors"]},
+        lambda actors: node in moved({name: actor["node_id"] for name, actor in actors.items()}).values(),
+        "the node has got an actor",
+        SETTLED_S,
+    )
+    os.kill(actors["controller"]["pid"], signal.SIGKILL)
+    eventually(
+        on_nodes.until_settled,
+        lambda homes: is_placed(homes, on_nodes.nodes.nodes),
+        "the node has its whole share",
+        SETTLED_S,
+    )
 
 
 @pytest.mark.timeout(240)

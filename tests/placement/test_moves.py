@@ -126,7 +126,8 @@ def test_log_actors_of_a_node_that_is_drained_are_dealt_out(actors: int, before:
 
 def roster(*nodes: str) -> Roster:
     made = Roster(settle_ms=1000)
-    made.begin(nodes, nodes, now_ms=0)
+    made.begin(nodes, now_ms=0)
+    made.have_their_share(nodes)
     return made
 
 
@@ -135,17 +136,17 @@ def test_a_node_counts_once_it_has_settled() -> None:
     assert seen.settled(0) == {"a", "b"}
     seen.see(["a", "b", "c"], 100)
     assert seen.nodes == {"a", "b", "c"}
-    assert (seen.settled(1099), seen.newcomers(1099)) == ({"a", "b"}, set())
-    assert (seen.settled(1100), seen.newcomers(1100)) == ({"a", "b", "c"}, {"c"})
+    assert (seen.settled(1099), seen.incomplete(1099)) == ({"a", "b"}, set())
+    assert (seen.settled(1100), seen.incomplete(1100)) == ({"a", "b", "c"}, {"c"})
     seen.have_their_share(["c"])
-    assert seen.newcomers(1100) == set()
+    assert seen.incomplete(1100) == set()
 
 
-def test_a_node_that_flaps_is_never_a_newcomer() -> None:
+def test_a_node_that_flaps_never_gets_a_share() -> None:
     seen = roster("a")
     for second in range(100):
         seen.see(["a", "b"] if second % 2 else ["a"], second * 900)
-        assert seen.newcomers(second * 900) == set()
+        assert seen.incomplete(second * 900) == set()
 
 
 def test_a_node_that_was_lost_and_comes_back_is_new() -> None:
@@ -153,10 +154,32 @@ def test_a_node_that_was_lost_and_comes_back_is_new() -> None:
     seen.see(["a"], 100)
     assert seen.settled(100) == {"a"}
     seen.see(["a", "b"], 200)
-    assert seen.newcomers(1200) == {"b"}
+    assert seen.incomplete(1200) == {"b"}
 
 
-def test_nodes_that_had_nothing_when_the_watching_began_are_new() -> None:
+def test_any_node_may_lack_its_share_when_the_watching_begins() -> None:
     seen = Roster(settle_ms=1000)
-    seen.begin(["a", "b"], old=["a", "gone"], now_ms=0)
-    assert seen.newcomers(0) == {"b"}
+    seen.begin(["a", "b"], now_ms=0)
+    assert seen.incomplete(0) == {"a", "b"}
+    seen.have_their_share(["a", "gone"])
+    assert seen.incomplete(0) == {"b"}
+
+
+@given(counts, nodes_before, st.integers(0, 20), st.booleans())
+def test_a_controller_that_starts_ends_what_another_has_begun(
+    actors: int, before: list[str], carried: int, dealt: bool
+) -> None:
+    """Its predecessor died after some moves to a new node. Another node than the new one may be the one in question."""
+    nodes = [*before, NEW]
+    homes = made(actors, before) if dealt else ideal(actors, before)
+    for _ in range(carried):
+        if move := next(moves(homes, nodes, {NEW}, ()), None):
+            homes[move.actor] = move.target
+    after, _ = carried_out(homes, nodes, nodes, ())
+    assert spread(after, nodes) <= 1 if dealt else after == ideal(actors, nodes)
+
+
+@given(counts, nodes_before)
+def test_a_controller_that_starts_moves_nothing_that_is_in_its_place(actors: int, nodes: list[str]) -> None:
+    homes = ideal(actors, nodes) | made(actors, nodes)
+    assert list(moves(homes, nodes, nodes, ())) == []
