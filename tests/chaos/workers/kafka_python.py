@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import kafka
@@ -19,9 +20,11 @@ from tests.chaos.workers.base import (
     Consuming,
     Offsets,
     Producing,
+    Worker,
 )
 from tests.chaos.workers.spec import Spec
 
+_CONNECT_S = 60.0
 _ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
@@ -31,17 +34,30 @@ def _common(spec: Spec) -> dict[str, Any]:
     return {"bootstrap_servers": spec.bootstrap.split(","), "client_id": spec.name, **timeouts}
 
 
+def _connected(worker: Worker, make: Callable[[], Any]) -> Any:
+    """A client, whose constructor connects. Brokers may be unavailable for longer than it waits."""
+    while True:
+        try:
+            with worker.journal.call("connect", _CONNECT_S):
+                return make()
+        except KafkaError:
+            if worker.stopping.wait(ROUND_S):
+                raise
+
+
 class Producer(Producing):
     def run(self) -> None:
-        with self.journal.call("connect", 60):
-            producer = kafka.KafkaProducer(
+        producer = _connected(
+            self,
+            lambda: kafka.KafkaProducer(
                 **_common(self.spec),
                 acks="all",
                 enable_idempotence=self.spec.idempotent,
                 linger_ms=5,
                 delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
                 max_block_ms=CALL_S * 1000,
-            )
+            ),
+        )
         while not self.stopping.is_set():
             place, records = self.next_records()
             for name, value in records:
@@ -71,8 +87,9 @@ class Producer(Producing):
 class Consumer(Consuming, kafka.ConsumerRebalanceListener):
     def run(self) -> None:
         auto = self.spec.mode == "auto"
-        with self.journal.call("connect", 60):
-            self._consumer = kafka.KafkaConsumer(
+        self._consumer = _connected(
+            self,
+            lambda: kafka.KafkaConsumer(
                 **_common(self.spec),
                 group_id=self.spec.group,
                 auto_offset_reset="earliest",
@@ -82,7 +99,8 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=(_ASSIGNORS[self.spec.strategy],),
                 fetch_max_wait_ms=200,
-            )
+            ),
+        )
         self._watch_heartbeats()
         self._consumer.subscribe(list(self.spec.topics), listener=self)
         while not self.stopping.is_set():
