@@ -267,10 +267,7 @@ def _observer(history: History, events: Iterable[Mapping[str, Any]]) -> None:
     for event in events:
         match event["e"]:
             case "fetched":
-                history.fetched += [
-                    Fetched(event["group"], (topic, partition), offset, event["begin"], event["t"])
-                    for topic, partition, offset in event["offsets"]
-                ]
+                history.fetched += _fetched(event)
             case "described":
                 members = {member: [(p[0], p[1]) for p in places] for member, places in event["members"].items()}
                 history.described.append((event["group"], members))
@@ -310,6 +307,8 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
                     Commit(name, life.group, (topic, number), offset, None, at_s, inf, False)
                     for topic, number, offset in event["offsets"]
                 ]
+            case "fetched":
+                history.fetched += _fetched(event)
             case "transaction":
                 transactions[event["id"]] = _transaction(life, event)
             case "transaction-ended":
@@ -326,6 +325,13 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
     for event in open_calls.values():
         _ended(history, life, event, inf, "")
     history.transactions += transactions.values()
+
+
+def _fetched(event: Mapping[str, Any]) -> list[Fetched]:
+    return [
+        Fetched(event["group"], (topic, partition), offset, event["begin"], event["t"])
+        for topic, partition, offset in event["offsets"]
+    ]
 
 
 def _transaction(life: Life, event: Mapping[str, Any]) -> Transaction:

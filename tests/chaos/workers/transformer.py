@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
+from tests.chaos.journal import now_s
 from tests.chaos.payload import value_of
 from tests.chaos.workers.base import (
     CALL_S,
@@ -170,14 +171,17 @@ class Transformer(Consuming):
         places = [TopicPartition(*place) for place in sorted(self.owned)]
         if not places:
             return
+        begin_s = now_s()
         with self.journal.call("committed", CALL_S):
             committed = self._consumer.committed(places, CALL_S)
         for partition in committed:
             if partition.error is not None:
                 raise KafkaException(partition.error)
-            offset = max(0, partition.offset)
+        rows = [(partition.topic, partition.partition, max(-1, partition.offset)) for partition in committed]
+        self.journal.write("fetched", group=self.spec.group, begin=begin_s, offsets=rows)
+        for topic, number, offset in rows:
             with contextlib.suppress(KafkaException):  # revoked in between
-                self._consumer.seek(TopicPartition(partition.topic, partition.partition, offset))
+                self._consumer.seek(TopicPartition(topic, number, max(0, offset)))
 
     def _gained(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         gained = {(partition.topic, partition.partition) for partition in partitions}
