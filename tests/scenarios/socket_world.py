@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
+from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
 from tests.scenarios.requests import newest, readable
 from tests.scenarios.values import ScenarioError
@@ -296,16 +298,27 @@ class SocketWorld:
         return {each.error_code for each in response.coordinators}
 
     def _coordinates(self, transactional_id: str) -> ErrorCode:
-        """NONE if that transactional id has a coordinator, and the server has producer ids."""
+        """NONE if that transactional id has a coordinator, and that has producer ids.
+
+        In Muster, each coordinator has producer ids of its own: another transactional id of its partition gets one.
+        """
         found = self._admin(FIND_COORDINATOR, {"key_type": 1, "coordinator_keys": [transactional_id]}).coordinators
         error: ErrorCode = found[0].error_code
         if error is ErrorCode.none:
             response = self._admin(DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
             error = response.transaction_states[0].error_code
         if error not in _NOT_READY:
-            idempotent = {"transactional_id": None, "transaction_timeout": 60_000}
-            error = self._admin(INIT_PRODUCER_ID, idempotent, version=4).error_code
+            other = {"transactional_id": self._neighbour(transactional_id), "transaction_timeout": 60_000}
+            error = self._admin(INIT_PRODUCER_ID, other, version=4).error_code
         return error
+
+    def _neighbour(self, transactional_id: str) -> str:
+        """An unused transactional id with the same coordinator."""
+        count = self.partitions(TRANSACTIONS_TOPIC)
+        wanted = partition_for(transactional_id, count)
+        while partition_for(name := f"warm-up-{uuid4()}", count) != wanted:
+            pass
+        return name
 
     def _heartbeat(self, group: str) -> ErrorCode:
         body = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
