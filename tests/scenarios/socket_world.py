@@ -298,18 +298,20 @@ class SocketWorld:
         return {each.error_code for each in response.coordinators}
 
     def _coordinates(self, transactional_id: str) -> ErrorCode:
-        """NONE if that transactional id has a coordinator, and that has producer ids.
+        """NONE if that transactional id has a coordinator, and the server has producer ids.
 
-        In Muster, each coordinator has producer ids of its own: another transactional id of its partition gets one.
+        In Muster, gateways and coordinators each have their own: the latter's are seen at another transactional id.
         """
         found = self._admin(FIND_COORDINATOR, {"key_type": 1, "coordinator_keys": [transactional_id]}).coordinators
         error: ErrorCode = found[0].error_code
         if error is ErrorCode.none:
             response = self._admin(DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
             error = response.transaction_states[0].error_code
-        if error not in _NOT_READY:
-            other = {"transactional_id": self._neighbour(transactional_id), "transaction_timeout": 60_000}
-            error = self._admin(INIT_PRODUCER_ID, other, version=4).error_code
+        for producer in (None, self._neighbour(transactional_id)) if error not in _NOT_READY else ():
+            body = {"transactional_id": producer, "transaction_timeout": 60_000}
+            error = self._admin(INIT_PRODUCER_ID, body, version=4).error_code
+            if error in _NOT_READY:
+                break
         return error
 
     def _neighbour(self, transactional_id: str) -> str:
