@@ -23,7 +23,7 @@ from tests.chaos.workers.base import (
 from tests.chaos.workers.spec import Spec
 
 _METADATA_HEADER = b"CGMDv2:"
-REFRESH_MS = 10_000
+_REFRESH_MS = 10_000
 """When all brokers end while a consumer waits for the metadata with which it joins its group, librdkafka 2.16 replaces
 its brokers, drops that request, and does not join before its next periodic refresh; by default, that is every 300 s."""
 
@@ -51,13 +51,13 @@ def of_group(spec: Spec) -> dict[str, Any]:
 
 def common(spec: Spec) -> dict[str, Any]:
     """Configuration of every client."""
-    timeouts = {} if spec.own_timeouts else {"socket.timeout.ms": REQUEST_TIMEOUT_MS, "reconnect.backoff.max.ms": 1_000}
-    return {
-        "bootstrap.servers": spec.bootstrap,
-        "client.id": spec.name,
-        "topic.metadata.refresh.interval.ms": REFRESH_MS,
-        **timeouts,
+    shorter = {
+        "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+        "reconnect.backoff.max.ms": 1_000,
+        "topic.metadata.refresh.interval.ms": _REFRESH_MS,
     }
+    timeouts = {} if spec.own_timeouts else shorter
+    return {"bootstrap.servers": spec.bootstrap, "client.id": spec.name, **timeouts}
 
 
 class Producer(Producing):
