@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ray.exceptions import RayError
 
 from muster.actors.config import MusterConfig
@@ -25,6 +26,8 @@ from muster.actors.transactions.state import TransactionState
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.channel import Channel, connect
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.envelope import Role
+from muster.actors.wire.leader_epochs import LeaderEpoch
 from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.server import Peer, Server
 from muster.placement.hashing import partition_for
@@ -247,6 +250,42 @@ def test_markers_are_repeated_until_the_owner_is_there(tmp_path: Path) -> None:
         await world.until(TransactionState.COMPLETE_COMMIT)
         assert [(await world.log.markers_seen.get()).partitions for _ in range(3)] == [[(DATA, 0)]] * 3
         assert (await init(channel))[0] is NONE
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [(ErrorCode.invalid_producer_epoch, 0), (ErrorCode.kafka_storage_error, 1)],
+    ids=["counts as done", "is repeated"],
+)
+def test_a_marker_that_has_to_be_sent_again_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: ErrorCode, lines: int
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.with_owners()
+        channel = await world.start()
+        producer = await begin(channel, 0)
+        world.log.codes.append(error)
+        assert (await end(channel, producer)).error_code is NONE
+        await world.until(TransactionState.COMPLETE_COMMIT)
+
+    run(tmp_path, scenario)
+    assert sum("data-0 takes no marker of txn" in line for line in caplog.messages) == lines
+
+
+@pytest.mark.parametrize(("role", "epochs"), [(Role.GATEWAY, [(STATE, 0, 1)]), (Role.ACTOR, [])])
+def test_leader_epochs_are_for_gateways(tmp_path: Path, role: Role, epochs: list[tuple[uuid.UUID, int, int]]) -> None:
+    """An actor gets nothing that it has not requested."""
+
+    async def scenario(world: World) -> None:
+        await world.start()
+        heard: list[LeaderEpoch] = []
+        endpoint = await world.listen(world.partition)
+        channel = await connect(endpoint, "n", on_updates=None, on_lost=lambda: None, role=role, on_epochs=heard.extend)
+        await init_soon(channel)  # what was sent before the response has come
+        assert [(each.topic_id, each.partition, each.epoch) for each in heard] == epochs
+        channel.close()
 
     run(tmp_path, scenario)
 
