@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 _PERIOD_S = 1.0
 _AFTER_FAILURE_S = 5.0
 _MAX_FAILURES = 3
-"""After this many failed moves to a new node, it is left as it is."""
+"""After this many failed moves of its share to a node, it is left as it is."""
 _KINDS = ("offsets", "transactions", "log", "reconciler", "gateway")
 """Kinds of actors in the order in which they are moved; gateways last, since their clients have to reconnect."""
 
@@ -174,7 +174,7 @@ class NodeMoves:
         return all(managed.state in ("alive", "failed") for managed in self._moved())
 
     async def _carry_out(self, move: Move) -> None:
-        why = "which is drained" if move.source in self._drained else "for a new node"
+        why = "which is drained" if move.source in self._drained else "as a part of its share"
         log.info("%s moves to node %s from %s, %s", move.actor, move.target, move.source, why)
         try:
             await self._supervisor.move(move.actor, move.target)

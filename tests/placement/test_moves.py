@@ -169,7 +169,7 @@ def test_any_node_may_lack_its_share_when_the_watching_begins() -> None:
 def test_a_controller_that_starts_ends_what_another_has_begun(
     actors: int, before: list[str], carried: int, dealt: bool
 ) -> None:
-    """Its predecessor died after some moves to a new node. Another node than the new one may be the one in question."""
+    """Its predecessor died after some moves to a new node. Which node that was is not known any more."""
     nodes = [*before, NEW]
     homes = made(actors, before) if dealt else ideal(actors, before)
     for _ in range(carried):
