@@ -88,6 +88,8 @@ def is_refused(port: int) -> bool:
         socket.create_connection((HOST, port), timeout=20).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it was being made as the socket was closed
+        return False
     return False
 
 
