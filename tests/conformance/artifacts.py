@@ -109,7 +109,7 @@ class Quix:
 
 def cache_folder() -> Path:
     """The folder for downloads."""
-    return Path(os.environ.get(CACHE_VARIABLE) or HERE.parent / ".cache")
+    return Path(os.environ.get(CACHE_VARIABLE) or HERE.parents[1] / ".cache")
 
 
 def kafka_version() -> str:
