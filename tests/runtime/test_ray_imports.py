@@ -45,9 +45,10 @@ def test_an_installed_muster_needs_no_path(folder: Path) -> None:
     assert printed(ROOT_TO_ADD, folder) == "None"
 
 
-def test_a_checkout_that_is_imported_from_the_working_directory_is_added(checkout: Path) -> None:
+def test_a_checkout_that_is_imported_from_the_working_directory_is_added(checkout: Path, tmp_path: Path) -> None:
     assert printed(ROOT_TO_ADD, checkout) == str(checkout)
-    assert printed(CHILD, checkout, "/tmp::/usr") == str(checkout / "muster/__init__.py")
+    path = f"{tmp_path}::{tmp_path / 'missing'}"
+    assert printed(CHILD, checkout, path) == str(checkout / "muster/__init__.py")
 
 
 def test_a_checkout_that_is_on_the_path_already_is_not_added(checkout: Path) -> None:
