@@ -13,17 +13,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.placement.rendezvous import choose
 from muster.placement.view import ClusterView
 from pytest_muster.bound import bound
 from tests.muster_process import Muster, eventually
 
 _STOP_S = 60
 SETTLED_S = 90
+_PLACED_S = 150
+_MOVED = ("offsets", "log", "reconciler")
 
 HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -157,6 +160,24 @@ class Bench:
         status = eventually(self.status, settled, "every actor serves on a live node", SETTLED_S)
         self.muster.ready["bootstrap"] = [actor["address"] for actor in status["actors"] if actor["address"]]
         return {actor["name"]: actor["node_id"] for actor in status["actors"]}
+
+    def until_placed(self) -> dict[str, str]:
+        """Wait as :meth:`until_settled` does, and until each node has its share of the actors."""
+        placed = lambda homes: is_placed(homes, self.nodes.nodes)  # noqa: E731
+        return eventually(self.until_settled, placed, "each node has its share", _PLACED_S)
+
+
+def moved(homes: dict[str, str]) -> dict[str, str]:
+    """The actors that can move between nodes."""
+    return {name: home for name, home in homes.items() if name.partition("-")[0] in _MOVED}
+
+
+def is_placed(homes: dict[str, str], nodes: Collection[str]) -> bool:
+    """Whether log actors are spread over the nodes, and the others are where rendezvous hashing places them."""
+    logs = {name: home for name, home in moved(homes).items() if name.startswith("log-")}
+    load = [list(logs.values()).count(node) for node in nodes]
+    hashed = {name: home for name, home in moved(homes).items() if name not in logs}
+    return max(load) - min(load) <= 1 and hashed == {name: choose(name, list(nodes)) for name in hashed}
 
 
 @contextlib.contextmanager

@@ -24,7 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with bench(tmp_path_factory.mktemp("nodes"), 3, _PROPERTIES) as running:
         assert running.until_settled()["controller"] == running.nodes.head.node_id  # at first; tests move it
         yield running
+
+
+@pytest.fixture
+def on_nodes(_running: Bench) -> Bench:
+    """Each node has its share, also of a node that the test before has added."""
+    _running.until_placed()
+    return _running

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from muster.actors.runtime.process import now_ms
 from tests.cluster.consumer_groups.groups import create
 from tests.muster_process import eventually
-from tests.nodes.bench import SETTLED_S, Bench
+from tests.nodes.bench import SETTLED_S, Bench, moved
 from tests.nodes.gaps import gaps
-from tests.nodes.work import drain, is_placed, moved, work
+from tests.nodes.work import drain, work
 from tests.table_rows import table_rows
 
 MISSED_S = 2.0
@@ -68,13 +68,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         address = on_nodes.status()["nodes"][0]["address"]
         assert f"{address} is 3 nodes" in drain(on_nodes, address).stderr
         assert "can run actors again" in drain(on_nodes, drained, "--undo").stdout
-        homes = eventually(
-            on_nodes.until_settled,
-            lambda homes: is_placed(homes, on_nodes.nodes.nodes),
-            "the node has its share again",
-            SETTLED_S,
-        )
-        assert drained in homes.values()
+        assert drained in on_nodes.until_placed().values()
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
@@ -98,12 +92,7 @@ def test_a_controller_that_dies_leaves_no_share_half_given(on_nodes: Bench) -> N
         SETTLED_S,
     )
     os.kill(actors["controller"]["pid"], signal.SIGKILL)
-    eventually(
-        on_nodes.until_settled,
-        lambda homes: is_placed(homes, on_nodes.nodes.nodes),
-        "the node has its whole share",
-        SETTLED_S,
-    )
+    on_nodes.until_placed()
 
 
 @pytest.mark.timeout(240)

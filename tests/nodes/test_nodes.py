@@ -9,16 +9,15 @@ import psutil
 import pytest
 
 from tests.muster_process import eventually
-from tests.nodes.bench import SETTLED_S, Bench
-from tests.nodes.work import is_placed, moved, work
+from tests.nodes.bench import SETTLED_S, Bench, moved
+from tests.nodes.work import work
 
 
 @pytest.mark.timeout(240)
 def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
     nodes = on_nodes.nodes
     with work(on_nodes, fresh) as clients:
-        before = on_nodes.until_settled()
-        assert is_placed(before, nodes.nodes)
+        before = on_nodes.until_placed()
         stable = clients.stability()
         lost = max(
             (node for node in nodes.nodes.values() if node.node_id not in (nodes.head.node_id, before["controller"])),
@@ -28,22 +27,15 @@ def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str]
 
         nodes.kill(lost)
         clients.go_on()
-        without = on_nodes.until_settled()
+        without = on_nodes.until_placed()
         assert moved(without).keys() == moved(before).keys()
-        assert is_placed(without, nodes.nodes)
         assert {node["node_id"] for node in on_nodes.status()["nodes"]} == set(nodes.nodes)
         clients.go_on()
         assert clients.stability() == stable
 
         came = nodes.add()
-        eventually(
-            on_nodes.until_settled,
-            lambda homes: is_placed(homes, nodes.nodes),
-            "the node that came has its share",
-            SETTLED_S,
-        )
+        after = on_nodes.until_placed()
         clients.go_on()
-        after = on_nodes.until_settled()
         assert {after[name] for name in moved(without) if without[name] != after[name]} == {came.node_id}
         assert clients.stability() == stable
 

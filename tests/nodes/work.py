@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from muster.placement.rendezvous import choose
 from tests.cluster.consumer_groups.groups import PARTITIONS, create, generation, until_read, working
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer, everything
 from tests.nodes.bench import Bench
 
 COUNT = 300
 GROUPS = 2
-MOVED = ("offsets", "log", "reconciler")
 
 
 @dataclass
@@ -76,16 +74,3 @@ def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
         str(bench.muster.storage),
     ]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=bench.muster.environment)
-
-
-def moved(homes: dict[str, str]) -> dict[str, str]:
-    """The actors that can move between nodes."""
-    return {name: home for name, home in homes.items() if name.partition("-")[0] in MOVED}
-
-
-def is_placed(homes: dict[str, str], nodes: Collection[str]) -> bool:
-    """Whether log actors are spread over the nodes, and the others are where rendezvous hashing places them."""
-    logs = {name: home for name, home in moved(homes).items() if name.startswith("log-")}
-    load = [list(logs.values()).count(node) for node in nodes]
-    hashed = {name: home for name, home in moved(homes).items() if name not in logs}
-    return max(load) - min(load) <= 1 and hashed == {name: choose(name, list(nodes)) for name in hashed}
