@@ -55,6 +55,11 @@ class Kafka:
     version: str
     libraries: Path
 
+    @property
+    def class_archive(self) -> Path:
+        """Classes as Java has them in memory (JEP 350); with this file, if it exists, a program starts at half the cost."""
+        return self.libraries.parent / "classes" / "broker.jsa"
+
     def command(
         self,
         main_class: str,
@@ -64,9 +69,11 @@ class Kafka:
         log_level: str = "WARN",
     ) -> list[str]:
         """The command line that runs a main class. JavaNotFound."""
+        with_archive = options == FAST_START and self.class_archive.exists()
         return [
             str(find_java()),
             *(f"-Xmx{heap_mb}m", *options),
+            *([f"-XX:SharedArchiveFile={self.class_archive}"] if with_archive else []),
             *(f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dlog.level={log_level}"),
             *("-cp", f"{self.libraries}{os.sep}*", main_class, *arguments),
         ]

@@ -10,7 +10,7 @@ import pytest
 
 from muster.actors.runtime.java import JavaNotFound
 from tests.conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
-from tests.conformance.kafka import KafkaBroker
+from tests.conformance.kafka import KafkaBroker, archive_classes
 from tests.conformance.summary import rows
 from tests.marks import mark_folder
 from tests.muster_process import Muster
@@ -49,7 +49,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def release() -> Kafka:
-    return kafka()
+    fetched = kafka()
+    archive_classes(fetched)
+    return fetched
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from muster.actors.runtime.java import find_java
 from pytest_muster.bound import bound
-from tests.conformance.artifacts import FAST_START, Kafka, kafka
+from tests.conformance.artifacts import FAST_START, Kafka, in_stock, kafka
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -67,7 +68,7 @@ START_SCRIPT = (
 _CLUSTER_ID = "Y29uZm9ybWFuY2UtbXVzdA"
 _HEAP_MB = 512
 _START_S = 120
-_STOP_S = 15
+_STOP_S = 60
 _REQUEST_TIMEOUT_S = 1
 _PORT_ATTEMPTS = 3
 
@@ -218,6 +219,16 @@ class KafkaBroker:
             except KafkaException:
                 continue
         raise BrokerFailed(f"Kafka did not answer within {_START_S} s:\n{self.log[-4000:]}")
+
+
+def archive_classes(release: Kafka) -> None:
+    """Have the first broker of a release write its class archive as it ends. JavaNotFound, BrokerFailed."""
+    archive = release.class_archive
+    java = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True).stderr
+    with in_stock(archive.parent, java) as missing:
+        if missing:
+            with KafkaBroker(release=release, options=(*FAST_START, f"-XX:ArchiveClassesAtExit={archive}")):
+                pass
 
 
 def free_ports(count: int) -> list[int]:
