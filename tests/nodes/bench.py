@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pickle
+import re
 import secrets
 import shutil
 import signal
@@ -165,6 +166,12 @@ class Bench:
         """Wait as :meth:`until_settled` does, and until each node has its share of the actors."""
         placed = lambda homes: is_placed(homes, self.nodes.nodes)  # noqa: E731
         return eventually(self.until_settled, placed, "each node has its share", _PLACED_S)
+
+    def served_by_standbys(self, actor: str) -> int:
+        """How often standbys have served in place of the actor, or of the gateway."""
+        logs = Path(self.muster.ready["logs"]).glob("standby-*.log*")
+        served = re.compile(rf"\b{actor}(: epoch \d+ serves$| is served here until its next process)", re.MULTILINE)
+        return sum(len(served.findall(log.read_text())) for log in logs)
 
 
 def moved(homes: dict[str, str]) -> dict[str, str]:
