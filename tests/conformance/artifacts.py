@@ -57,7 +57,7 @@ class Kafka:
 
     @property
     def class_archive(self) -> Path:
-        """Classes as Java has them in memory (JEP 350); with this file, if it exists, a program starts at half the cost."""
+        """Classes as Java has them in memory (JEP 350). Where this file exists, a program starts at half the cost."""
         return self.libraries.parent / "classes" / "broker.jsa"
 
     def command(
