@@ -21,7 +21,7 @@ from tests.status_reader import StatusReader
 
 T = TypeVar("T")
 
-START_S = 120
+START_S = 240
 STOP_S = 60
 EVENT_S = 60
 

@@ -58,7 +58,7 @@ def to_be_cut_off(bench: Bench, homes: dict[str, str]) -> RayNode:
     return max(nodes, key=lambda node: (node.node_id == homes["controller"], writing.count(node.node_id)))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_actors_of_a_node_that_is_cut_off_can_write_nothing(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
     """Its raylet is stopped and its actors continue, mostly with the controller, while Ray starts second copies."""
     nodes = on_nodes.nodes

@@ -13,7 +13,7 @@ from tests.nodes.bench import SETTLED_S, Bench, moved
 from tests.nodes.work import work
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
     nodes = on_nodes.nodes
     with work(on_nodes, fresh) as clients:
@@ -40,7 +40,7 @@ def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str]
         assert clients.stability() == stable
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_standby_that_hangs_is_replaced(on_nodes: Bench) -> None:
     """Not on the controller's node, so no other process of Muster can send signals there: Ray ends the standby."""
     homes = on_nodes.until_settled()
@@ -58,7 +58,7 @@ def test_a_standby_that_hangs_is_replaced(on_nodes: Bench) -> None:
     on_nodes.until_settled()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
     """On nodes without the controller, the standby sends the signals."""
     homes = on_nodes.until_settled()

@@ -15,7 +15,7 @@ from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_actors_of_other_nodes_replace_a_paused_controller(
     on_nodes: Bench, fresh: Callable[[str], str], record_property: Any
 ) -> None:

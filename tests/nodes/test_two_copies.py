@@ -179,7 +179,7 @@ def test_an_old_copy_acknowledges_and_changes_nothing(
         return new
 
     async def rounds() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(ROUNDS * WAIT_S):
             copy = Copy(kind, storage, zk_hosts, topic)
             try:
                 await copy.connect()

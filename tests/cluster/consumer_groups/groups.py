@@ -21,7 +21,7 @@ from tests.muster_process import Muster, eventually
 
 PARTITIONS = 6
 ALL = frozenset(range(PARTITIONS))
-WAIT_S = 60
+WAIT_S = 120
 _OFFSETS_TOPIC, _OFFSETS_PARTITIONS = "__consumer_offsets", 50
 
 

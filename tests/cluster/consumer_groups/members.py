@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError as KafkaErrorCode
 from confluent_kafka import TopicPartition
 from kafka.errors import KafkaError
 
-_JOIN_S = 30
+_JOIN_S = 120
 _JOIN_GROUP_MS = 20_000
 Offsets = dict[int, int]
 """Partition -> next offset."""
