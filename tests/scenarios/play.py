@@ -22,6 +22,8 @@ _BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{21}}[AQgw])$")
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
 CLOSED, NO_RESPONSE = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
+_IN_TIME = "after a while"
+"""Of a response that waits for the start of a process, which takes as long as it takes."""
 
 
 TOPICS = {"t": 3, "u": 3, "four": 4}
@@ -245,12 +247,14 @@ class _Player:
             return CLOSED
         everything = ticket.request.api == "OffsetFetch" and ticket.request.fields.get("topics") is None
         text = render(entity, self._names, sort_topics=everything)
-        said = self._nominal(after_ms, step)
+        recorded = step.musters if step.musters is not None and not self._as_kafka else step.response
+        if recorded is not None and recorded.startswith(_IN_TIME):
+            return f"{_IN_TIME} {text}"
+        said = self._nominal(after_ms, recorded)
         return f"after {said} {text}" if said else text
 
-    def _nominal(self, after_ms: int, step: Step) -> int:
+    def _nominal(self, after_ms: int, recorded: str | None) -> int:
         """How long the response took; the file's figure, if the two agree to this world's precision."""
-        recorded = step.musters if step.musters is not None and not self._as_kafka else step.response
         match = _AFTER.match(recorded or "")
         nominal = int(match[1]) if match else 0
         if recorded is None:
