@@ -147,6 +147,12 @@ class Muster(Cluster):
             f"{name} serves again",
         )
 
+    def until_all_serve(self) -> None:
+        """Wait until every actor, also the standby, serves by itself."""
+        eventually(
+            lambda: {actor["state"] for actor in self.actors().values()}, lambda states: states == {"alive"}, "all"
+        )
+
     def __enter__(self) -> Muster:
         self.start()
         return self

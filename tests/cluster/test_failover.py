@@ -309,7 +309,7 @@ def test_clients_do_not_need_the_controller(
     create(muster, fresh("made-after"))
     measured(record_property, "controller killed, a topic is created", time.monotonic() - killed_s)
     eventually(lambda: muster.actors()["controller"]["pid"], lambda now: now != pid, "a new controller", WAIT_S)
-    assert {actor["state"] for actor in muster.actors().values()} == {"alive"}
+    muster.until_all_serve()
     assert producer.gap.longest_s < 2, "work went on while there was no controller"
 
 
@@ -324,20 +324,20 @@ def test_the_mapping_is_written_back(
             f"{host}/{client}/{name}"
             for host in zk.get_children(CLIENT_GROUP_ID)
             for client in zk.get_children(f"{CLIENT_GROUP_ID}/{host}")
+            if client == "mapped"  # members of earlier tests leave, and some are never written back
             for name in zk.get_children(f"{CLIENT_GROUP_ID}/{host}/{client}")
         }
 
     try:
         with working(member):
-            eventually(mapping, lambda names: any("/mapped/" in name for name in names), "the member's node", WAIT_S)
+            before = eventually(mapping, lambda names: len(names) == 1, "the member's node", WAIT_S)
             pid = muster.kill_actor("reconciler")
-            before = mapping()
             for host in zk.get_children(CLIENT_GROUP_ID):
                 zk.delete(f"{CLIENT_GROUP_ID}/{host}", recursive=True)
             deleted_s = time.monotonic()
-            eventually(mapping, lambda names: names == before, "everything is written back", WAIT_S)
+            eventually(mapping, lambda names: names == before, "it is written back", WAIT_S)
             measured(record_property, "reconciler killed, mapping written back", time.monotonic() - deleted_s)
             muster.until_back("reconciler", pid)
-        eventually(mapping, lambda names: not any("/mapped/" in name for name in names), "it is gone", WAIT_S)
+        eventually(mapping, lambda names: not names, "it is gone", WAIT_S)
     finally:
         zk.shut()

@@ -97,16 +97,9 @@ class Kept:
 def kept(muster: Muster, fresh: Callable[[str], str]) -> Iterator[Kept]:
     topic = fresh("standby")
     create(muster, topic)
-    until_all_serve(muster)  # those of earlier tests, too: a coordinator that is handed over refuses to sync
+    muster.until_all_serve()  # those of earlier tests, too: a coordinator that is handed over refuses to sync
     yield Kept(muster, fresh("kept"), topic)
-    until_all_serve(muster)
-
-
-def until_all_serve(muster: Muster) -> None:
-    """Until every actor, also the standby, serves by itself."""
-    eventually(
-        lambda: {each["state"] for each in muster.actors().values()}, lambda all_: all_ == {"alive"}, "all", WAIT_S
-    )
+    muster.until_all_serve()
 
 
 def standby_of(muster: Muster) -> dict[str, object]:
