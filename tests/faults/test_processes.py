@@ -69,7 +69,7 @@ def test_a_pause_begins_though_another_one_that_ends_lets_the_process_run_first(
 
 
 def test_a_pause_ends_by_itself(process: psutil.Process) -> None:
-    holder = processes.do(of_actor("pause", expires_ms=200), process.pid)
+    holder = processes.do(of_actor("pause", expires_ms=3_000), process.pid)
     assert process.status() == STOPPED
     until(lambda: process.status() != STOPPED and ended(holder))
 

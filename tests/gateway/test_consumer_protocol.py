@@ -20,8 +20,6 @@ __all__ = ["zk", "zk_hosts", "zookeeper"]
 PARTITIONS = 4
 PROPERTIES = {
     "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.session.timeout.ms": "2000",
-    "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",

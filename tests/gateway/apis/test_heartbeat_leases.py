@@ -142,17 +142,17 @@ def test_other_members_and_generations_have_no_part_in_it(
 
 
 def test_a_member_that_is_only_seen_by_the_gateway_stays(full: Serving, fresh: Fresh, coordinator: Coordinator) -> None:
-    member = stable(full, fresh("g"), session_timeout_ms=400)
+    member = stable(full, fresh("g"), session_timeout_ms=3_000)
     leased(member, coordinator)
     before = coordinator.heartbeats
-    until_s = time.monotonic() + 1.5
+    until_s = time.monotonic() + 5
     while time.monotonic() < until_s:
         assert member.heartbeat() is NONE
     assert coordinator.heartbeats - before <= 2, "its lease may end with its session, and then begins anew"
 
 
 def test_a_member_that_is_silent_expires(full: Serving, fresh: Fresh, coordinator: Coordinator) -> None:
-    member = stable(full, fresh("g"), session_timeout_ms=300)
+    member = stable(full, fresh("g"), session_timeout_ms=3_000)
     leased(member, coordinator)
     assert full.actors is not None
     groups = full.actors.offsets[full.gateway.partition_of(member.group)].coordinator.groups

@@ -151,7 +151,7 @@ def test_a_consumer_that_must_rejoin(
             group_id=group,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=200,
-            session_timeout_ms=1_500,
+            session_timeout_ms=10_000,
         )
         async with consumer, asyncio.timeout(60):
             await asyncio.to_thread(librdkafka, bootstrap, topic.name)

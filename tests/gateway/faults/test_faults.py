@@ -270,7 +270,7 @@ class TestWhen:
 
     def test_it_expires(self, full: Serving, faults: FaultClient, fresh: Fresh) -> None:
         group = new_group(full, fresh)
-        faults.inject("error", api="FindCoordinator", group=group, error=16, expires_ms=150)
+        faults.inject("error", api="FindCoordinator", group=group, error=16, expires_ms=3_000)
         assert self._errors(full, group, 1) == [1]
         while self._errors(full, group, 1):
             continue

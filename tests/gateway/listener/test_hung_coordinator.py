@@ -12,14 +12,14 @@ from muster.gateway.apis.groups import forwarding as groups
 from tests.gateway.group_client import Member
 from tests.gateway.serving import Serving
 
-PROPERTIES = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "300"}
+PROPERTIES = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "3000"}
 
 
 @pytest.fixture
 def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Member:
     """A group whose coordinator does not respond from now on."""
     member = Member(full.connect(), fresh("hung"))
-    member.join(session_timeout_ms=300)
+    assert member.join(session_timeout_ms=3_000).error_code is ErrorCode.none
 
     monkeypatch.setattr(groups, "REQUEST_TIMEOUT_S", 0.2)
     monkeypatch.setattr(OffsetsPartition, "request", lambda *_: None)
@@ -27,7 +27,7 @@ def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.Monke
 
 
 def test_a_join_waits_no_longer_than_the_client(member: Member) -> None:
-    member.request_join(session_timeout_ms=300, rebalance_timeout_ms=400)
+    member.request_join(session_timeout_ms=3_000, rebalance_timeout_ms=400)
     assert member.joined().error_code is ErrorCode.coordinator_load_in_progress
 
 
@@ -43,6 +43,6 @@ def test_what_others_are_not_waited_for_is_answered_soon(member: Member) -> None
 @pytest.mark.parametrize("timeout_ms", [-1, -(2**31), 0])
 def test_a_senseless_timeout_is_refused_as_ever(full: Serving, fresh: Callable[[str], str], timeout_ms: int) -> None:
     member = Member(full.connect(), fresh("senseless"))
-    member.join(session_timeout_ms=300)
+    assert member.join(session_timeout_ms=3_000).error_code is ErrorCode.none
     member.request_join(session_timeout_ms=timeout_ms, rebalance_timeout_ms=timeout_ms)
     assert member.joined().error_code is ErrorCode.invalid_session_timeout

@@ -75,8 +75,8 @@ def assignment(topic: str, *partitions: int) -> bytes:
 def stable_member(full: Serving, group: str, assigned: bytes = b"", **changes: Any) -> Member:
     """The only member of a group that is in the log."""
     member = Member(full.connect(), group)
-    member.join(**changes)
-    member.sync({member.id: assigned})
+    assert member.join(**changes).error_code is ErrorCode.none
+    assert member.sync({member.id: assigned}).error_code is ErrorCode.none
     return member
 
 
@@ -164,7 +164,7 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
 def test_a_member_without_heartbeats_is_counted(full: Serving, fresh: Fresh) -> None:
     group = fresh("g")
     find(full.client, 4, group)
-    stable_member(full, group, session_timeout_ms=50)
+    stable_member(full, group, session_timeout_ms=2_000)
     until(full, lambda series: of_group(series, group).get("member_expiries") == {"session expired": 1})
     assert of_group(metrics(full), group)["state"] == states("Empty")
 

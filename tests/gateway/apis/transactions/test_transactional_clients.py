@@ -160,7 +160,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     full: Serving, bootstrap: str, fresh: Fresh, producer: Callable[..., Producer]
 ) -> None:
     topic = full.create(fresh("topic")).name
-    slow = producer(**{"transaction.timeout.ms": 1000})
+    slow = producer(**{"transaction.timeout.ms": 10_000})
     slow.begin_transaction()
     send(slow, topic, "late")
     assert ends(bootstrap, topic, COMMITTED) == 0
