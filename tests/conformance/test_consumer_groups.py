@@ -18,12 +18,12 @@ from tests.conformance.topics import Offsets, commit, committed, create_topic, f
 
 RECORDS = 10
 COMMITTED = 4
-STEP_MS = 600_000
+STEP_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A topic of three partitions with ten records each, ten minutes apart, the last one ten minutes old."""
+    """A topic of three partitions with ten records each, an hour apart, the last one an hour old."""
 
     tools: Tools
     bootstrap: str
@@ -74,7 +74,6 @@ def member(stage: Stage, group: str) -> Iterator[Consumer]:
             "group.instance.id": "instance-1",
             "client.id": "the-client",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
         }
     )
     consumer.subscribe([stage.topic])
@@ -101,7 +100,7 @@ RESETS: dict[str, tuple[Callable[[Stage], list[str]], int]] = {
     "to-offset-beyond-the-end": (lambda _: ["--to-offset", "700"], RECORDS),
     "shift-forward": (lambda _: ["--shift-by", "3"], COMMITTED + 3),
     "shift-back-beyond-the-start": (lambda _: ["--shift-by", "-100"], 0),
-    "by-duration": (lambda _: ["--by-duration", "PT35M"], 7),
+    "by-duration": (lambda _: ["--by-duration", "PT3H30M"], 7),
     "to-datetime": (lambda stage: ["--to-datetime", datetime_text(stage.first_ms + 3 * STEP_MS)], 3),
     "to-datetime-after-the-last": (
         lambda stage: ["--to-datetime", datetime_text(stage.first_ms + 99 * STEP_MS)],

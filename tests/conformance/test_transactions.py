@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Tools
 from tests.conformance.topics import create_topic, ends
 from tests.muster_process import Muster
+
+pytestmark = pytest.mark.timeout(300)
 
 _RECORDS = 2_000
 
@@ -33,7 +36,8 @@ def test_a_transaction_that_someone_left_open(muster: Muster, release: Kafka, fr
     """The tool shows it, and what it holds up."""
     topic, name, tools = fresh("topic"), fresh("txn"), Tools(release, muster.bootstrap)
     create_topic(muster.bootstrap, topic, 1)
-    producer = Producer({"bootstrap.servers": muster.bootstrap, "transactional.id": name})
+    patient = {"transaction.timeout.ms": 600_000}  # the tool is run four times in the transaction
+    producer = Producer({"bootstrap.servers": muster.bootstrap, "transactional.id": name, **patient})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.timeout(300)
 
 PARTITIONS = 6
 SESSION_MS = "10000"
+PATIENT_MS = "120000"
+"""More than a restart takes, on a busy machine, too."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a JVM that ran its shutdown hooks at SIGTERM."""
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -134,14 +136,19 @@ def test_restart_of_a_static_member_is_no_rebalance(topic: str, consumer: StartC
     """Within its session it gets its partitions of the same generation again; the other member notices nothing."""
     for partition in range(PARTITIONS):
         fill(muster.bootstrap, topic, partition, [now_ms()] * 3)
-    other, restarted = (consumer(name, group_instance_id=name) for name in ("one", "two"))
+    other, restarted = (consumer(name, group_instance_id=name, session_timeout=PATIENT_MS) for name in ("one", "two"))
     share(topic, other, restarted)
-    held, generation, seen = restarted.assigned(), restarted.generations()[-1], len(other.named("partitions_revoked"))
-    assert other.generations()[-1] == generation
+    held, seen = restarted.assigned(), len(other.named("partitions_revoked"))
+    (generation,) = wait_until(
+        lambda: restarted.generations()[-1:] == other.generations()[-1:] and restarted.generations()[-1:],
+        "both are of one generation, according to their logs, too",
+        other,
+        restarted,
+    )
     assert restarted.stop() == TERMINATED
-    again = consumer("two again", group_instance_id="two")
+    again = consumer("two again", group_instance_id="two", session_timeout=PATIENT_MS)
     share(topic, other, again)
     assert again.assigned() == held
-    assert again.generations() == [generation]
+    assert wait_until(again.generations, "its log says so, too", again) == [generation]
     assert other.generations()[-1] == generation
     assert len(other.named("partitions_revoked")) == seen

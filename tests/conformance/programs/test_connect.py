@@ -48,7 +48,7 @@ class Worker(Program):
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "offset.flush.interval.ms": "500",
-            "session.timeout.ms": "6000",
+            "session.timeout.ms": "20000",
             "heartbeat.interval.ms": "1000",
             "scheduled.rebalance.max.delay.ms": "1000",
             "plugin.discovery": "service_load",

@@ -20,7 +20,7 @@ PARTITIONS = 2
 EACH = 600
 IN_TRANSACTION = 5
 BEFORE_KILL = 100
-TIMEOUT_MS = 5_000
+TIMEOUT_MS = 20_000
 """When that of the killed one is aborted. Before, its successor cannot read the offsets that are pending in it."""
 DONE_S = 180
 HEAP_MB = 128

@@ -60,7 +60,7 @@ class WordCount:
             "application.id": self.application,
             "state.dir": str(self._folder / state),
             "commit.interval.ms": "200",
-            "session.timeout.ms": "6000",
+            "session.timeout.ms": "20000",
             **self._properties,
         }
         file = self._folder / f"{name}.properties"

@@ -11,7 +11,8 @@ from typing import Any
 
 from quixstreams import Application  # type: ignore[import-not-found]  # in an environment of its own
 
-COMMIT_S = 0.2
+COMMIT_S = {"at-least-once": 0.2, "exactly-once": 3.0}
+"""A transaction stays open for that long: a test has to see one."""
 
 
 def main(bootstrap: str, group: str, source: str, output: str, state_folder: str, guarantee: str) -> None:
@@ -21,9 +22,9 @@ def main(bootstrap: str, group: str, source: str, output: str, state_folder: str
         auto_offset_reset="earliest",
         state_dir=state_folder,
         processing_guarantee=guarantee,
-        commit_interval=COMMIT_S,
-        consumer_extra_config={"session.timeout.ms": 6000},
-        producer_extra_config={"transaction.timeout.ms": 10_000} if guarantee == "exactly-once" else None,
+        commit_interval=COMMIT_S[guarantee],
+        consumer_extra_config={"session.timeout.ms": 20_000},
+        producer_extra_config={"transaction.timeout.ms": 20_000} if guarantee == "exactly-once" else None,
     )
     lines = application.dataframe(application.topic(source, value_deserializer="str"))
     split = lines.apply(str.split, expand=True)
