@@ -191,8 +191,9 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         assert shown(muster) == before | {"groups": before["groups"] | {LOOP_GROUP, MEMBERS_GROUP}}
         assert committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS) == committed
         assert_kept(muster, producer.acknowledged, killed.acknowledged)
+        acknowledged = loop.acknowledged  # the commit that the kill interrupted may yet succeed here
         kept = committed_offsets(muster.bootstrap, LOOP_GROUP, TOPIC, 1)[0]
-        assert loop.acknowledged <= kept <= loop.acknowledged + 1
+        assert acknowledged <= kept <= acknowledged + 1
         later = Producer(muster.bootstrap, TOPIC)
         later.send(COUNT)
         later.flush()

@@ -127,6 +127,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         produce(SECOND, one, two, other)
         read_without_a_group(muster, FIRST + SECOND)
         two.leave()
+        eventually(lambda: len(one.assigned), lambda count: count == PARTITIONS, "the other has all partitions")
         one.leave()
         seen.assignments = sum(kind == "assigned" for kind, _ in one.moves)
         left_at = ends_of(producer)

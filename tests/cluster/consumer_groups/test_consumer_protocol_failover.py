@@ -71,6 +71,12 @@ class Watched:
         """What its members know of it."""
         return [(each.identity(), each.rebalances, frozenset(each.assigned)) for each in self.members]
 
+    def at_rest(self) -> tuple[list[tuple[Any, ...]], Described]:
+        """What its members and its coordinator say, once the last assignment has reached the application, too."""
+        found = self.until_stable()
+        self.until_more_is_read()
+        return self.seen(), found
+
     def until_more_is_read(self) -> None:
         """Until its members have read more, and committed it."""
         until_read(self.members, len(self.read()) + COUNT)
@@ -109,11 +115,11 @@ def test_members_keep_ids_epochs_and_partitions(muster: Muster, fresh: Callable[
         with sending(producer):
             for each in groups:
                 each.until_more_is_read()
-            before = [(each.seen(), each.until_stable()) for each in groups]
+            before = [each.at_rest() for each in groups]
             for each in groups:
                 strike(muster, each.actor, fault)
                 each.until_more_is_read()
-            assert [(each.seen(), each.until_stable()) for each in groups] == before
+            assert [each.at_rest() for each in groups] == before
             for each in groups:
                 each.check_refusals()
         producer.drain()

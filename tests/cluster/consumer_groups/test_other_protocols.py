@@ -13,7 +13,7 @@ from tests.cluster.consumer_groups.test_groups_cli import Fresh, output, refusal
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
 from tests.group.test_connect_protocol import assignment, revoked, subscription
-from tests.muster_process import Muster
+from tests.muster_process import Muster, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -91,8 +91,12 @@ def test_their_history_eviction_and_deletion_are_as_for_other_groups(muster: Mus
     assert f"{connect.id} (client connect-worker on /127.0.0.1)" in refusal(muster, "delete", connect.group)
     with Client(int(muster.bootstrap.split(",")[0].rpartition(":")[2]), "late") as late:
         Member(late, connect.group, protocol_type="connect", instance="late").request_join()
-        waiting = next(each for each in output(muster, "waiting")["groups"] if each["group"] == connect.group)
-        assert [who["member_id"] for who in waiting["members"]] == [connect.id]
+        waits = eventually(
+            lambda: [each for each in output(muster, "waiting")["groups"] if each["group"] == connect.group],
+            bool,
+            "the rebalance waits",
+        )
+        assert [who["member_id"] for who in waits[0]["members"]] == [connect.id]
         assert f"evicted {connect.id}" in run(muster, "evict", connect.group, connect.id).stderr
         assert "evicted late" in run(muster, "evict", connect.group, "late").stderr
     assert output(muster, "describe", connect.group)["state"] == "Empty"

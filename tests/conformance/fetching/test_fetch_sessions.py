@@ -21,6 +21,8 @@ from tests.gateway.serving import Client
 from tests.log.support import client_batch
 from tests.muster_process import Muster, eventually
 
+pytestmark = pytest.mark.timeout(300)
+
 METADATA = 3
 UNKNOWN = UUID("00000000-0000-4000-8000-00000000dead")
 Fresh = Callable[[str], str]
@@ -115,11 +117,12 @@ def test_the_java_consumer_has_sessions(muster: Muster, release: Kafka, fresh: F
             fill(muster.bootstrap, topic, partition, [now_ms()] * 50)
         wait_until(lambda: len(consumer.values()) >= 300, "it reads all records", consumer)
         assert sessions(muster) > before
-        muster.kill_actor("gateway-1")
+        pid = muster.kill_actor("gateway-1")
         for partition in range(6):
             fill(muster.bootstrap, topic, partition, [now_ms()] * 50)
         wait_until(lambda: len(consumer.values()) >= 600, "it reads all records", consumer)
         assert len(consumer.values()) == 600
+    muster.until_back("gateway-1", pid)
 
 
 def sessions(muster: Muster) -> int:

@@ -19,6 +19,7 @@ from muster.gateway.cli.main import cli
 from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, read, write
 from muster.gateway.security.mechanisms import MECHANISMS
 from tests.gateway.serving import Serving
+from tests.zookeeper_fixture import eventually
 
 PASSWORD = "secret"
 _ADMIT_S = 20.0
@@ -124,15 +125,16 @@ def test_a_wrong_login_is_reported_as_such(full: Serving, login: dict[str, str],
     )
     with pytest.raises(KafkaException):
         client.list_topics(timeout=3)
-    client.poll(0)
-    assert code in {error.code() for error in errors}
+    while code not in {error.code() for error in errors}:
+        client.poll(0.1)
 
 
 def test_a_client_without_a_login_is_not_served(full: Serving, caplog: pytest.LogCaptureFixture) -> None:
     client = AdminClient({"bootstrap.servers": full.reachable()})
     with pytest.raises(KafkaException):
         client.list_topics(timeout=2)
-    assert "came before the client has authenticated; set security.protocol=SASL_PLAINTEXT" in caplog.text
+    why = "came before the client has authenticated; set security.protocol=SASL_PLAINTEXT"
+    eventually(lambda: why in caplog.text, why)
 
 
 def _muster(*arguments: str) -> Result:

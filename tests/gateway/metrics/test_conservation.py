@@ -303,7 +303,8 @@ def test_a_real_consumer_is_counted_for_its_group_while_scrapes_go_on(
 ) -> None:
     group, wanted = fresh("g"), PARTITIONS * sum(range(1, 12))
 
-    async def consume(bootstrap: str) -> None:
+    async def consume(bootstrap: str) -> str:
+        """A scrape from before the group is gone, and soon its series, too."""
         consumer = AIOKafkaConsumer(
             topic.name, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", fetch_max_bytes=4_096
         )
@@ -314,15 +315,19 @@ def test_a_real_consumer_is_counted_for_its_group_while_scrapes_go_on(
                     await consumer.getone()
             while len(scrapes) <= 3:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.01)
+            while True:
+                _, text = await asyncio.to_thread(full.http, "/metrics")
+                if not +books(text).get("muster_pending_fetch_messages", Counter()):
+                    return text
         finally:
             await consumer.stop()
 
     with reachable(full) as bootstrap, scraping(full, seed=5) as scrapes:
-        asyncio.run(consume(bootstrap))
+        last = asyncio.run(consume(bootstrap))
     assert len(scrapes) > 3
     of_group = {
         sample.labels["partition"]: sample.value
-        for family in text_string_to_metric_families(full.http("/metrics")[1])
+        for family in text_string_to_metric_families(last)
         for sample in family.samples
         if sample.name == "muster_group_fetch_messages_total" and sample.labels["group"] == group
     }
