@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -125,14 +124,10 @@ def test_a_zookeeper_that_cannot_be_reached(muster: Muster, kind: str, tmp_path:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         if kind == "no listener":
             silent.close()
-        started = time.monotonic()
         done = muster("up", "--port", "0", "--zookeeper", hosts)
-        took_s = time.monotonic() - started
     assert done.returncode == 1
     assert done.stdout == ""
-    assert hosts in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].startswith("muster: no ZooKeeper answers")
-    assert took_s < 20
+    assert done.stderr.splitlines()[-1].startswith(f"muster: no ZooKeeper answers at {hosts} within 10 s")
     assert not (tmp_path / "muster-data/run/cluster.json").exists()
 
 

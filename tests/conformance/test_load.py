@@ -57,8 +57,8 @@ def test_every_request_is_answered_and_counted(connections: int, in_flight: int)
 
 def test_an_open_loop_keeps_to_its_rate() -> None:
     with echo(len(_RESPONSE)) as address:
-        result = run(Plan([(address, [_step()])] * 10, 2.0, in_flight=100, rate=200))
-    assert 390 <= result.requests <= 400, "some of the last may still be outstanding"
+        result = run(Plan([(address, [_step()])] * 10, 5.0, in_flight=100, rate=200))
+    assert 800 <= result.requests <= 1000, "those of the last second may be outstanding, or not even sent"
 
 
 def test_latency_counts_from_when_a_request_was_due() -> None:
@@ -70,16 +70,16 @@ def test_latency_counts_from_when_a_request_was_due() -> None:
         return _RESPONSE
 
     with _serving(slow) as address:
-        result = run(Plan([(address, [_step()])], 1.0, rate=100))
-    assert 5 <= result.requests <= 10
-    assert result.latency.max > 500_000
+        result = run(Plan([(address, [_step()])], 3.0, rate=100))
+    assert 2 <= result.requests <= 30
+    assert result.latency.max > (0.1 - 0.01) * 1_000_000 * result.requests
 
 
 def test_errors_are_counted_by_code() -> None:
     codes = iter([0, 27, -1, 27] + [0] * 1_000_000)
 
     with _serving(lambda frame: bytes(5) + next(codes).to_bytes(2, "big", signed=True)) as address:
-        result = run(Plan([(address, [_step()])], 0.3))
+        result = run(Plan([(address, [_step()])], 3.0))
     assert result.errors == {27: 2, -1: 1}
 
 
