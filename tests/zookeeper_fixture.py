@@ -21,7 +21,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     """A running embedded ZooKeeper. Tests that stop a server start their own."""
-    with EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper")) as server:
+    with EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper"), timeout_s=100) as server:
         yield server
 
 

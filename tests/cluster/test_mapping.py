@@ -17,9 +17,9 @@ from tests.cluster.test_failover import create, working
 from tests.muster_process import Muster, eventually
 from tests.placement.strategies import registration
 
-pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(600)]
 
-WAIT_S = 30
+WAIT_S = 60
 OFFSETS_PARTITIONS = 50
 
 

@@ -21,7 +21,7 @@ from tests.hosts.network import Network
 HOME = "/root"
 SHARED = "/srv/muster"
 """Where every host has the directory that they share."""
-_START_S, _STOP_S = 20.0, 20.0
+_START_S, _STOP_S = 120.0, 20.0
 _NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc", "--uts", "--ipc")
 # Process 1 of the host: bash, which reaps. What is visible below home or /tmp is bound before these are covered.
 _SET_UP = """

@@ -32,7 +32,7 @@ def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def written(path: Path) -> int:
     """The port in the file, once it is there."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 100
     while not path.exists():
         assert time.monotonic() < deadline, f"no {path.name}"
         time.sleep(0.01)

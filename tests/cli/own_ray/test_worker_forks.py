@@ -41,7 +41,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(100) == 0
 
 
 def started(

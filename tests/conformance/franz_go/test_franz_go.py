@@ -17,7 +17,7 @@ from tests.conformance.artifacts import franz_go
 
 TESTS = ("TestGroupETL", "TestGroupSimple", "TestIssue523", "TestConsumeRegex", "TestAddRemovePartitions")
 RECORDS = 20_000
-_TIMEOUT_S = 240
+_TIMEOUT_S = 600
 _RESULT = re.compile(r"^\s*--- (\w+): (\S+)", re.MULTILINE)
 
 
@@ -26,7 +26,7 @@ def program() -> Path:
     return franz_go()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_its_own_tests_of_groups(bootstrap: str, program: Path, tmp_path: Path) -> None:
     command = [str(program), "-test.v", f"-test.timeout={_TIMEOUT_S}s", f"-test.run=^({'|'.join(TESTS)})$"]
     environment = {**os.environ, "KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS)}
