@@ -31,7 +31,7 @@ START_S = 240
 """MirrorMaker starts three connectors one after the other, possibly on a busy machine."""
 STOP_S = 60
 TASK_FAILED = re.compile(r"^.* ERROR (?:Mirror\w*Task|WorkerTask): .*$", re.MULTILINE)
-"""A line of its log. What goes on at intervals says ERROR, too, of a request that takes too long, and repeats it."""
+"""A line of its log. What is done at intervals says ERROR, too, of a request that takes too long, and repeats it."""
 
 
 def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:

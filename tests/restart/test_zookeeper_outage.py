@@ -164,7 +164,7 @@ def send_slowly(producer: Producer, stop: threading.Event) -> None:
 def assert_logged_once(muster: Muster, names: set[str], stopped: str, started: str) -> None:
     """Each of these processes has logged once that ZooKeeper is unavailable, and once that it has returned.
 
-    A process that stood still for the length of a session has outages of its own, before this one and after it.
+    A process that was paused for the length of a session has outages of its own, before this one and after it.
     """
 
     def logged() -> dict[str, list[str]]:
