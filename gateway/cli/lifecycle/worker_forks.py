@@ -28,6 +28,9 @@ from typing import Any
 MAX_REQUEST_BYTES = 1 << 20
 FILES = 2
 """A request comes with the launcher's stdout and stderr."""
+READY, GO, FORKED = b"r", b"g", b"f"
+"""One process becomes the worker: a launcher that has given up meanwhile does not say GO to READY."""
+_GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
 """Imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
@@ -57,12 +60,23 @@ def _serve(listener: socket.socket) -> dict[str, Any] | None:
         with listener.accept()[0] as connection, suppress(OSError, ValueError):
             request, files = _receive(connection)
             _import_ray(request["environment"])
-            if os.fork() == 0:
+            goes = _goes(connection)
+            if goes and os.fork() == 0:
                 return {**request, "files": files}
             for file in files:
                 os.close(file)
-            connection.sendall(b"\n")
+            if goes:
+                connection.sendall(FORKED)
     return None
+
+
+def _goes(connection: socket.socket) -> bool:
+    """Whether the launcher still waits, and leaves the start of the worker to this process."""
+    connection.settimeout(_GO_S)
+    with suppress(OSError):
+        connection.sendall(READY)
+        return connection.recv(1) == GO
+    return False
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -19,7 +19,9 @@ from pathlib import Path
 
 FORKS = "MUSTER_WORKER_FORKS"
 SETUP = "MUSTER_SETUP_WORKER"
+_READY, _GO, _FORKED = b"r", b"g", b"f"
 _TIMEOUT_S = 30.0
+"""How long it may take to import Ray, which the first worker waits for."""
 _OURS = "01000000"
 _CONTEXT, _LANGUAGE, _TYPE = "--serialized-runtime-env-context=", "--language=", "--worker-type="
 
@@ -57,7 +59,11 @@ def _forked(program: str, arguments: list[str]) -> bool:
             connection.settimeout(_TIMEOUT_S)
             connection.connect(os.environ[FORKS])
             socket.send_fds(connection, [f"{json.dumps(request)}\n".encode()], [1, 2])
-            return connection.recv(1) != b""
+            if connection.recv(1) != _READY:
+                return False
+            connection.settimeout(None)  # from here on, only the end of that process makes it this one's task again
+            connection.sendall(_GO)
+            return connection.recv(1) == _FORKED
     except (OSError, KeyError):
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,3 +102,24 @@ def test_any_other_worker_starts_as_ray_starts_it(
 def test_actor_starts_as_ray_starts_it_where_nothing_forks(tmp_path: Path) -> None:
     found = started(tmp_path, tmp_path / "none", *OPTIONS)
     assert found["arguments"] == ["default_worker.py", *OPTIONS]
+
+
+def test_a_launcher_that_has_given_up_gets_no_second_process(tmp_path: Path, forks: Path) -> None:
+    started(tmp_path, forks, *OPTIONS)  # so that everything is imported
+    program = tmp_path / "late.py"
+    program.write_text("print('a second one', flush=True)")
+    request = {
+        "program": str(program),
+        "arguments": [],
+        "environment": {},
+        "folder": str(tmp_path),
+        "open_files": (9, 9),
+    }
+    reader, writer = os.pipe()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(forks))
+        socket.send_fds(connection, [f"{json.dumps(request)}\n".encode()], [writer, writer])
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        assert output.read() == ""
+    assert started(tmp_path, forks, *OPTIONS)["has_actors"]
