@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,11 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, h
         )
         return taken.encode()
 
-    taken, _ = _advance(zk, partition_state_path(topic, partition), successor, holder)
+    path = partition_state_path(topic, partition)
+    try:
+        taken, _ = _advance(zk, path, successor, holder, below=topic_path(topic))
+    except NoNodeError:
+        raise UnknownPartition(f"topic {topic} has been deleted") from None
     return PartitionState.decode(taken).leader_epoch
 
 
@@ -173,15 +178,23 @@ def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: 
 
 
 def _advance(
-    zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes], holder: ActorEpoch | None = None
+    zk: ZooKeeperClient,
+    path: str,
+    successor: Callable[[bytes | None], bytes],
+    holder: ActorEpoch | None = None,
+    *,
+    below: str | None = None,
 ) -> tuple[bytes, int]:
-    """Replace the node's data (None: no node yet) by its successor. Returns the data written, and its version."""
+    """Replace the node's data (None: no node yet) by its successor. Returns the data written, and its version.
+
+    Missing parents are created; with ``below``, not that node or those above it: NoNodeError if it does not exist.
+    """
     while True:
         try:
             data, stat = zk.call(zk.get_async, path)
         except NoNodeError:
             data, stat = None, None
-            zk.call(zk.ensure_path_async, path.rpartition("/")[0])
+            _create_parents(zk, path, below)
         following = successor(data)
         change = ("create", path, following) if stat is None else ("set_data", path, following, stat.version)
         try:
@@ -191,6 +204,18 @@ def _advance(
                 check_holder(zk, holder)
             continue
         return following, 0 if stat is None else stat.version + 1
+
+
+def _create_parents(zk: ZooKeeperClient, path: str, below: str | None) -> None:
+    node, _, _ = path.rpartition("/")
+    if below is None:
+        zk.call(zk.ensure_path_async, node)
+        return
+    created = below
+    for name in node.removeprefix(f"{below}/").split("/"):
+        created = f"{created}/{name}"
+        with suppress(NodeExistsError):
+            zk.call(zk.create_async, created)
 
 
 def _require(zk: ZooKeeperClient, topic: str, partition: int) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from muster.placement import epochs
 from muster.placement.epochs import (
     MAX_PRODUCER_ID,
     ProducerIdsExhausted,
@@ -63,6 +64,24 @@ def test_what_does_not_exist_has_no_epoch(zk: ZooKeeperClient, topic: str, parti
     with pytest.raises(UnknownPartition):
         current_state(zk, topic, partition)
     assert not zk.exists("/brokers/topics/other")
+
+
+def test_a_topic_that_is_deleted_meanwhile_does_not_return(
+    zk: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node, without data, would be no topic, and nothing could load the topics of the cluster any more."""
+    registry = TopicRegistry(zk)
+    registry.create("flights", 1)
+    require = epochs._require
+
+    def require_and_delete(zk: ZooKeeperClient, topic: str, partition: int) -> None:
+        require(zk, topic, partition)
+        registry.delete(topic)
+
+    monkeypatch.setattr(epochs, "_require", require_and_delete)
+    with pytest.raises(UnknownPartition):
+        next_epoch(zk, "flights", 0, "log-0")
+    assert registry.load() == {}
 
 
 def test_controller_epochs_start_at_one_and_grow(zk: ZooKeeperClient, clients: list[ZooKeeperClient]) -> None:
