@@ -45,7 +45,7 @@ from muster.spark.render.plots import Event
 
 BILLING = GROUPS[0].name
 KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.2, 0.6
-_STREAM_S, _FLUSH_S, _SPARK_S = 180.0, 30.0, 150.0
+_STREAM_S, _FLUSH_S, _SPARK_S = 600.0, 30.0, 600.0
 _TURN_S = 0.2
 
 
