@@ -316,7 +316,7 @@ def test_clients_do_not_need_the_controller(
 def test_the_mapping_is_written_back(
     muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
 ) -> None:
-    member = ConfluentMember(muster.bootstrap, topic, fresh("g"), **{"client.id": "mapped"})
+    members = [ConfluentMember(muster.bootstrap, topic, fresh("g"), **{"client.id": f"mapped-{n}"}) for n in range(2)]
     zk = connect(muster.ready["zookeeper"], timeout_s=15)
 
     def mapping() -> set[str]:
@@ -324,20 +324,20 @@ def test_the_mapping_is_written_back(
             f"{host}/{client}/{name}"
             for host in zk.get_children(CLIENT_GROUP_ID)
             for client in zk.get_children(f"{CLIENT_GROUP_ID}/{host}")
-            if client == "mapped"  # members of earlier tests leave, and some are never written back
+            if client.startswith("mapped-")  # members of earlier tests leave, and some are never written back
             for name in zk.get_children(f"{CLIENT_GROUP_ID}/{host}/{client}")
         }
 
     try:
-        with working(member):
-            before = eventually(mapping, lambda names: len(names) == 1, "the member's node", WAIT_S)
+        with working(*members):
+            before = eventually(mapping, lambda names: len(names) == len(members), "the members' nodes", WAIT_S)
             pid = muster.kill_actor("reconciler")
             for host in zk.get_children(CLIENT_GROUP_ID):
                 zk.delete(f"{CLIENT_GROUP_ID}/{host}", recursive=True)
             deleted_s = time.monotonic()
-            eventually(mapping, lambda names: names == before, "it is written back", WAIT_S)
+            eventually(mapping, lambda names: names == before, "everything is written back", WAIT_S)
             measured(record_property, "reconciler killed, mapping written back", time.monotonic() - deleted_s)
             muster.until_back("reconciler", pid)
-        eventually(mapping, lambda names: not names, "it is gone", WAIT_S)
+        eventually(mapping, lambda names: not names, "they are gone", WAIT_S)
     finally:
         zk.shut()

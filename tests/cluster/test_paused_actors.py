@@ -26,7 +26,7 @@ from tests.gateway.serving import Client
 from tests.log.support import client_batch
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.recovery, pytest.mark.cluster]
 
 COUNT = 100
 DEAD_S = 10.0
@@ -125,9 +125,12 @@ def test_a_gateway_that_is_killed_meanwhile_is_served_at_its_address(
         producer = Producer(gateway["address"], topic, **{"enable.idempotence": False})
         producer.send(1)
         producer.flush()
+        assert len(producer.acknowledged) == 1
         assert controller.status() == psutil.STATUS_STOPPED
-        producer.send(COUNT)
+        producer.send(COUNT - 1)
         producer.flush()
+        assert producer.failed == []
+        assert len(producer.acknowledged) == COUNT
         until_ended(controller)
     muster.until_back("gateway-1", gateway["pid"])
 
