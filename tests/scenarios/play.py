@@ -22,7 +22,7 @@ _BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{21}}[AQgw])$")
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
 CLOSED, NO_RESPONSE = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
-_IN_TIME = "after a while"
+_A_WHILE = "after a while"
 """Of a response that waits for the start of a process, which takes as long as it takes."""
 
 
@@ -248,8 +248,8 @@ class _Player:
         everything = ticket.request.api == "OffsetFetch" and ticket.request.fields.get("topics") is None
         text = render(entity, self._names, sort_topics=everything)
         recorded = step.musters if step.musters is not None and not self._as_kafka else step.response
-        if recorded is not None and recorded.startswith(_IN_TIME):
-            return f"{_IN_TIME} {text}"
+        if recorded is not None and recorded.startswith(_A_WHILE):
+            return f"{_A_WHILE} {text}"
         said = self._nominal(after_ms, recorded)
         return f"after {said} {text}" if said else text
 
