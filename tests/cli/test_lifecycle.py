@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import ROOT, Muster
 
-pytestmark = [pytest.mark.recovery, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.recovery
 
 START_S = 120
 END_S = 45

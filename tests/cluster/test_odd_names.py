@@ -23,7 +23,7 @@ from tests.gateway.group_client import UNKNOWN_ID, Member, find
 from tests.gateway.serving import Client
 from tests.muster_process import Muster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 WAIT_S = 60
 ODD = "\x1b[2J\x1b]0;owned\x07\nmuster: \u202egnorw \x9b31m :smile: 群 مج 🚀"

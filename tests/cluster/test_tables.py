@@ -11,7 +11,7 @@ from muster.actors.tables.hours import listing
 from tests.muster_process import Muster, eventually
 from tests.tables.making import put
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 TWO_DAYS_MS = 2 * 86_400_000
 

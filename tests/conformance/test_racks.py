@@ -20,8 +20,6 @@ from tests.conformance.topics import fill, now_ms
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 METADATA, FETCH = 3, 1
 COUNT, WAIT_S = 100, 60.0
 Fresh = Callable[[str], str]

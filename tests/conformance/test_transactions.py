@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Producer
 
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Tools
 from tests.conformance.topics import create_topic, ends
 from tests.muster_process import Muster
-
-pytestmark = pytest.mark.timeout(300)
 
 _RECORDS = 2_000
 

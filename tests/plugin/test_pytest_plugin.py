@@ -82,7 +82,6 @@ def test_interrupted_as_by_a_user():
 """
 
 
-@pytest.mark.timeout(300)  # a wheel is built, and a Muster starts and stops
 def test_a_users_suite_and_ctrl_c(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "environment", build_wheel(tmp_path / "wheel"), ["confluent-kafka"])
     suite = tmp_path / "suite"

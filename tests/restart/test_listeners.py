@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient
 from muster.placement.zookeeper.client import connect
 from tests.muster_process import Muster
 
-pytestmark = pytest.mark.timeout(300)
-
 TOPIC, WAIT_S = "orders", 60.0
 
 

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.gateway.cli.main import cli
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 TOPIC, GROUP, COUNT, WAIT_S = "orders", "billing", 50, 60.0
 LOGIN = {

@@ -268,7 +268,6 @@ def muster_sessions(zk: ZooKeeperClient, some: set[int]) -> list[int]:
     return sorted(near - {zk.client_id[0]})
 
 
-@pytest.mark.timeout(300)
 def test_every_session_expires_at_once(ensemble: Ensemble, muster: Muster) -> None:
     topic, group = "sessions", group_on(1, "sessions")
     create(muster, topic)
@@ -304,7 +303,6 @@ def test_every_session_expires_at_once(ensemble: Ensemble, muster: Muster) -> No
     assert {"controller", "gateway-1", "gateway-2"} <= renewed
 
 
-@pytest.mark.timeout(300)
 def test_what_is_killed_during_an_outage_serves_soon_after_it(
     ensemble: Ensemble, muster: Muster, record_property: Any
 ) -> None:

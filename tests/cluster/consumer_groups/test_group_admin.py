@@ -29,7 +29,7 @@ from tests.cluster.consumer_groups.groups import ALL, WAIT_S, create, describe, 
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 Fresh = Callable[[str], str]
 COUNT = 60

@@ -50,7 +50,7 @@ from tests.cluster.consumer_groups.members import (
 )
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 Fresh = Callable[[str], str]
 CLIENTS: tuple[type[Member], ...] = (ConfluentMember, KafkaPythonMember, AiokafkaMember)

@@ -21,7 +21,7 @@ from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 Fresh = Callable[[str], str]
 Offsets = dict[int, tuple[int, str]]

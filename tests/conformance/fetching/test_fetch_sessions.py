@@ -21,8 +21,6 @@ from tests.gateway.serving import Client
 from tests.log.support import client_batch
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 METADATA = 3
 UNKNOWN = UUID("00000000-0000-4000-8000-00000000dead")
 Fresh = Callable[[str], str]

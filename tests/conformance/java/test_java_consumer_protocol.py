@@ -12,8 +12,6 @@ from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Partition, Tools, VerifiableConsumer, table, wait_until
 from tests.conformance.topics import create_topic, fill, now_ms
 
-pytestmark = pytest.mark.timeout(300)
-
 PARTITIONS = 4
 TERMINATED = 128 + signal.SIGTERM
 

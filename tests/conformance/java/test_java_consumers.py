@@ -13,8 +13,6 @@ from tests.conformance.clients import Partition, VerifiableConsumer, VerifiableP
 from tests.conformance.topics import committed, create_topic, ends, fill, now_ms
 from tests.muster_process import Muster
 
-pytestmark = pytest.mark.timeout(300)
-
 PARTITIONS = 6
 SESSION_MS = "10000"
 PATIENT_MS = "120000"
