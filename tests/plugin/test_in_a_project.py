@@ -127,7 +127,7 @@ def test_the_wheel_holds_one_package_with_all_its_files(wheel: Path) -> None:
     assert {Path(file).suffix for file in inside} == {".py", ".typed", ".json", ".yaml", ".j2", ".properties"}
 
 
-@pytest.mark.timeout(300)  # two wheels, a Muster that starts and stops, a Spark
+@pytest.mark.timeout(900)  # two wheels, a Muster that starts and stops, a Spark
 def test_a_project_with_packages_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
     python = make_environment_with_muster(tmp_path / "environment", wheel, build_wheel(tmp_path / "wheel"))
     project = tmp_path / "project"

@@ -108,13 +108,8 @@ def test_a_launcher_that_has_given_up_gets_no_second_process(tmp_path: Path, for
     started(tmp_path, forks, *OPTIONS)  # so that everything is imported
     program = tmp_path / "late.py"
     program.write_text("print('a second one', flush=True)")
-    request = {
-        "program": str(program),
-        "arguments": [],
-        "environment": {},
-        "folder": str(tmp_path),
-        "open_files": (9, 9),
-    }
+    worker = {"program": str(program), "arguments": [], "folder": str(tmp_path)}
+    request = {**worker, "environment": {}, "open_files": (OPEN_FILES, HARD_LIMIT)}
     reader, writer = os.pipe()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(forks))
