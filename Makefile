@@ -3,6 +3,8 @@
 # looks for it.
 
 PYTHON := .venv/bin/python
+# With it, as container images often have it, every process of a test would compile Muster anew.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.requirements.lock
 # What else an installed checkout depends on: its commands, plugins and packages.
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
