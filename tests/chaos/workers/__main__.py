@@ -9,7 +9,7 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-from tests.chaos.workers.base import Worker
+from tests.chaos.workers.base import EndedEarly, Worker
 from tests.chaos.workers.spec import TRANSFORMER, Spec
 
 _MODULES = {"confluent": "confluent", "kafka-python": "kafka_python", "aiokafka": "aio"}
@@ -22,6 +22,8 @@ def main(path: str) -> int:
     worker: Worker = getattr(module, spec.role.capitalize())(spec)
     try:
         worker.run()  # type: ignore[attr-defined]
+    except EndedEarly:
+        pass
     except Exception as error:
         traceback.print_exc()
         worker.journal.write("fatal", error=f"{type(error).__name__}: {error}"[:300])

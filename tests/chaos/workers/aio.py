@@ -19,6 +19,7 @@ from tests.chaos.workers.base import (
     ROUND_S,
     SESSION_MS,
     Consuming,
+    EndedEarly,
     Offsets,
     Place,
     Producing,
@@ -145,7 +146,10 @@ async def _closed(worker: Worker, client: Any) -> None:
 
 
 async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A connected client. Brokers may be unavailable at first, and a client that failed to start cannot restart."""
+    """A connected client. Brokers may be unavailable at first, and a client that failed to start cannot restart.
+
+    Raises EndedEarly.
+    """
     while True:
         client = make()
         try:
@@ -154,7 +158,8 @@ async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
                     await client.start()
             return client
         except (KafkaError, TimeoutError):
-            await _within(client.stop())
+            with suppress(TimeoutError):
+                await _within(client.stop())
             if worker.stopping.is_set():
-                raise
+                raise EndedEarly from None
             await asyncio.sleep(1)

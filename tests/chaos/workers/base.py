@@ -30,6 +30,10 @@ CALL_S = 30.0
 SESSION_MS, HEARTBEAT_MS = 10_000, 1_000
 
 
+class EndedEarly(Exception):
+    """SIGTERM came before the library had connected."""
+
+
 class Worker:
     """A spec, a journal, and SIGTERM as the request to end in order."""
 

@@ -18,6 +18,7 @@ from tests.chaos.workers.base import (
     ROUND_S,
     SESSION_MS,
     Consuming,
+    EndedEarly,
     Offsets,
     Producing,
     Worker,
@@ -35,14 +36,14 @@ def _common(spec: Spec) -> dict[str, Any]:
 
 
 def _connected(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A client, whose constructor connects. Brokers may be unavailable for longer than it waits."""
+    """A client, whose constructor connects. Brokers may be unavailable for longer than it waits. Raises EndedEarly."""
     while True:
         try:
             with worker.journal.call("connect", _CONNECT_S):
                 return make()
         except KafkaError:
             if worker.stopping.wait(ROUND_S):
-                raise
+                raise EndedEarly from None
 
 
 class Producer(Producing):
