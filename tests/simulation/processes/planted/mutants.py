@@ -119,7 +119,7 @@ def _nothing_is_synced() -> list[Change]:
     return [(Flushing, "wants_sync", lambda flushing, batches, config: False)]
 
 
-@_mutant(LOST, "no_callback_fails")
+@_mutant(LOST, TWICE, "no_callback_fails")
 def _the_open_part_of_the_log_is_not_scanned() -> list[Change]:
     counting = loading.counting
 
