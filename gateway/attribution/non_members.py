@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.gateway.attribution.claims import Claim, Place
-from muster.gateway.attribution.connection import Fetches, may_overlap, overlap
+from muster.gateway.attribution.connection import ConnectionState, Fetches, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.slot import LAG_MS
@@ -65,6 +65,17 @@ class NonMembers:
             if self._fetchers.now_ms > until_ms:
                 del self._watched[fetches]
             self._identities.reconsider(fetches)
+
+    def beside(self, connection: ConnectionState) -> list[tuple[Fetches, Place]]:
+        """The undecided ones that fetched what this connection continued to fetch after they had begun, and what."""
+        return [
+            (fetches, place)
+            for other in connection.fetches.values()
+            for fetches in self._watched
+            if fetches.key == other.key and fetches.principal == other.principal and fetches is not other
+            for place in other.known()
+            if fetches.knows(place) and overlap(fetches, other, place)
+        ]
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
         """It fetched the partition before any member could, and the member that owns it may not have begun yet."""

@@ -48,6 +48,18 @@ def test_a_reader_that_is_gone_at_once_was_not_the_member_either(bench: Bench) -
     assert counts(bench) == {("g", None): 79, (None, "not_member"): 1}
 
 
+def test_a_reader_was_not_the_member_though_both_are_gone_before_it_is_judged_again(bench: Bench) -> None:
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
+    member, reader = ConnectionState(), ConnectionState()
+    run(bench, [member], NOW_MS, NOW_MS + 10_000)
+    for connection, at_ms in ((reader, NOW_MS + 10_000), (member, NOW_MS + 10_250)):
+        bench.fetching(connection, {0: 0}, at_ms=at_ms)
+        bench.send(0, at_ms=at_ms, connection=connection)
+        bench.account.closed(connection)
+    bench.settle(NOW_MS + 10_500)
+    assert counts(bench) == {("g", None): 41, (None, "not_member"): 1}
+
+
 @pytest.mark.parametrize("before_ms", [2_000, 60_000])
 def test_a_reader_that_was_there_first_is_not_the_member(bench: Bench, before_ms: int) -> None:
     """At most it has the label from the registration on until the member fetches as well."""
