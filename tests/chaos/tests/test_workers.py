@@ -17,9 +17,9 @@ from tests.muster_process import eventually
 
 @pytest.mark.parametrize("role", [PRODUCER, CONSUMER])
 def test_a_client_that_ends_before_it_has_connected_has_not_given_up(tmp_path: Path, role: str) -> None:
-    """aiokafka's; kafka-python's takes 30 s to see that nobody listens."""
+    """aiokafka's; kafka-python's takes 30 s to see that nothing listens."""
     journal, path = tmp_path / "c.1.jsonl", tmp_path / "c.1.json"
-    closed = "127.0.0.1:9"  # discard, which nobody serves
+    closed = "127.0.0.1:9"  # discard: nothing listens there
     Spec(
         name="c.1", role=role, library="aiokafka", bootstrap=closed, topics={"t": 1}, journal=str(journal), group="g"
     ).save(path)
