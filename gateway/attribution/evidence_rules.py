@@ -146,8 +146,7 @@ class EvidenceRules:
 
     def closed(self, connection: ConnectionState) -> None:
         """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""
-        for fetches, place in self._non_members.beside(connection):  # as long as it is seen that they are two clients
-            self.judge(fetches.connection, *fetches.key, *place, fetches.last_ms(place))
+        self._non_members.closed(connection)
         self._identities.closed(connection)
         self.fetchers.closed(connection)
 

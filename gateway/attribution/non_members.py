@@ -22,9 +22,12 @@ from muster.gateway.attribution.claims import Claim, Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
-from muster.gateway.attribution.slot import LAG_MS
+from muster.gateway.attribution.slot import LAG_MS, ClientKey
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
+
+_UNDECIDED_MS = 2 * PATIENCE_MS
+"""How long it may take until it is clear which of several connections is the member's."""
 
 
 class NonMembers:
@@ -36,6 +39,8 @@ class NonMembers:
         self._identities = identities
         self._watched: dict[Fetches, int] = {}
         """Undecided connections, and until when to examine them again."""
+        self._departed: dict[tuple[ClientKey, Place], dict[Fetches, int]] = {}
+        """Connections that are closed, by what they fetched, and until when they count."""
 
     def admits(
         self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim], opaque: Sequence[Claim]
@@ -65,17 +70,18 @@ class NonMembers:
             if self._fetchers.now_ms > until_ms:
                 del self._watched[fetches]
             self._identities.reconsider(fetches)
+        for where, departed in list(self._departed.items()):
+            for fetches in [each for each, until_ms in departed.items() if self._fetchers.now_ms > until_ms]:
+                del departed[fetches]
+            if not departed:
+                del self._departed[where]
 
-    def beside(self, connection: ConnectionState) -> list[tuple[Fetches, Place]]:
-        """The undecided ones that fetched what this connection continued to fetch after they had begun, and what."""
-        return [
-            (fetches, place)
-            for other in connection.fetches.values()
-            for fetches in self._watched
-            if fetches.key == other.key and fetches.principal == other.principal and fetches is not other
-            for place in other.known()
-            if fetches.knows(place) and overlap(fetches, other, place)
-        ]
+    def closed(self, connection: ConnectionState) -> None:
+        """Remember what it fetched beside others for as long as these may be undecided."""
+        until_ms = self._fetchers.now_ms + _UNDECIDED_MS
+        for fetches in connection.fetches.values():
+            for place in fetches.known():
+                self._departed.setdefault((fetches.key, place), {})[fetches] = until_ms
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
         """It fetched the partition before any member could, and the member that owns it may not have begun yet."""
@@ -90,6 +96,14 @@ class NonMembers:
             other
             for other in self._fetchers.beside(fetches, place)
             if group not in other.outside_of and may_overlap(fetches, other, place)
+        ]
+        non_members += [
+            other
+            for other in self._departed.get((fetches.key, place), ())
+            if other.principal == fetches.principal
+            and other is not fetches
+            and group not in other.outside_of
+            and overlap(fetches, other, place)
         ]
         if len(non_members) < seats:
             return True
@@ -131,4 +145,4 @@ class NonMembers:
         return group in self._table.positions.groups_at(fetches.key, place, offset, first_ms, fetches.principal)
 
     def _watch(self, fetches: Fetches) -> None:
-        self._watched.setdefault(fetches, self._fetchers.now_ms + 2 * PATIENCE_MS)
+        self._watched.setdefault(fetches, self._fetchers.now_ms + _UNDECIDED_MS)

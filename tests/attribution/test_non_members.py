@@ -60,6 +60,21 @@ def test_a_reader_was_not_the_member_though_both_are_gone_before_it_is_judged_ag
     assert counts(bench) == {("g", None): 41, (None, "not_member"): 1}
 
 
+def test_a_reader_is_no_member_though_a_coordinator_is_not_heard_before_both_are_gone(bench: Bench) -> None:
+    """Another group may be heard of for up to HEAR_MS, so the reader is judged when the member is gone."""
+    bench.account.on_begun = lambda: None
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
+    member, reader = ConnectionState(), ConnectionState()
+    run(bench, [member], NOW_MS, NOW_MS + 10_000)
+    run(bench, [reader], NOW_MS + 10_000, NOW_MS + 10_250)
+    bench.account.closed(reader)
+    run(bench, [member], NOW_MS + 10_250, NOW_MS + 11_500)
+    bench.account.closed(member)
+    for at_ms in range(NOW_MS + 12_000, NOW_MS + 15_000, 500):
+        bench.settle(at_ms)
+    assert counts(bench) == {("g", None): 45, (None, "not_member"): 1}
+
+
 @pytest.mark.parametrize("before_ms", [2_000, 60_000])
 def test_a_reader_that_was_there_first_is_not_the_member(bench: Bench, before_ms: int) -> None:
     """At most it has the label from the registration on until the member fetches as well."""
