@@ -15,11 +15,13 @@ from typing import Any
 
 import yaml
 
+from tests.gateway.serving import Client
 from tests.hosts.host import Host
 from tests.hosts.installing import ROOT
 
 PORT, REDIS_PORT, ZOOKEEPER_PORT = 9092, 6379, 2181
 SERVE_S = 300.0
+_METADATA = 3
 _UP_S = 600.0
 _POLL_S = 0.5
 
@@ -106,8 +108,8 @@ class Cluster:
             return alive and sorted(gateways) == sorted(addresses)
 
         deadline = time.monotonic() + SERVE_S
-        while not serving(status := self.status()):
-            assert time.monotonic() < deadline, f"not within {SERVE_S:.0f} s on {', '.join(addresses)}: {status}"
+        while _gateways(hosts) != set(addresses) or not serving(status := self.status()):
+            assert time.monotonic() < deadline, f"not within {SERVE_S:.0f} s on {', '.join(addresses)}: {self.status()}"
             time.sleep(_POLL_S)
         return {name: addresses[place] for name, place in placed(status).items() if place in addresses}
 
@@ -127,6 +129,19 @@ class Cluster:
         with suppress(OSError):
             texts.append((self.head.home / "muster.log").read_text(errors="replace")[-3000:])
         return "\n".join(texts)
+
+
+def _gateways(hosts: Sequence[Host]) -> set[str]:
+    """Addresses of the gateways that the first of these hosts names; empty if it has none.
+
+    `muster status` takes seconds of a processor, which the hosts need to start.
+    """
+    try:
+        with Client(PORT, host=hosts[0].address) as client:
+            found = client.exchange(_METADATA, 4, {"topics": [], "allow_auto_topic_creation": False})
+    except OSError:
+        return set()
+    return {broker.host for broker in found.brokers}
 
 
 def placed(status: dict[str, Any]) -> dict[str, str]:
