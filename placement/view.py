@@ -11,6 +11,7 @@ from uuid import UUID
 from muster.placement.leaders import Leaders, Partitions, deal
 from muster.placement.racks import replicas
 from muster.placement.rendezvous import choose
+from muster.placement.security.entities import Entity
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -90,6 +91,8 @@ class DynamicConfigs:
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Subscriptions to metrics of clients, by name (KIP-714)."""
+    entities: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """SCRAM credentials of users, and quotas; the keys and values are those in Kafka's ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ import ray
 from ray.exceptions import RayError
 
 from muster.actors.config.altering import Alteration
-from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.admin import EntityOutcome, NewTopic, TopicOutcome
 from muster.actors.controller.distinct import distinct
+from muster.actors.controller.entities import EntitiesAdmin
 from muster.actors.controller.faults_over_ray import RayCluster
 from muster.actors.controller.history import ControllerHistory
 from muster.actors.controller.managed import Managed
@@ -49,6 +50,8 @@ from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, ta
 from muster.placement.host_port import host_port
 from muster.placement.layout import CONTROLLER, ControllerNode
 from muster.placement.leaders import Leaders
+from muster.placement.security.entities import EntityAlteration
+from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import (
     OFFSETS,
@@ -88,6 +91,7 @@ class Controller:
         self._zk: ZooKeeperClient | None = None
         self._own_epoch: ActorEpoch | None = None
         self._topics: TopicsAdmin | None = None
+        self._entities: EntitiesAdmin | None = None
         self._node: EphemeralNode | None = None
         self._first_broker: int | None = None
         self._epoch = 0
@@ -162,7 +166,9 @@ class Controller:
         registries = TopicRegistry(zk, self._own_epoch), ConfigRegistry(zk, self._own_epoch)
         topics = TopicsAdmin(*registries, config, self._publish)
         topics.load()
-        self._topics = topics
+        entities = EntitiesAdmin(EntityRegistry(zk, self._own_epoch), self._publish)
+        entities.load()
+        self._topics, self._entities = topics, entities
 
     def _node_moves(self, zk: ZooKeeperClient) -> NodeMoves:
         per_node = []
@@ -363,11 +369,15 @@ class Controller:
             logs=endpoints["log"],
             offsets=endpoints[OFFSETS],
             transactions=endpoints[TRANSACTIONS],
-            configs=self._topics.configs if self._topics else DynamicConfigs(),
+            configs=self._configs(),
         ).with_leaders(self._leaders)
         if served:
             self._leaders = view.leaders
         self._feed.publish(view)
+
+    def _configs(self) -> DynamicConfigs:
+        configs = self._topics.configs if self._topics else DynamicConfigs()
+        return replace(configs, entities=self._entities.entities if self._entities else {})
 
     def _distinct(self, brokers: list[Broker]) -> tuple[Broker, ...]:
         """The brokers for the view; those that are left out have an error, which ``muster status`` shows."""
@@ -416,6 +426,12 @@ class Controller:
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
         """Change configs of topics, brokers and groups, in order and each independently of the others."""
         return await (await self._topics_admin()).alter_configs(alterations, validate_only)
+
+    async def alter_entities(self, alterations: Sequence[EntityAlteration]) -> list[EntityOutcome]:
+        """Change configs of users, clients and addresses, in order and each independently of the others."""
+        await self.start()
+        assert self._entities is not None
+        return await self._entities.alter(alterations)
 
     async def producer_ids(self) -> range:
         """A block of producer ids that were never given out before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster.placement.security.entities import Entity
 from muster.placement.view import Topic
 
 
@@ -26,3 +27,13 @@ class TopicOutcome:
     """A Kafka error code; 0 on success (with validate_only: if it would succeed)."""
     message: str | None = None
     topic: Topic | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityOutcome:
+    """The outcome for one entity, of a change of its configs."""
+
+    entity: Entity
+    error: int
+    """A Kafka error code; 0 on success."""
+    message: str | None = None

@@ -24,7 +24,8 @@ import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig
 from muster.actors.config.altering import Alteration, InvalidAlteration
-from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.admin import EntityOutcome, NewTopic, TopicOutcome
+from muster.actors.controller.entities import alter_entity
 from muster.actors.controller.topics import alter
 from muster.actors.tables.spool import SampleStore
 from muster.actors.wire import codec
@@ -37,6 +38,8 @@ from muster.gateway.listener.upkeep import account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.configs import ConfigRegistry
 from muster.placement.leaders import Leaders
+from muster.placement.security.entities import EntityAlteration
+from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.topics import (
     InvalidPartitions,
     InvalidTopic,
@@ -82,6 +85,7 @@ class RegistryController:
     def __init__(self, zk: ZooKeeperClient, config: MusterConfig) -> None:
         self.registry = TopicRegistry(zk)
         self.configs = ConfigRegistry(zk)
+        self.entities = EntityRegistry(zk)
         self.config = config
         self.brokers: tuple[Broker, ...] = BROKERS
         self.epoch = 1
@@ -112,7 +116,7 @@ class RegistryController:
             logs=dict(self.logs),
             offsets=dict(self.offsets),
             transactions=dict(self.transactions),
-            configs=self.configs.load(),
+            configs=replace(self.configs.load(), entities=self.entities.load()),
         ).with_leaders(self.leaders)
         self.leaders = view.leaders
         return view
@@ -141,6 +145,13 @@ class RegistryController:
             alter(self.configs, alteration, self.config, validate_only)
 
         return await self._change([(each.name, partial(change, each)) for each in alterations])
+
+    async def alter_entities(self, alterations: Sequence[EntityAlteration]) -> list[EntityOutcome]:
+        if self.away:
+            raise ControllerUnavailable("away")
+        outcomes = [await asyncio.to_thread(alter_entity, self.entities, each) for each in alterations]
+        await self._publish()
+        return outcomes
 
     async def until_followed(self, timeout_s: float) -> bool:
         """True: there is no other gateway."""
@@ -181,9 +192,12 @@ class RegistryController:
         if self.away:
             raise ControllerUnavailable("away")
         outcomes = [await asyncio.to_thread(_outcome, name, change) for name, change in changes]
+        await self._publish()
+        return outcomes
+
+    async def _publish(self) -> None:
         if not self.mute:
             asyncio.get_running_loop().call_soon(self.publish, await asyncio.to_thread(self.view))
-        return outcomes
 
 
 def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:

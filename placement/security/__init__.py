@@ -1,0 +1,1 @@
+"""Security state as Kafka keeps it in ZooKeeper: users, quotas."""
