@@ -14,10 +14,12 @@ _MAX_TOGETHER_BYTES = 64 << 10
 class FrameTooLarge(ValueError):
     """The peer announced a frame larger than allowed, or of a negative size."""
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(self, size: int, limit: int, frames: list[bytes]) -> None:
         super().__init__(f"a frame of {size} bytes is announced, the limit is {limit}")
         self.size = size
         self.limit = limit
+        self.frames = frames
+        """Those that were completed by the same bytes, before the announced one."""
 
 
 class Framer:
@@ -77,7 +79,7 @@ class Framer:
             size = int.from_bytes(data[at : at + SIZE_BYTES], "big", signed=True)
             if not 0 <= size <= self.limit_bytes:
                 self._pieces = [data]
-                raise FrameTooLarge(size, self.limit_bytes)
+                raise FrameTooLarge(size, self.limit_bytes, frames)
             frame_end = at + SIZE_BYTES + size
             if frame_end > end:
                 break

@@ -126,12 +126,14 @@ class Connection(asyncio.Protocol):
         self.gateway.metrics.received(len(data))
         try:
             frames = self._framer.feed(self._behind_proxy_header(data))
-            frames.reverse()
-            self._frames[:0] = frames
         except proxy_protocol.BadHeader as error:
             self.refuse(Cause.PROXY_HEADER, f"listener {self.listener.name}: {error}")
+            frames = []
         except FrameTooLarge as error:
             self._refused = _no_frame(error, self.listener)
+            frames = error.frames
+        frames.reverse()
+        self._frames[:0] = frames
         self._admit()
 
     def _behind_proxy_header(self, data: bytes) -> bytes:

@@ -35,6 +35,15 @@ def test_a_bad_size_is_refused_before_its_bytes_come(size: int) -> None:
     assert caught.value.size == size
 
 
+@pytest.mark.parametrize("cut", range(len(WIRE) + 5))
+def test_frames_before_a_bad_size_are_not_lost(cut: int) -> None:
+    framer, frames, stream = Framer(100), [], WIRE + b"\xff" * 4
+    with pytest.raises(FrameTooLarge) as caught:
+        for part in (stream[:cut], stream[cut:]):
+            frames += framer.feed(part)
+    assert frames + caught.value.frames == FRAMES
+
+
 def test_what_was_in_no_frame_is_there_as_it_came() -> None:
     framer = Framer(100)
     framer.feed(WIRE + b"\0\0")

@@ -275,6 +275,20 @@ def test_what_came_before_a_bad_request_is_answered(full: Serving, fresh: Fresh,
     assert len(said()) == 1
 
 
+def test_what_came_before_a_bad_size_is_answered(full: Serving, fresh: Fresh, said: Callable[[], list[str]]) -> None:
+    """All of it comes with one read, and nothing behind it is served."""
+    topic = full.create(fresh("t"))
+    with full.connect() as client:
+        wait = pipeline(FETCH, 18, fetch_body((topic, 0, 0), max_wait=200, min_bytes=1), 1)
+        ping = pipeline(API_VERSIONS, 0, {}, 1)
+        client.send_raw(wait + ping + RAW["negative"][0] + ping)
+        assert len(codec.decode_response(FETCH, 18, client.receive())[1].responses) == 1
+        assert codec.decode_response(API_VERSIONS, 0, client.receive())[1].error_code is ErrorCode.none
+        assert client.is_closed()
+    (line,) = said()
+    assert RAW["negative"][1] in line
+
+
 def test_many_bad_requests_that_wait_behind_a_good_one(
     full: Serving, fresh: Fresh, said: Callable[[], list[str]]
 ) -> None:
