@@ -92,7 +92,12 @@ async def _mark(call: Call, owner: ActorKey, parts: list[_Part], wanted: list[_W
     if channel is not None:
         response: asyncio.Future[Marked | ChannelLost] = asyncio.get_running_loop().create_future()
         markers = [_marker(wanted[part.marker].marker, part.partitions) for part in parts]
-        token = channel.mark(markers, response.set_result, timeout_s=_TIMEOUT_S)
+
+        def on_marked(found: Marked | ChannelLost) -> None:
+            if not response.done():  # it is cancelled when the client goes, and a response may arrive before the task ends
+                response.set_result(found)
+
+        token = channel.mark(markers, on_marked, timeout_s=_TIMEOUT_S)
         try:
             marked = await response
         finally:

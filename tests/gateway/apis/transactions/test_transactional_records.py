@@ -14,7 +14,12 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.framing import framed
+from muster.actors.wire.markers import write_marked
+from muster.gateway.apis.partitions import owner_of
+from muster.gateway.listener.connection import Connection
 from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.apis.test_data_apis import (
     FETCH,
@@ -240,6 +245,34 @@ def test_markers_reach_every_partition_and_say_which_do_not_exist(full: Serving,
     assert refused == [(topic.name, left, ErrorCode.transaction_coordinator_fenced)]
     fenced = mark(full.client, (P, -1), (topic.name, [left]), commit=True, version=version, coordinator_epoch=3)
     assert fenced == [(topic.name, left, ErrorCode.invalid_producer_epoch)]
+
+
+def test_a_client_that_leaves_while_its_markers_are_written_costs_no_other_its_channel(
+    full: Serving, fresh: Fresh
+) -> None:
+    """The actor's response arrives after the request was given up, and before its task has ended."""
+    topic, gateway = full.create(fresh("t")), full.gateway
+    channel = gateway.forwarder.log(owner_of(gateway, topic, 0)[1])
+    assert channel is not None
+    marker = {"producer_id": P, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
+    topics = {"topics": [{"name": topic.name, "partition_indexes": [0]}]}
+    frame = codec.encode_request(WRITE_TXN_MARKERS, 1, 1, "leaves", {"markers": [{**marker, **topics}]})
+
+    async def leave(port: int) -> None:
+        (connection,) = (each for each in gateway.connections.values() if each.port == port)
+        assert isinstance(connection, Connection)
+        before = set(channel._waiting)
+        connection.data_received(framed(frame))
+        while not (sent := set(channel._waiting) - before):
+            await asyncio.sleep(0)
+        connection.close()
+        channel.data_received(framed(write_marked(sent.pop(), [[ErrorCode.none]])))
+
+    with full.connect() as client:
+        client.exchange(18, 0, {})
+        full.run(leave(client.port))
+        assert client.is_closed()
+    assert channel.usable
 
 
 def test_a_marker_starts_the_partition_of_offsets(full: Serving) -> None:
