@@ -35,12 +35,12 @@ def test_a_bad_size_is_refused_before_its_bytes_come(size: int) -> None:
     assert caught.value.size == size
 
 
-@pytest.mark.parametrize("cut", range(len(WIRE) + 5))
+@pytest.mark.parametrize("cut", range(len(WIRE) + 4))
 def test_frames_before_a_bad_size_are_not_lost(cut: int) -> None:
-    framer, frames, stream = Framer(100), [], WIRE + b"\xff" * 4
+    framer, stream = Framer(100), WIRE + b"\xff" * 4
+    frames = framer.feed(stream[:cut])
     with pytest.raises(FrameTooLarge) as caught:
-        for part in (stream[:cut], stream[cut:]):
-            frames += framer.feed(part)
+        framer.feed(stream[cut:])
     assert frames + caught.value.frames == FRAMES
 
 

@@ -94,7 +94,7 @@ async def _mark(call: Call, owner: ActorKey, parts: list[_Part], wanted: list[_W
         markers = [_marker(wanted[part.marker].marker, part.partitions) for part in parts]
 
         def on_marked(found: Marked | ChannelLost) -> None:
-            if not response.done():  # it is cancelled when the client goes, and a response may arrive before the task ends
+            if not response.done():  # cancelled when the client goes; the task may end after the response arrives
                 response.set_result(found)
 
         token = channel.mark(markers, on_marked, timeout_s=_TIMEOUT_S)

@@ -36,7 +36,7 @@ from tests.gateway.apis.test_data_apis import (
 from tests.gateway.group_client import find
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Client, Serving
-from tests.log.support import NOW_MS, client_batch
+from tests.log.support import NOW_MS, client_batch, everything_has_run
 from tests.log.transactions.support import P, Q, client_view
 from tests.zookeeper_fixture import eventually
 
@@ -263,10 +263,10 @@ def test_a_client_that_leaves_while_its_markers_are_written_costs_no_other_its_c
         assert isinstance(connection, Connection)
         before = set(channel._waiting)
         connection.data_received(framed(frame))
-        while not (sent := set(channel._waiting) - before):
-            await asyncio.sleep(0)
+        await everything_has_run()
+        (sent,) = set(channel._waiting) - before
         connection.close()
-        channel.data_received(framed(write_marked(sent.pop(), [[ErrorCode.none]])))
+        channel.data_received(framed(write_marked(sent, [[ErrorCode.none]])))
 
     with full.connect() as client:
         client.exchange(18, 0, {})
