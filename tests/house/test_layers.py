@@ -25,6 +25,7 @@ PURE = (
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "actors/transactions").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    *sorted((ROOT / "gateway/quotas").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
     *sorted((ROOT / "gateway/telemetry").rglob("*.py")),
     ROOT / "actors/tables/rebalance_entry.py",
