@@ -11,6 +11,7 @@ from uuid import UUID
 from muster.placement.leaders import Leaders, Partitions, deal
 from muster.placement.racks import replicas
 from muster.placement.rendezvous import choose
+from muster.placement.security.acls import Acls
 from muster.placement.security.entities import Entity
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -93,6 +94,7 @@ class DynamicConfigs:
     """Subscriptions to metrics of clients, by name (KIP-714)."""
     entities: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """SCRAM credentials of users, and quotas; the keys and values are those in Kafka's ZooKeeper."""
+    acls: Acls = field(default_factory=Acls, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

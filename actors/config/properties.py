@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from muster.actors.config.authorizer_properties import AuthorizerProperties
 from muster.actors.config.coordinator_properties import CoordinatorProperties
 from muster.actors.config.groups import broker_problem
 from muster.actors.config.listeners import (
@@ -54,7 +55,7 @@ def _property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
-class MusterConfig(CoordinatorProperties, LogProperties):
+class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties):
     """Every property with its value. Kafka's names have dots where the fields have underscores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
@@ -347,6 +348,8 @@ class MusterConfig(CoordinatorProperties, LogProperties):
                 f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT}, "
                 f"for example listeners={SASL_PLAINTEXT}://:{DEFAULT_PORT}; listeners={self.listeners} has none"
             )
+        if (problem := self.authorizer_problem(authenticates=needs_login)) is not None:
+            raise ValueError(problem)
         check_ports(found, self.gateway_count or 1)
 
     @model_validator(mode="after")

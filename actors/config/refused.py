@@ -25,7 +25,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 """Kafka properties that nothing here would obey, as patterns, and why."""
 
 LATER: tuple[str, ...] = (
-    r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
+    r"ssl\..*|(.*\.)?sasl\..*|security\..*|principal\..*|.*quota.*",
     r"transaction\.two\.phase\..*|group\.(share|streams)\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""

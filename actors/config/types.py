@@ -30,6 +30,11 @@ class ConfigType(IntEnum):
 
 List = ConfigType.LIST
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+"""Kafka's authorizers that decide by ACLs: in controller mode, and with ZooKeeper."""
 
 
 def _integer(value: Any) -> Any:
@@ -105,12 +110,28 @@ def _mechanisms(value: str) -> str:
     return ",".join(dict.fromkeys(named))
 
 
+def _super_users(value: str) -> str:
+    named = [part.strip() for part in value.split(";") if part.strip()]
+    for principal in named:
+        if ":" not in principal:
+            raise ValueError(f"has {principal}, which is not TYPE:NAME, for example User:{principal}")
+    return ";".join(dict.fromkeys(named))
+
+
+def _authorizer_class(value: str) -> str:
+    if value.strip() not in ("", *AUTHORIZERS):
+        raise ValueError(f"is not empty and none of {', '.join(AUTHORIZERS)}")
+    return value.strip()
+
+
 Bool = Annotated[bool, BeforeValidator(_boolean), ConfigType.BOOLEAN]
 Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1), ConfigType.INT]
 Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
 Double = Annotated[float, BeforeValidator(_number), ConfigType.DOUBLE]
 Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
 Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
+SuperUsers = Annotated[str, AfterValidator(_super_users), ConfigType.STRING]
+AuthorizerClass = Annotated[str, AfterValidator(_authorizer_class), ConfigType.STRING]
 RebalanceProtocols = Annotated[
     str, BeforeValidator(_text), _listing("classic", "consumer", required="classic"), ConfigType.LIST
 ]

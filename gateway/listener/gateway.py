@@ -26,6 +26,7 @@ from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import Sasl, SaslSession
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
@@ -127,6 +128,8 @@ class Gateway:
         self.metrics = metrics
         self.view = view
         self.sasl = Sasl.of(config)
+        self.authorizer = self._authorizer_of(view)
+        """None: everyone may do everything."""
         self.leader_epochs = LeaderEpochs()
         self.forwarder = Forwarder(node_id, self._heard, self.leader_epochs.heard)
         self.connections: dict[str, ClientConnection] = {}
@@ -185,6 +188,8 @@ class Gateway:
         if view.order <= self.view.order:
             return
         self.leader_epochs.follow(self.view, view)
+        if view.configs.acls != self.view.configs.acls:
+            self.authorizer = self._authorizer_of(view)
         self.view = view
         self._configure(view)
         self.forwarder.follow(view)
@@ -203,6 +208,13 @@ class Gateway:
             self.config = config
             self.group_config = group_config(config)
             self.transaction_config = transaction_config(config)
+
+    def _authorizer_of(self, view: ClusterView) -> Authorizer | None:
+        config = self.started_with
+        if not config.authorizer_class_name:
+            return None
+        allow_everyone = config.allow_everyone_if_no_acl_found
+        return Authorizer(view.configs.acls, config.super_user_principals, allow_everyone=allow_everyone)
 
     def forget_silent_clients(self) -> None:
         """Drop the series of clients that have ended. Call it about once a second."""

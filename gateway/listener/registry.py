@@ -10,6 +10,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
 from muster.gateway.listener.gateway import ClientConnection, Gateway
+from muster.placement.security.acls import AclOperation, AclResourceType
 
 
 class Reply(NamedTuple):
@@ -37,6 +38,11 @@ class Call:
             codec.check_request(self.header, self.frame)
             self._entity = codec.decode_request(self.header, self.frame)
         return self._entity
+
+    def allows(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Whether the client may do that with the resource of that name."""
+        authorizer, client = self.gateway.authorizer, self.connection
+        return authorizer is None or authorizer.allows(client.principal, client.host, operation, resource, name)
 
     def reply(self, body: Body) -> Reply:
         """A response in the request's version."""

@@ -1,1 +1,1 @@
-"""Security state as Kafka keeps it in ZooKeeper: users, quotas."""
+"""Security state that the controller alone writes, as Kafka keeps it in ZooKeeper: ACLs, users, quotas."""

@@ -34,6 +34,8 @@ PURE = (
         for name in ("journal.py", "consumer_journal.py", "consumption_pauses.py")
     ),
     ROOT / "placement/moves.py",
+    *(ROOT / "placement/security" / name for name in ("acls.py", "acl_nodes.py")),
+    *sorted((ROOT / "gateway/security/authorization").rglob("*.py")),
     *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(
         ROOT / "actors/audit" / name

@@ -1,0 +1,1 @@
+"""Whether a client may do what it requests."""
