@@ -92,7 +92,10 @@ class GatewayActor(Actor):
         ]
         node = partial(BrokerNode, endpoints=tuple(endpoints), node_id=node_id, rack=rack)
         self._node = EphemeralNode(
-            settings.zookeeper, broker_path(self._id), lambda: node(timestamp_ms=now_ms()).encode()
+            settings.zookeeper,
+            broker_path(self._id),
+            lambda: node(timestamp_ms=now_ms()).encode(),
+            settings.zookeeper_access,
         )
         listening = (f"{each.listener}://{host_port(each.host, each.port)}" for each in endpoints)
         log.info("gateway %d serves %s", self._id, ", ".join(listening))

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from muster.actors.runtime.zookeeper import embedded_access
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from pytest_muster import Cluster
 from pytest_muster.bound import bound
 from tests.status_reader import StatusReader
@@ -125,6 +127,10 @@ class Muster(Cluster):
         if self._reader is None:
             self._reader = StatusReader(self.storage, self.environment)
         return self._reader.read()
+
+    def zookeeper(self) -> ZooKeeperClient:
+        """A client of the cluster's own ZooKeeper that may do what Muster may."""
+        return connect(self.ready["zookeeper"], embedded_access(self.storage / "zookeeper"), timeout_s=15)
 
     def _close_reader(self) -> None:
         if self._reader is not None:

@@ -41,6 +41,7 @@ from muster.actors.config.types import (
     Text,
     problems_of,
 )
+from muster.actors.config.zookeeper_properties import ZooKeeperProperties
 
 DEFAULT_METRICS_PORT = 9404
 _OF_ONE_LISTENER = "listener.name."
@@ -55,7 +56,7 @@ def _property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
-class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties):
+class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, ZooKeeperProperties):
     """Every property with its value. Kafka's names have dots where the fields have underscores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
@@ -128,9 +129,6 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties):
 
     # Muster
     storage_path: Text = Field("./muster-data", description="Directory for all data; shared by all nodes.")
-    zookeeper_connect: Text | None = Field(
-        None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
-    )
     gateway_count: Int | None = Field(
         None, ge=1, description="Number of gateways; none: one, or one per node of a Ray that Muster did not start."
     )
@@ -323,13 +321,6 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties):
         if text is not None:
             _port_range(text)
         return text
-
-    @field_validator("zookeeper_connect")
-    @classmethod
-    def _not_empty(cls, hosts: str | None) -> str | None:
-        if hosts is not None and not hosts.split("/")[0].strip(" ,"):
-            raise ValueError("names no host")
-        return hosts
 
     @field_validator("sasl_credentials_file")
     @classmethod

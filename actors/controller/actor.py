@@ -140,7 +140,9 @@ class Controller:
         self._publish()
         self._spawn(self._known_nodes.run())
         await asyncio.to_thread(self._end_when_superseded)
-        self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
+        self._node = EphemeralNode(
+            self._settings.zookeeper, CONTROLLER, self._describe_node, self._settings.zookeeper_access
+        )
         self._history.serves(self._epoch)
         settle()
         end_signal_polls_soon()
@@ -158,7 +160,7 @@ class Controller:
 
     def _read_zookeeper(self) -> None:
         config = self._settings.config
-        zk = self._zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+        zk = self._zk = connect(self._settings.zookeeper, self._settings.zookeeper_access, timeout_s=_ZOOKEEPER_S)
         self._own_epoch = take_controller_epoch(zk)
         self._epoch = self._own_epoch.epoch
         self._nodes = self._node_moves(zk)

@@ -140,7 +140,8 @@ class LogOpener:
         """Waits while ZooKeeper is unavailable: a new process would have to do the same."""
         while True:
             try:
-                return await asyncio.to_thread(connect, self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+                hosts, access = self._settings.zookeeper, self._settings.zookeeper_access
+                return await asyncio.to_thread(connect, hosts, access, timeout_s=_ZOOKEEPER_S)
             except ZooKeeperUnreachable as error:
                 log.warning("%s waits to serve: %s", self._owner, error)
 

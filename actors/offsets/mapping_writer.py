@@ -18,6 +18,7 @@ from muster.placement.mapping.nodes import decode_registration, encode_registrat
 from muster.placement.mapping.registration import Change, Registration, Withdrawal
 from muster.placement.mapping.repair import Node
 from muster.placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
+from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class MappingWriter:
     ``zk_hosts`` is a connect string (ZooKeeperUnreachable if it is not one).
     """
 
-    def __init__(self, zk_hosts: str) -> None:
-        self._zk: ZooKeeperClient = client(zk_hosts)
+    def __init__(self, zk_hosts: str, access: Access = ANYONE) -> None:
+        self._zk: ZooKeeperClient = client(zk_hosts, access)
         self._nodes = MappingNodes(self._zk, timeout_s=_REQUEST_TIMEOUT_S)
         self._pending: _Work = {}
         self._paths: dict[tuple[str, str], str] = {}

@@ -47,7 +47,7 @@ class ServedPartition:
     ) -> None:
         self._config = config = settings.config
         storage = Path(settings.storage)
-        self._writer = MappingWriter(settings.zookeeper)
+        self._writer = MappingWriter(settings.zookeeper, settings.zookeeper_access)
         self._channels = own_channels(settings, view)
         self.core = OffsetsPartition(
             partition=partition,

@@ -56,6 +56,7 @@ class ReconcilerActor(Actor):
             self._registrations,
             max_writes_per_second=config.reconciler_max_writes_per_second,
             dry_run=config.reconciler_dry_run,
+            access=self.settings.zookeeper_access,
             history=RepairHistory(self._repairs.add, wall_ms),
         )
         self._upkeep = TablesUpkeep(Path(self.settings.storage) / "metrics", Policy.of(config), now_ms=wall_ms)

@@ -30,6 +30,7 @@ from muster.placement.mapping.registration import Registration
 from muster.placement.mapping.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
 from muster.placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
 from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, client
 from muster.placement.zookeeper.mirror import Mirror
 
@@ -100,12 +101,13 @@ class Reconciler:
         *,
         max_writes_per_second: int = MAX_WRITES_PER_SECOND,
         dry_run: bool = False,
+        access: Access = ANYONE,
         history: RepairHistory | None = None,
     ) -> None:
         self._interval_s = interval_ms / 1000
         self._registrations = registrations
         self._dry_run = dry_run
-        self._zk = client(zk_hosts)
+        self._zk = client(zk_hosts, access)
         self._mirror = Mirror(self._zk, CLIENT_GROUP_ID, on_deleted=self._nodes_were_deleted)
         self._rate_limiter = RateLimiter(max_writes_per_second)
         self._nodes = MappingNodes(self._zk, timeout_s=_REQUEST_TIMEOUT_S, before_write=self._rate_limiter.wait)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.config import MusterConfig
+from muster.placement.zookeeper.access import ANYONE, Access
 
 NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""
@@ -24,6 +25,7 @@ class ClusterSettings:
     cluster_id: str
     zookeeper: str
     """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves."""
+    zookeeper_access: Access = ANYONE
     host: str | None
     """Address that gateways bind where a listener names none, and advertise. None: they bind all interfaces and
     advertise their node's address."""

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,9 +27,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.java import JavaNotFound, find_java, java_environment
 from muster.placement.host_port import host_port
+from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.securing import is_secure, secure_whole
 
 __all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
 
@@ -113,6 +117,28 @@ class EmbeddedZooKeeper:
                     continue
                 return server
         raise ZooKeeperStartError(f"found no free port on {host} for ZooKeeper in {_PORT_ATTEMPTS} attempts")
+
+    def secure(self, *, timeout_s: float = 30) -> Access:
+        """Let only who reads the file of credentials change nodes. Returns the access of those; the file is kept.
+
+        A tree that was open is protected first, which takes time for each of its nodes. ZooKeeperStartError if the
+        file cannot be written, ZooKeeperUnreachable if the server does not respond.
+        """
+        access = embedded_access(self.data_dir)
+        credentials = Path(access.credentials_file or "")
+        try:
+            self.data_dir.chmod(0o700)
+            if not credentials.exists():
+                write_atomically(credentials, f"muster:{secrets.token_hex(32)}\n")
+        except OSError as error:
+            raise ZooKeeperStartError(f"cannot protect {self.data_dir}: {error.strerror}") from error
+        client = connect(self.hosts, access, timeout_s=timeout_s)
+        try:
+            if not is_secure(client):
+                secure_whole(client)
+        finally:
+            client.shut()
+        return access
 
     @property
     def hosts(self) -> str:
@@ -205,9 +231,7 @@ class EmbeddedZooKeeper:
                 raise ZooKeeperUnreachable("the process ended")
             if time.monotonic() > deadline:
                 raise ZooKeeperUnreachable("it did not answer in time")
-        client = connect(self.hosts, timeout_s=max(1.0, deadline - time.monotonic()))
-        client.stop()
-        client.close()
+        connect(self.hosts, timeout_s=max(1.0, deadline - time.monotonic())).shut()
 
     def _responds(self) -> bool:
         """Whether *this* server serves there: another may have bound the port after it was found to be free."""
@@ -218,6 +242,11 @@ class EmbeddedZooKeeper:
         except OSError:
             return False
         return f"dataDir={self.data_dir}{os.sep}".encode() in response
+
+
+def embedded_access(data_dir: Path) -> Access:
+    """How the ZooKeeper with its data there is used, once it is secured."""
+    return Access(credentials_file=str(data_dir / "credentials"), set_acl=True)
 
 
 @contextlib.contextmanager

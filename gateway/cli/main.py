@@ -41,6 +41,7 @@ _COMMANDS = {
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
     "user": _Command("user:user", "Add and remove users that may log in."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
+    "zookeeper": _Command("security.zookeeper:zookeeper", "Protect nodes that exist in ZooKeeper, or open them."),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
     "storage": _Command("storage.check:storage", "Check a storage directory."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),

@@ -32,7 +32,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import write_string
 from kazoo.protocol.states import EVENT_TYPE_MAP, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL
 
+from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.connection import Connection, Handler
 from muster.placement.zookeeper.multi import MultiRead, MultiWrite, Operation, read_children, read_data
 from muster.placement.zookeeper.outages import outages_of
@@ -69,8 +71,9 @@ class _AddRecursiveWatch:
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """A kazoo client. Created by :func:`connect` or, without waiting for the server, by :func:`client`."""
 
-    def __init__(self, hosts: str, *, logger: logging.Logger) -> None:
+    def __init__(self, hosts: str, *, access: Access = ANYONE, logger: logging.Logger) -> None:
         super().__init__(
+            **access.options(),
             hosts=hosts,
             timeout=SESSION_TIMEOUT_S,
             logger=logger,
@@ -79,6 +82,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             command_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SESSION_TIMEOUT_S),
         )
         self.hosts_text = hosts
+        self._access = access
         self._connection = Connection(self, self._conn_retry.copy(), logger=logger)
         self._tree_watchers: dict[str, Callable[[WatchedEvent], None]] = {}
         self._outages = outages_of(hosts.partition("/")[0])
@@ -111,6 +115,14 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         since = self._away_since
         is_long = since is not None and time.monotonic() - since > _LONG_AWAY_S
         return min(timeout_s, _LONG_AWAY_PATIENCE_S) if is_long else timeout_s
+
+    def create_async(self, path: str, value: bytes = b"", acl: Sequence[ACL] | None = None, **named: Any) -> Any:
+        """As kazoo's, but the ACL is the path's own."""
+        return super().create_async(path, value, acl=list(acl or self._access.acl_of(path)), **named)
+
+    def ensure_path_async(self, path: str, acl: Sequence[ACL] | None = None) -> Any:
+        """As kazoo's, but each node that is missing gets its own ACL, also the parents of a node that is created."""
+        return super().ensure_path_async(path)
 
     def call(
         self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any
@@ -149,7 +161,8 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         def attempt() -> Any:
             transaction = self.transaction()
             for name, *arguments in wanted:
-                getattr(transaction, name)(*arguments)
+                acl = {"acl": list(self._access.acl_of(arguments[0]))} if name == "create" else {}
+                getattr(transaction, name)(*arguments, **acl)
             return transaction.commit_async()
 
         for result in self.call(attempt, timeout_s=timeout_s):
@@ -174,7 +187,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         for operations in transactions:
             if len(sent) == at_once:
                 yield self._error_of(sent.popleft(), timeout_s)
-            sent.append(self._send(MultiWrite(self.chroot, operations)))
+            sent.append(self._send(MultiWrite(self.chroot, operations, self._access.acl_of)))
         while sent:
             yield self._error_of(sent.popleft(), timeout_s)
 
@@ -248,25 +261,29 @@ def is_lost_connection(error: Exception) -> bool:
     return isinstance(error, _RETRIABLE)
 
 
-def client(hosts: str) -> ZooKeeperClient:
-    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is not a connect string."""
+def client(hosts: str, access: Access = ANYONE) -> ZooKeeperClient:
+    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string, or has no credentials."""
     # kazoo logs every reconnection attempt; the two lines of muster.placement.zookeeper.outages are enough.
     quiet = logging.getLogger("kazoo.quiet")
     quiet.setLevel(logging.ERROR)
     try:
-        zk = ZooKeeperClient(hosts, logger=quiet)
+        access.options()
+    except ValueError as error:
+        raise ZooKeeperUnreachable(str(error)) from error
+    try:
+        zk = ZooKeeperClient(hosts, access=access, logger=quiet)
     except (ValueError, KazooException) as error:
         raise ZooKeeperUnreachable(f"not a ZooKeeper connect string: {hosts!r} ({error})") from error
     return zk
 
 
-def connect(hosts: str, *, timeout_s: float) -> ZooKeeperClient:
+def connect(hosts: str, access: Access = ANYONE, *, timeout_s: float) -> ZooKeeperClient:
     """A connected client; ``hosts`` is ZooKeeper's connect string, optionally with a chroot.
 
     ZooKeeperUnreachable if no server responds within ``timeout_s``. Once connected, the client reconnects by itself
     for as long as it takes, with a new session if the old one expired.
     """
-    zk = client(hosts)
+    zk = client(hosts, access)
     zk._logs_first_attempts = False  # the caller gets an error
     if not zk.start_async().wait(timeout_s):
         # kazoo may need its whole connect timeout to give up an attempt; no caller should wait for that.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
+from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
@@ -23,11 +24,11 @@ class EphemeralNode:
     predecessor left at the same path is replaced. The work is done on a separate thread.
     """
 
-    def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes]) -> None:
+    def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes], access: Access = ANYONE) -> None:
         """``data`` is called again for every session and every :meth:`refresh`."""
         self._path = path
         self._data = data
-        self._zk = client(zk_hosts)
+        self._zk = client(zk_hosts, access)
         self._due = threading.Event()
         self._closed = threading.Event()
         self._zk.add_listener(self._state_changed)

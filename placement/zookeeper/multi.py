@@ -10,23 +10,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError, RolledBackError, RuntimeInconsistency
 from kazoo.protocol.serialization import read_buffer, read_string, write_string
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
 T = TypeVar("T")
 
 _CREATE, _DELETE, _GET_DATA, _SET_DATA, _GET_CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
 _HEADER = struct.Struct("!i?i")
 _INT = struct.Struct("!i")
-_ALL_MAY = _INT.pack(1) + _INT.pack(31) + write_string("world") + write_string("anyone")
-"""ACL of created nodes, as kazoo's default."""
 _PERSISTENT = _INT.pack(0)
-_NEW = _ALL_MAY + _PERSISTENT
-"""What follows the data of a created node."""
 _PATH = struct.Struct("!i?ii")
 """The header of an operation, and the length of its path."""
 _ROLLED_BACK = (RolledBackError.code, RuntimeInconsistency.code)
@@ -130,6 +128,8 @@ class MultiWrite:
 
     chroot: str
     operations: Sequence[Operation]
+    acl_of: Callable[[str], tuple[ACL, ...]]
+    """Of a node that is created; the path is without chroot."""
 
     def serialize(self) -> bytes:
         chroot = self.chroot.encode()
@@ -138,6 +138,9 @@ class MultiWrite:
             kind, write = _WRITERS[name]
             full = chroot + path.encode()
             parts += (_PATH.pack(kind, False, -1, len(full)), full, *write(*arguments))
+            if kind == _CREATE:
+                parts.append(_written(self.acl_of(path)))
+                parts.append(_PERSISTENT)
         parts.append(_END)
         return b"".join(parts)
 
@@ -154,8 +157,14 @@ class MultiWrite:
                 return [EXCEPTIONS[code]()]
 
 
+@lru_cache(8)
+def _written(acls: tuple[ACL, ...]) -> bytes:
+    parts = [_INT.pack(acl.perms) + write_string(acl.id.scheme) + write_string(acl.id.id) for acl in acls]
+    return _INT.pack(len(parts)) + b"".join(parts)
+
+
 def _create(data: bytes) -> tuple[bytes, ...]:
-    return _INT.pack(len(data)), data, _NEW
+    return _INT.pack(len(data)), data
 
 
 def _set_data(data: bytes, version: int = -1) -> tuple[bytes, ...]:

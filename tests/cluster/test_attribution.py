@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from muster.placement.layout import CLIENT_GROUP_ID
-from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.cluster.consumer_groups.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
 from tests.muster_process import Muster, eventually
 
@@ -28,7 +28,7 @@ Books = Counter[tuple[str, str, str, str]]
 
 @pytest.fixture
 def zk(muster: Muster) -> Iterator[ZooKeeperClient]:
-    client = connect(muster.ready["zookeeper"], timeout_s=15)
+    client = muster.zookeeper()
     yield client
     client.shut()
 

@@ -22,7 +22,6 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import API_VERSIONS
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID
-from muster.placement.zookeeper.client import connect
 from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, until_read, working
 from tests.cluster.consumer_groups.members import (
     AiokafkaMember,
@@ -317,7 +316,7 @@ def test_the_mapping_is_written_back(
     muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
 ) -> None:
     members = [ConfluentMember(muster.bootstrap, topic, fresh("g"), **{"client.id": f"mapped-{n}"}) for n in range(2)]
-    zk = connect(muster.ready["zookeeper"], timeout_s=15)
+    zk = muster.zookeeper()
 
     def mapping() -> set[str]:
         return {

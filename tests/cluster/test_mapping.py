@@ -11,7 +11,6 @@ import pytest
 
 from muster.placement.hashing import partition_for
 from muster.placement.mapping.nodes import encode_registration, registration_path
-from muster.placement.zookeeper.client import connect
 from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.cluster.test_failover import create, working
 from tests.muster_process import Muster, eventually
@@ -34,7 +33,7 @@ def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str]
     create(muster, topic)
     partition = partition_for(group, OFFSETS_PARTITIONS)
     ghost = registration(group, "ghost", client_id=client_id, host="127.0.0.1", offsets_partition=partition)
-    zk = connect(muster.ready["zookeeper"], timeout_s=15)
+    zk = muster.zookeeper()
     try:
         with working(ConfluentMember(muster.bootstrap, topic, group, **{"client.id": client_id})):
             eventually(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from muster.placement.zookeeper.access import ANYONE
 from muster.placement.zookeeper.multi import MultiWrite
 
 
@@ -29,5 +30,6 @@ def test_a_transaction_is_what_kazoo_would_send() -> None:
             ("set_data", "/b", b"22", 3),
             ("delete", "/c", 4),
         ],
+        ANYONE.acl_of,
     )
     assert ours.serialize() == bytes(kazoos.serialize())

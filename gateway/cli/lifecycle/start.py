@@ -26,6 +26,7 @@ from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.gateway.security.credentials import CredentialsError
 from muster.gateway.security.session import Sasl
 from muster.placement.zookeeper import client as zookeeper
+from muster.placement.zookeeper.access import Access
 
 _ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
@@ -69,13 +70,14 @@ class Start:
         self._undo.callback(ports.release)
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
-        hosts = self._zookeeper()
+        hosts, access = self._zookeeper()
         state = self._given_state(self._given, hosts) if self._given else self._own_ray(environment, hosts)
         settings = ClusterSettings(
             config=self._config,
             storage=str(self._storage),
             cluster_id=cluster_id,
             zookeeper=hosts,
+            zookeeper_access=access,
             host=self._host,
             gateway_ports=gateway_ports,
             metrics_ports=metrics_ports,
@@ -124,20 +126,21 @@ class Start:
         of_listeners = [_counting_up(each.port, count) for each in listeners]
         return tuple(zip(*of_listeners, strict=True)), _counting_up(metrics, count)
 
-    def _zookeeper(self) -> str:
+    def _zookeeper(self) -> tuple[str, Access]:
         if hosts := self._config.zookeeper_connect:
             self._progress.step(f"connecting to ZooKeeper at {hosts}")
-            _check_zookeeper(hosts)
-            return hosts
+            _check_zookeeper(hosts, self._config.zookeeper_access)
+            return hosts, self._config.zookeeper_access
         self._progress.step("starting ZooKeeper")
         host = _LOOPBACK if self._address is None else _own_address()
         try:
             server = EmbeddedZooKeeper.start(self._storage / "zookeeper", host=host)
-        except ZooKeeperStartError as error:
+            self._undo.callback(server.stop)
+            access = server.secure()
+        except (ZooKeeperStartError, zookeeper.ZooKeeperUnreachable) as error:
             raise CliError(str(error)) from error
-        self._undo.callback(server.stop)
         self._checks.append(lambda: None if server.alive else "ZooKeeper ended by itself")
-        return server.hosts
+        return server.hosts, access
 
     def _own_ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
         self._progress.step("starting Ray")
@@ -266,9 +269,9 @@ def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
         raise CliError(str(error)) from error
 
 
-def _check_zookeeper(hosts: str) -> None:
+def _check_zookeeper(hosts: str, access: Access) -> None:
     try:
-        zookeeper.connect(hosts, timeout_s=_ZOOKEEPER_TIMEOUT_S).shut()
+        zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S).shut()
     except zookeeper.ZooKeeperUnreachable as error:
         raise CliError(f"{error}; check --zookeeper, and that it runs") from error
 

@@ -1,0 +1,97 @@
+"""Properties of the connection to ZooKeeper. Names and defaults as in Kafka 3.9, which had ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from muster.actors.config.types import Bool, Text
+from muster.placement.zookeeper.access import Access
+
+
+class ZooKeeperProperties(BaseModel):
+    """A part of :class:`muster.actors.config.properties.MusterConfig`."""
+
+    zookeeper_connect: Text | None = Field(
+        None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
+    )
+    zookeeper_set_acl: Bool = Field(
+        False,
+        description="Whether only Muster may change the nodes that it creates in ZooKeeper; /config/users, "
+        "/config/brokers and ACLs only Muster may read. Needs zookeeper.credentials.file or a certificate. Always so "
+        "in the ZooKeeper that Muster runs. Existing nodes: muster zookeeper secure.",
+    )
+    zookeeper_credentials_file: Text | None = Field(
+        None,
+        description="File with one line USER:PASSWORD, as Muster is known to ZooKeeper (digest); every node must be "
+        "able to read it.",
+    )
+    zookeeper_ssl_client_enable: Bool = Field(False, description="Whether ZooKeeper is reached over TLS.")
+    zookeeper_ssl_keystore_location: Text | None = Field(
+        None,
+        description="PEM file with Muster's certificate for ZooKeeper and its key, unencrypted; none: no certificate.",
+    )
+    zookeeper_ssl_truststore_location: Text | None = Field(
+        None,
+        description="PEM file with the certificates that ZooKeeper's must be signed with; none: those of the system.",
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: Text = Field(
+        "HTTPS",
+        description="HTTPS: ZooKeeper's certificate must be for the host in zookeeper.connect. Empty: it need not.",
+    )
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def _not_empty(cls, hosts: str | None) -> str | None:
+        if hosts is not None and not hosts.split("/")[0].strip(" ,"):
+            raise ValueError("names no host")
+        return hosts
+
+    @field_validator(
+        "zookeeper_credentials_file", "zookeeper_ssl_keystore_location", "zookeeper_ssl_truststore_location"
+    )
+    @classmethod
+    def _absolute_file(cls, path: str | None) -> str | None:
+        return None if path is None else str(Path(path).expanduser().absolute())
+
+    @field_validator("zookeeper_ssl_endpoint_identification_algorithm")
+    @classmethod
+    def _algorithm(cls, name: str) -> str:
+        if name.upper() not in ("", "HTTPS"):
+            raise ValueError("must be HTTPS or empty")
+        return name.upper()
+
+    @model_validator(mode="after")
+    def _zookeeper_knows_who_we_are(self) -> ZooKeeperProperties:
+        of_tls = {
+            "zookeeper.ssl.keystore.location": self.zookeeper_ssl_keystore_location,
+            "zookeeper.ssl.truststore.location": self.zookeeper_ssl_truststore_location,
+        }
+        if not self.zookeeper_ssl_client_enable:
+            for name, value in of_tls.items():
+                if value is not None:
+                    raise ValueError(f"{name} needs zookeeper.ssl.client.enable=true")
+        if self.zookeeper_set_acl and not (self.zookeeper_credentials_file or self.zookeeper_ssl_keystore_location):
+            raise ValueError(
+                "zookeeper.set.acl needs zookeeper.credentials.file or zookeeper.ssl.keystore.location: "
+                "without an identity Muster could not change its own nodes"
+            )
+        if self.zookeeper_connect is None and (self.zookeeper_credentials_file or self.zookeeper_ssl_client_enable):
+            raise ValueError(
+                "zookeeper.credentials.file and zookeeper.ssl.client.enable need zookeeper.connect: "
+                "the ZooKeeper that Muster runs has credentials of its own"
+            )
+        return self
+
+    @property
+    def zookeeper_access(self) -> Access:
+        """How the ZooKeeper of zookeeper.connect is reached."""
+        return Access(
+            credentials_file=self.zookeeper_credentials_file,
+            set_acl=self.zookeeper_set_acl,
+            use_tls=self.zookeeper_ssl_client_enable,
+            certificate_file=self.zookeeper_ssl_keystore_location,
+            authorities_file=self.zookeeper_ssl_truststore_location,
+            check_hostname=bool(self.zookeeper_ssl_endpoint_identification_algorithm),
+        )

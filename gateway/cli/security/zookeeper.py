@@ -1,0 +1,90 @@
+"""``muster zookeeper``: protects the nodes of an existing tree, or opens them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from kazoo.exceptions import KazooException
+
+from muster.actors.config import MusterConfig
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.options import read_config
+from muster.gateway.cli.output import counted
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.securing import secure, unsecure
+
+_TIMEOUT_S = 10.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _properties(command: F) -> F:
+    for option in (
+        click.option(
+            "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...][/CHROOT], zookeeper.connect."
+        ),
+        click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property; overrides the file."),
+        click.option(
+            "--config",
+            "file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="The property file of muster up.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(epilog="Example: muster zookeeper secure --config muster.properties")
+def zookeeper() -> None:
+    """Protect nodes that exist in ZooKeeper, or open them.
+
+    As Kafka's zookeeper-security-migration. Muster protects what it creates with zookeeper.set.acl=true, and everything
+    in the ZooKeeper that it runs itself.
+    """
+
+
+@zookeeper.command(
+    "secure", epilog="Example: muster zookeeper secure --config muster.properties --set zookeeper.connect=zk:2181"
+)
+@_properties
+def secure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None) -> None:
+    """Let only Muster change its nodes.
+
+    Everyone may read them, but for users and ACLs. Set zookeeper.set.acl=true at the next start, else new nodes are
+    open.
+    """
+    with _client(read_config(file, sets, {"zookeeper.connect": hosts})) as zk:
+        terminal.line(f"{counted(secure(zk), 'node')} can only be changed by Muster now", err=True)
+
+
+@zookeeper.command("unsecure", epilog="Example: muster zookeeper unsecure --config muster.properties")
+@_properties
+def unsecure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None) -> None:
+    """Let anyone who reaches ZooKeeper read and change Muster's nodes."""
+    with _client(read_config(file, sets, {"zookeeper.connect": hosts})) as zk:
+        terminal.line(f"{counted(unsecure(zk), 'node')} can be changed by anyone now", err=True)
+
+
+@contextlib.contextmanager
+def _client(config: MusterConfig) -> Iterator[ZooKeeperClient]:
+    hosts, access = config.zookeeper_connect, config.zookeeper_access
+    if hosts is None:
+        raise CliError("name a ZooKeeper with --zookeeper; the one that Muster runs is always protected")
+    if access.credentials_file is None and access.certificate_file is None:
+        raise CliError("Muster has no identity for ZooKeeper: set zookeeper.credentials.file, or a certificate")
+    try:
+        zk = connect(hosts, access, timeout_s=_TIMEOUT_S)
+    except ZooKeeperUnreachable as error:
+        raise CliError(str(error)) from error
+    try:
+        yield zk
+    except (KazooException, ZooKeeperUnreachable) as error:
+        raise CliError(f"ZooKeeper refuses: {error or type(error).__name__}; are these the credentials?") from error
+    finally:
+        zk.shut()

@@ -1,0 +1,82 @@
+"""How Muster identifies itself to ZooKeeper, and who else may read and change its nodes.
+
+Muster's identities are the digest of a user and a password and, over TLS, the certificate. A protected node may be
+changed by the identities of the session that created it, and read by anyone; the nodes below :data:`SENSITIVE` may not
+even be read by anyone else. This is what Kafka does (``ZkData.defaultAcls``), which has one more exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+SENSITIVE = (
+    "/config/users",
+    "/config/brokers",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended",
+    "/kafka-acl-extended-changes",
+)
+"""Nodes that hold password hashes and policy. Kafka lets anyone read its ACLs."""
+
+OPEN: tuple[ACL, ...] = tuple(OPEN_ACL_UNSAFE)
+READABLE: tuple[ACL, ...] = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE)
+PRIVATE: tuple[ACL, ...] = tuple(CREATOR_ALL_ACL)
+
+
+def protected(path: str) -> tuple[ACL, ...]:
+    """The ACL of a protected node; ``path`` without chroot."""
+    is_sensitive = path.startswith(SENSITIVE) and any(path == one or path.startswith(f"{one}/") for one in SENSITIVE)
+    return PRIVATE if is_sensitive else READABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a client of ZooKeeper connects. Picklable; holds paths of secrets, no secret."""
+
+    credentials_file: str | None = None
+    """Its only line is ``USER:PASSWORD``; None: Muster has no digest."""
+    set_acl: bool = False
+    """Whether the nodes that are created are protected."""
+    use_tls: bool = False
+    certificate_file: str | None = None
+    """PEM, the certificate and its key; None: Muster has no certificate."""
+    authorities_file: str | None = None
+    """PEM, the certificates that the server's must be signed with; None: those of the system."""
+    check_hostname: bool = True
+
+    def acl_of(self, path: str) -> tuple[ACL, ...]:
+        """Of a node that is created; ``path`` without chroot."""
+        return protected(path) if self.set_acl else OPEN
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of KazooClient. ValueError if the file of credentials cannot be used; without its content."""
+        tls = {
+            "use_ssl": True,
+            "certfile": self.certificate_file,
+            "keyfile": self.certificate_file,
+            "ca": self.authorities_file,
+            "check_hostname": self.check_hostname,
+        }
+        digest = {"auth_data": [("digest", _read(Path(self.credentials_file)))]} if self.credentials_file else {}
+        return {**(tls if self.use_tls else {}), **digest}
+
+
+ANYONE = Access()
+"""No identity, and nodes that anyone may change."""
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"ZooKeeper's credentials in {path} cannot be read: {why}") from None
+    user, _, password = text.partition(":")
+    if not user or not password or "\n" in text:
+        raise ValueError(f"ZooKeeper's credentials in {path} are not one line USER:PASSWORD")
+    return text

@@ -1,0 +1,56 @@
+"""What a stranger finds at the doors of a running Muster."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+
+import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.security import Permissions
+
+from muster.placement.zookeeper.access import SENSITIVE
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from tests.cluster.test_clients import create
+from tests.muster_process import Muster
+
+pytestmark = pytest.mark.cluster
+
+
+def _tree(zk: ZooKeeperClient, path: str = "/") -> list[str]:
+    below = f"{path.rstrip('/')}/"
+    return [path, *(each for name in zk.get_children(path) for each in _tree(zk, f"{below}{name}"))]
+
+
+def test_no_node_of_zookeeper_is_open(muster: Muster, fresh: Callable[[str], str]) -> None:
+    """Whatever other tests have had it create: topics, configs, epochs, mappings, the controller's node."""
+    topic = fresh("t")
+    create(muster, topic)
+    zk, stranger = muster.zookeeper(), connect(muster.ready["zookeeper"], timeout_s=15)
+    try:
+        found = _tree(zk)
+        assert {f"/brokers/topics/{topic}", "/controller", "/brokers/ids/1"} <= {*found}
+        for path in found:
+            acls = zk.get_acls(path)[0]
+            others = [acl for acl in acls if acl.id.scheme != "digest"]
+            assert all(acl.perms == Permissions.READ for acl in others), (path, acls)
+            with pytest.raises(NoAuthError):
+                stranger.create(f"{path.rstrip('/')}/by-a-stranger", b"")
+            if path.startswith(SENSITIVE):
+                assert others == []
+                with pytest.raises(NoAuthError):
+                    stranger.get(path)
+            else:
+                stranger.get(path)
+            if path != "/":
+                with pytest.raises(NoAuthError):
+                    stranger.set(path, b"a stranger's")
+    finally:
+        zk.shut()
+        stranger.shut()
+
+
+def test_its_files_are_its_own(muster: Muster) -> None:
+    folder = muster.storage / "zookeeper"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "credentials").stat().st_mode) == 0o600
