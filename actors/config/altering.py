@@ -15,9 +15,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS, InvalidSubscription, check_client_metrics
 from muster.actors.config.derived import COORDINATOR_TOPICS, topic_values
-from muster.actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
+from muster.actors.config.dynamic import DYNAMIC, altered, in_force, is_dynamic_of_a_broker
 from muster.actors.config.groups import GroupConfigs, group_config_errors
-from muster.actors.config.properties import ConfigError, MusterConfig, property_names
+from muster.actors.config.overrides import OF_A_LISTENER, Override
+from muster.actors.config.properties import PASSWORDS, ConfigError, MusterConfig, property_names
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.resources import ResourceType
 from muster.actors.config.topics import TopicConfigs, topic_config_errors
@@ -97,11 +98,16 @@ class _Broker:
         return text_of(getattr(self._config, name.replace(".", "_")))
 
     def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
-        if unknown := sorted(set(changed) - set(self.types)):
+        if unknown := sorted(name for name in changed if not self._is_known(name)):
             _refuse("; ".join(unknown_property(name, property_names()) for name in unknown))
-        if static := sorted(set(changed) - DYNAMIC):
+        if secret := sorted(name for name in changed if _is_password(name)):
+            _refuse(
+                f"Cannot update these configs dynamically: [{', '.join(secret)}]. ZooKeeper would keep passwords and "
+                "keys as they are; set the location of a new file, or replace the file"
+            )
+        if static := sorted(name for name in changed if name not in DYNAMIC and not is_dynamic_of_a_broker(name)):
             _refuse(f"Cannot update these configs dynamically: [{', '.join(static)}]")
-        if self._is_one and (shared := sorted(set(changed) - OF_A_BROKER)):
+        if self._is_one and (shared := sorted(name for name in changed if not is_dynamic_of_a_broker(name))):
             _refuse(
                 "Cannot update these configs of one broker, only cluster-wide (entity-default), since logs and groups "
                 f"are no broker's own: [{', '.join(shared)}]"
@@ -109,10 +115,18 @@ class _Broker:
         try:
             altered(
                 self._started_with,
-                {name: value for name, value in {**self._above, **wanted}.items() if name in DYNAMIC},
+                {
+                    name: value
+                    for name, value in {**self._above, **wanted}.items()
+                    if name in DYNAMIC or is_dynamic_of_a_broker(name)
+                },
             )
         except ConfigError as error:
             _refuse(str(error))
+
+    def _is_known(self, name: str) -> bool:
+        override = Override.parse(name)
+        return name in self.types if override is None else override.key in OF_A_LISTENER
 
 
 class _Group:
@@ -143,6 +157,11 @@ class _ClientMetrics:
             check_client_metrics(wanted)
         except InvalidSubscription as error:
             raise InvalidAlteration(error.code, str(error)) from error
+
+
+def _is_password(name: str) -> bool:
+    override = Override.parse(name)
+    return (name if override is None else override.key) in PASSWORDS
 
 
 def _refuse(message: str) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
+from muster.actors.config.overrides import is_dynamic
 from muster.actors.config.properties import ConfigError, MusterConfig
 from muster.placement.view import DynamicConfigs
 
@@ -63,6 +64,11 @@ OF_THE_CLUSTER = frozenset(
 DYNAMIC = OF_A_BROKER | OF_THE_CLUSTER
 
 
+def is_dynamic_of_a_broker(name: str) -> bool:
+    """Whether it can be set for one gateway or for all while the cluster runs; also properties of one listener."""
+    return name in OF_A_BROKER or is_dynamic(name)
+
+
 def altered(config: MusterConfig, properties: Mapping[str, str]) -> MusterConfig:
     """The configuration of the start, overridden by these properties. ConfigError names those that are invalid."""
     return MusterConfig.from_properties({**config.properties, **properties})
@@ -74,10 +80,10 @@ def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | Non
     Stored properties that are invalid (possibly only since the cluster was started with others) are logged and left
     out.
     """
-    properties = {name: value for name, value in configs.cluster.items() if name in DYNAMIC}
+    properties = {name: value for name, value in configs.cluster.items() if name in DYNAMIC or is_dynamic(name)}
     if broker_id is not None:
         own = configs.brokers.get(broker_id, {})
-        properties |= {name: value for name, value in own.items() if name in OF_A_BROKER}
+        properties |= {name: value for name, value in own.items() if is_dynamic_of_a_broker(name)}
     return _in_force(Started(config), tuple(sorted(properties.items())))
 
 

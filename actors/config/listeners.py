@@ -24,17 +24,14 @@ from typing import Any
 from muster.placement.host_port import host_port
 
 DEFAULT_PORT = 9092
-PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 """Kafka's default of listener.security.protocol.map."""
 RACK_LABEL = "ray.io/availability-zone"
 """The label that is a gateway's rack by default; Ray sets it from RAY_NODE_ZONE in its environment."""
-OVERRIDE = re.compile(r"listener\.name\.([^.]+)\.(max\.connections|proxy\.protocol\.enable)")
-"""Properties of one listener (KIP-103): the name is in lower case."""
 ALL_INTERFACES = ("", "0.0.0.0", "::")
 
-_LATER = ("SSL", "SASL_SSL")
 _MAX_PORT = 65535
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _LABEL = re.compile(r"label:(.+)")
@@ -138,7 +135,11 @@ class Listener:
 
     @property
     def needs_login(self) -> bool:
-        return self.protocol == SASL_PLAINTEXT
+        return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in (SSL, SASL_SSL)
 
     def own_address(self, otherwise: str) -> str:
         """The address that it listens at; ``otherwise`` if those are all, or none is named."""
@@ -161,16 +162,15 @@ def read_listeners(
     advertised: str | None,
     *,
     proxy_protocol: bool,
-    overrides: Mapping[str, str],
+    own: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Listener, ...]:
     """The listeners that the properties describe, in their order. ValueError naming the property.
 
-    ``overrides``: properties of one listener (OVERRIDE); ``proxy_protocol`` holds for the others.
+    ``own``: properties of one listener, by its name; ``proxy_protocol`` holds for the others.
     """
     places = parse_listeners(listeners)
     protocol_of = parse_protocols(protocols)
     entries = _by_name(advertised, [name for name, _, _ in places])
-    own = _by_listener(overrides, [name for name, _, _ in places])
     return tuple(
         Listener(
             name=name,
@@ -178,8 +178,8 @@ def read_listeners(
             host=host,
             port=port,
             advertised=entries.get(name),
-            proxy_protocol=own[name].get("proxy.protocol.enable", proxy_protocol),
-            max_connections=own[name].get("max.connections"),
+            proxy_protocol=own.get(name, {}).get("proxy.protocol.enable", proxy_protocol),
+            max_connections=own.get(name, {}).get("max.connections"),
         )
         for name, host, port in places
     )
@@ -209,8 +209,8 @@ def parse_protocols(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in _parts(text):
         name, colon, protocol = (each.strip().upper() for each in part.partition(":"))
-        if not colon or not re.fullmatch(_NAME, name) or protocol not in (*PROTOCOLS, *_LATER):
-            raise ValueError(f"is not NAME:PROTOCOL with commas, protocols are {' and '.join(PROTOCOLS)}: {part}")
+        if not colon or not re.fullmatch(_NAME, name) or protocol not in PROTOCOLS:
+            raise ValueError(f"is not NAME:PROTOCOL with commas, protocols are {', '.join(PROTOCOLS)}: {part}")
         if name in found:
             raise ValueError(f"has two protocols for {name}")
         found[name] = protocol
@@ -221,12 +221,8 @@ def _protocol(name: str, protocol_of: Mapping[str, str], listeners: str) -> str:
     protocol = protocol_of.get(name)
     if protocol is None:
         raise ValueError(
-            f"listeners={listeners} {name} has no protocol; add {name}:{PLAINTEXT} or {name}:{SASL_PLAINTEXT} "
-            "to listener.security.protocol.map"
-        )
-    if protocol not in PROTOCOLS:
-        raise ValueError(
-            f"listeners={listeners} {protocol} comes with a later version; {' and '.join(PROTOCOLS)} are what there is"
+            f"listeners={listeners} {name} has no protocol; add {name}:PROTOCOL to listener.security.protocol.map, "
+            f"with one of {', '.join(PROTOCOLS)}"
         )
     return protocol
 
@@ -268,33 +264,6 @@ def _by_name(advertised: str | None, names: Sequence[str]) -> dict[str, Advertis
             raise ValueError(f"advertised.listeners={advertised} has two addresses for {of}")
         found[of] = entry
     return found
-
-
-def _by_listener(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in overrides.items():
-        match = OVERRIDE.fullmatch(key)
-        if match is None:
-            raise ValueError(
-                f"{key} is no property of one listener in Muster; max.connections and proxy.protocol.enable are"
-            )
-        if match[1].upper() not in found or match[1] != match[1].lower():
-            known = ", ".join(name.lower() for name in names)
-            raise ValueError(f"{key} is for none of the listeners; their names in it are {known}")
-        found[match[1].upper()][match[2]] = _number(key, value) if match[2] == "max.connections" else _is(key, value)
-    return found
-
-
-def _number(key: str, value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) < 2**31:
-        raise ValueError(f"{key}={value} must be a whole number of at least 1")
-    return int(value)
-
-
-def _is(key: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ValueError(f"{key}={value} is neither true nor false")
-    return value.lower() == "true"
 
 
 def check_ports(listeners: Sequence[Listener], gateways: int) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 
 from muster.actors.config.authorizer_properties import AuthorizerProperties
 from muster.actors.config.coordinator_properties import CoordinatorProperties
@@ -21,7 +22,9 @@ from muster.actors.config.groups import broker_problem
 from muster.actors.config.listeners import (
     DEFAULT_PORT,
     DEFAULT_PROTOCOLS,
+    PLAINTEXT,
     SASL_PLAINTEXT,
+    SASL_SSL,
     Listener,
     check_placeholders,
     check_ports,
@@ -32,19 +35,23 @@ from muster.actors.config.listeners import (
     read_listeners,
 )
 from muster.actors.config.log_properties import LogProperties
+from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
 from muster.actors.config.refused import unknown_property
+from muster.actors.config.ssl_properties import SslProperties
+from muster.actors.config.tls import TlsSettings, tls_settings
 from muster.actors.config.types import (
     Bool,
+    ConfigType,
     Int,
     Long,
     Mechanisms,
     Text,
     problems_of,
+    type_of,
 )
 from muster.actors.config.zookeeper_properties import ZooKeeperProperties
 
 DEFAULT_METRICS_PORT = 9404
-_OF_ONE_LISTENER = "listener.name."
 _MAX_INT = 2**31 - 1
 
 
@@ -56,10 +63,16 @@ def _property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
-class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, ZooKeeperProperties):
+class MusterConfig(
+    AuthorizerProperties,
+    CoordinatorProperties,
+    LogProperties,
+    SslProperties,
+    ZooKeeperProperties,
+):
     """Every property with its value. Kafka's names have dots where the fields have underscores."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name, hide_input_in_errors=True)
 
     # connections
     listeners: Text = Field(
@@ -71,12 +84,13 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, Z
     )
     listener_security_protocol_map: Text = Field(
         DEFAULT_PROTOCOLS,
-        description="NAME:PROTOCOL with commas: the protocol of each listener, PLAINTEXT or SASL_PLAINTEXT.",
+        description="NAME:PROTOCOL with commas: the protocol of each listener, PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL.",
     )
     sasl_enabled_mechanisms: Mechanisms = Field(
         "",
         description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or a comma-separated list of them: how clients log in at "
-        "listeners with the protocol SASL_PLAINTEXT.",
+        "listeners with the protocol SASL_PLAINTEXT or SASL_SSL.",
     )
     sasl_credentials_file: Text | None = Field(
         None,
@@ -262,22 +276,25 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, Z
         "reach a gateway's HTTP port can then break the cluster.",
     )
 
-    _of_one_listener: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _of_one_listener: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     """The properties that begin with ``listener.name.``."""
+    _own: Mapping[str, Mapping[str, Any]] = PrivateAttr(default_factory=dict)
+    """The same, typed: see :func:`read_overrides`."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MusterConfig:
         """The configuration that the properties say. ConfigError naming every property that cannot be."""
         known = property_names()
-        own = {name: value for name, value in properties.items() if name.startswith(_OF_ONE_LISTENER)}
+        own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
         problems = [unknown_property(name, known) for name in sorted(set(properties) - known - set(own))]
         values = {"listeners": default_listeners(properties)} if properties.get("sasl.enabled.mechanisms") else {}
         try:
             config = cls.model_validate(values | {name: properties[name] for name in properties if name in known})
-            config._of_one_listener = own
+            config._of_one_listener = {name: _hidden(name, value) for name, value in own.items()}
+            config._own = read_overrides(own, config._names, cls._typed)
             config._check_listeners()
         except ValidationError as error:
-            problems += problems_of(error)
+            problems += problems_of(error, PASSWORDS)
         except ValueError as error:
             problems.append(str(error))
         if problems:
@@ -288,6 +305,32 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, Z
     def properties(self) -> dict[str, Any]:
         """The properties that were set; :meth:`from_properties` makes this configuration of them again."""
         return {**self.model_dump(by_alias=True, exclude_unset=True), **self._of_one_listener}
+
+    @classmethod
+    def _typed(cls, key: str, text: Any) -> Any:
+        """The value of a property. ValueError with its name, its text unless it is a password, and what is wrong."""
+        try:
+            return getattr(cls.model_validate({key: text}), key.replace(".", "_"))
+        except ValidationError as error:
+            raise ValueError("; ".join(problems_of(error, PASSWORDS))) from None
+
+    @property
+    def overrides(self) -> Mapping[str, Any]:
+        """The properties of one listener that were set, by name: text, or a SecretStr."""
+        return self._of_one_listener
+
+    def of_listener(self, listener: str, key: str, mechanism: str | None = None) -> Any:
+        """The value of a property for a listener, or for a SASL mechanism of it: the most specific that was set."""
+        own = self._own.get(listener, {})
+        for name in (key_of(key, mechanism), key):
+            if name in own:
+                return own[name]
+        return getattr(self, key.replace(".", "_"))
+
+    @property
+    def _names(self) -> list[str]:
+        names = [name for name, _, _ in parse_listeners(self.listeners)]
+        return [*names, METRICS] if self.metrics_security_protocol != PLAINTEXT else names
 
     @field_validator("listeners")
     @classmethod
@@ -336,12 +379,19 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, Z
             raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
         if self.sasl_mechanisms and not needs_login:
             raise ValueError(
-                f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT}, "
+                f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT} or {SASL_SSL}, "
                 f"for example listeners={SASL_PLAINTEXT}://:{DEFAULT_PORT}; listeners={self.listeners} has none"
             )
         if (problem := self.authorizer_problem(authenticates=needs_login)) is not None:
             raise ValueError(problem)
         check_ports(found, self.gateway_count or 1)
+        if METRICS in self._names[:-1]:
+            raise ValueError("a listener cannot be named METRICS with metrics.security.protocol=SSL; the HTTP port is")
+        if any(listener.uses_tls for listener in found) or self.metrics_security_protocol != PLAINTEXT:
+            raise ValueError(f"listeners={self.listeners} SSL comes with a later version")
+        for listener in found:
+            self.tls(listener)
+        self.http_tls  # noqa: B018 - raises if it cannot be
 
     @model_validator(mode="after")
     def _default_replication_factor_is_allowed(self) -> MusterConfig:
@@ -394,8 +444,23 @@ class MusterConfig(AuthorizerProperties, CoordinatorProperties, LogProperties, Z
             self.listener_security_protocol_map,
             self.advertised_listeners,
             proxy_protocol=self.proxy_protocol_enable,
-            overrides=self._of_one_listener,
+            own=self._own,
         )
+
+    def tls(self, listener: Listener) -> TlsSettings | None:
+        """How a listener uses TLS; None if it does not. ValueError naming the property that is missing or too many."""
+        if not listener.uses_tls:
+            return None
+        own = self._own.get(listener.name, {})
+        wanted = "none" if listener.needs_login and "ssl.client.auth" not in own else None
+        return tls_settings(listener.name, partial(self.of_listener, listener.name), client_auth=wanted)
+
+    @property
+    def http_tls(self) -> TlsSettings | None:
+        """How the HTTP port uses TLS; None if it does not. ValueError as :meth:`tls`."""
+        if self.metrics_security_protocol == PLAINTEXT:
+            return None
+        return tls_settings(METRICS, partial(self.of_listener, METRICS))
 
     def first_metrics_port(self, *, on_cluster: bool) -> int:
         """Of the first gateway, or of all where each is on a node of its own; 0: free ones.
@@ -422,3 +487,15 @@ def _port_range(text: str) -> range:
 def property_names() -> set[str]:
     """Every property that there is."""
     return {str(field.alias) for field in MusterConfig.model_fields.values()}
+
+
+def _hidden(name: str, value: Any) -> Any:
+    """Passwords do not stay text, which could be shown."""
+    is_password = any(name.endswith(f".{key}") for key in PASSWORDS) and isinstance(value, str)
+    return SecretStr(value) if is_password else value
+
+
+PASSWORDS = frozenset(
+    str(field.alias) for field in MusterConfig.model_fields.values() if type_of(field) is ConfigType.PASSWORD
+)
+"""The properties whose values are never shown."""

@@ -19,13 +19,16 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
     (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
     (r"inter\.broker\.listener\.name|security\.inter\.broker\.protocol", "gateways do not connect to each other"),
+    (r"ssl\.protocol", "ssl.enabled.protocols says which versions there are"),
+    (r"ssl\.endpoint\..*", "gateways do not connect to each other as clients do"),
+    (r"ssl\.(provider|engine|secure|trustmanager|keymanager)\b.*", "OpenSSL serves TLS"),
     (r"transaction\.state\.log\.min\.isr", "one copy, in storage.path"),
     (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
 )
 """Kafka properties that nothing here would obey, as patterns, and why."""
 
 LATER: tuple[str, ...] = (
-    r"ssl\..*|(.*\.)?sasl\..*|security\..*|principal\..*|.*quota.*",
+    r"(.*\.)?sasl\..*|security\..*|principal\..*|.*quota.*",
     r"transaction\.two\.phase\..*|group\.(share|streams)\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""

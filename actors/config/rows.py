@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS
 from muster.actors.config.derived import COORDINATOR_TOPICS, coordinator_topic_configs, topic_values
 from muster.actors.config.dynamic import DYNAMIC, Started, in_force
 from muster.actors.config.groups import GroupConfigs
-from muster.actors.config.properties import MusterConfig
+from muster.actors.config.overrides import Override, is_dynamic
+from muster.actors.config.properties import PASSWORDS, MusterConfig
 from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 from muster.actors.config.types import ConfigType, text_of, type_of
 from muster.placement.view import DynamicConfigs
@@ -38,7 +39,8 @@ class ConfigSource(IntEnum):
 
 class Synonym(NamedTuple):
     name: str
-    value: str
+    value: str | None
+    """None: a password."""
     source: ConfigSource
 
 
@@ -54,19 +56,26 @@ class ConfigRow(NamedTuple):
     documentation: str
     read_only: bool
 
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
 
 def describe_broker(
     config: MusterConfig, configs: DynamicConfigs = _NONE_ALTERED, broker_id: int | None = None
 ) -> list[ConfigRow]:
     """Every property of a broker; without an id, of no broker in particular."""
     layers = _Layers(config, configs, broker_id)
-    return [layers.row(name) for name in sorted(type(config).model_fields)]
+    rows = [layers.row(name) for name in sorted(type(config).model_fields)]
+    return rows + [layers.row_of_a_listener(name) for name in sorted(layers.in_force.overrides)]
 
 
 def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> list[ConfigRow]:
     """The properties that were set for the whole cluster."""
     layers = _Layers(config, configs, None)
     rows = [layers.row(name) for name in sorted(type(config).model_fields) if _alias(name) in configs.cluster]
+    rows += [layers.row_of_a_listener(name) for name in sorted(layers.in_force.overrides) if name in configs.cluster]
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [row._replace(synonyms=tuple(each for each in row.synonyms if each.source is source)) for row in rows]
 
@@ -123,6 +132,7 @@ class _Layers:
     def __init__(self, config: MusterConfig, configs: DynamicConfigs, broker_id: int | None) -> None:
         self.in_force = in_force(config, configs, broker_id)
         started_with = {_alias(name): text_of(getattr(config, name)) for name in config.model_fields_set}
+        started_with |= {name: text_of(value) for name, value in config.overrides.items()}
         defaults = {_alias(name): text_of(field.default) for name, field in MusterConfig.model_fields.items()}
         of_broker = configs.brokers.get(broker_id, {}) if broker_id is not None else {}
         self._layers: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...] = (
@@ -134,14 +144,36 @@ class _Layers:
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Everything that has a value for the field of that name, in Kafka's order: by layer, then by unit."""
-        aliases = [_alias(each) for each in BY_UNIT.get(name, (name,))]
-        found = ((alias, layer.get(alias), source) for source, layer in self._layers for alias in aliases)
-        return tuple(Synonym(alias, value, source) for alias, value, source in found if value is not None)
+        return self._synonyms([_alias(each) for each in BY_UNIT.get(name, (name,))])
+
+    def _synonyms(self, aliases: Sequence[str]) -> tuple[Synonym, ...]:
+        found = (
+            Synonym(alias, layer[alias], source)
+            for source, layer in self._layers
+            for alias in aliases
+            if alias in layer
+        )
+        return tuple(each for each in found if each.value is not None or _is_set_password(each))
 
     def row(self, name: str) -> ConfigRow:
         field, alias = MusterConfig.model_fields[name], _alias(name)
         value = text_of(getattr(self.in_force, name))
         return _row(alias, value, self.synonyms(name), field, read_only=alias not in DYNAMIC)
+
+    def row_of_a_listener(self, name: str) -> ConfigRow:
+        """A property of one listener; what it has without it is a synonym, too."""
+        override = Override.parse(name)
+        assert override is not None
+        field = MusterConfig.model_fields[override.key.replace(".", "_")]
+        synonyms = (*self._synonyms([name]), *self._synonyms([override.key]))
+        return _row(name, synonyms[0].value, synonyms, field, read_only=not is_dynamic(name))
+
+
+def _is_set_password(synonym: Synonym) -> bool:
+    """Passwords have no value here, whether they are set or not; by default they are not."""
+    return synonym.source is not ConfigSource.DEFAULT_CONFIG and any(
+        synonym.name == name or synonym.name.endswith(f".{name}") for name in PASSWORDS
+    )
 
 
 def _topic_row(layers: _Layers, name: str, value: Any, overrides: Mapping[str, str]) -> ConfigRow:

@@ -6,10 +6,11 @@ import math
 import re
 import types
 import typing
+from collections.abc import Container
 from enum import IntEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 
@@ -129,9 +130,23 @@ Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1)
 Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
 Double = Annotated[float, BeforeValidator(_number), ConfigType.DOUBLE]
 Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
+Password = Annotated[SecretStr, ConfigType.PASSWORD]
+"""Never shown: not by ``repr``, not in messages, not by DescribeConfigs."""
 Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
 SuperUsers = Annotated[str, AfterValidator(_super_users), ConfigType.STRING]
 AuthorizerClass = Annotated[str, AfterValidator(_authorizer_class), ConfigType.STRING]
+TlsVersions = Annotated[str, BeforeValidator(_text), _listing("TLSv1.2", "TLSv1.3"), ConfigType.LIST]
+ClientAuth = Annotated[
+    str,
+    BeforeValidator(lambda value: _text(value).lower()),
+    _one_of("none", "requested", "required"),
+    ConfigType.STRING,
+]
+HttpProtocol = Annotated[
+    str, BeforeValidator(lambda value: _text(value).upper()), _one_of("PLAINTEXT", "SSL"), ConfigType.STRING
+]
+StoreType = Annotated[str, BeforeValidator(lambda value: _text(value).upper()), ConfigType.STRING]
+Suites = Annotated[str, BeforeValidator(_text), ConfigType.LIST]
 RebalanceProtocols = Annotated[
     str, BeforeValidator(_text), _listing("classic", "consumer", required="classic"), ConfigType.LIST
 ]
@@ -148,12 +163,12 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 Compression = Annotated[str, BeforeValidator(_text), _one_of(*COMPRESSION_TYPES), ConfigType.STRING]
 
 
-def problems_of(error: ValidationError) -> list[str]:
-    """One sentence for each problem, starting with the property's name and value."""
-    return [_sentence(problem) for problem in error.errors()]
+def problems_of(error: ValidationError, secret: Container[str] = ()) -> list[str]:
+    """One sentence for each problem, starting with the property's name and value; not the value of ``secret`` ones."""
+    return [_sentence(problem, secret) for problem in error.errors()]
 
 
-def _sentence(problem: Any) -> str:
+def _sentence(problem: Any, secret: Container[str]) -> str:
     context = problem.get("ctx", {})
     match problem["type"]:
         case "greater_than_equal":
@@ -166,12 +181,15 @@ def _sentence(problem: Any) -> str:
             says = str(context["error"])
         case _:
             says = problem["msg"]
-    return f"{problem['loc'][0]}={problem['input']} {says}" if problem["loc"] else says
+    if not problem["loc"]:
+        return says
+    name = problem["loc"][0]
+    return f"{name} {says}" if name in secret else f"{name}={problem['input']} {says}"
 
 
 def text_of(value: Any) -> str | None:
-    """A value as written in a property file."""
-    if value is None:
+    """A value as written in a property file; None for a password."""
+    if value is None or isinstance(value, SecretStr):
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -123,7 +123,7 @@ def _config(row: ConfigRow, request: Any) -> dict[str, Any]:
         "value": row.value,
         "read_only": row.read_only,
         "config_source": int(row.source),
-        "is_sensitive": False,
+        "is_sensitive": row.is_sensitive,
         "synonyms": [{"name": name, "value": value, "source": int(source)} for name, value, source in row.synonyms]
         if request.include_synonyms
         else [],
