@@ -37,24 +37,6 @@ _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
 """Outcomes that show the state of a topic."""
 
 _BROKERS_S = 2.0
-_OPERATIONS_OMITTED = -(2**31)
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
-TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-CLUSTER_OPERATIONS = _bits(
-    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
-)
-
-
-def authorized_operations(requested: bool, operations: int) -> int:
-    """The bit field of KIP-430: without an authorizer, all operations of the resource, if the client requested them."""
-    return operations if requested else _OPERATIONS_OMITTED
 
 
 def repeated(names: Iterable[T]) -> set[T]:

@@ -24,6 +24,7 @@ class _Prepared(NamedTuple):
     lease: MemberLease
     response: bytes
     """Without its correlation id."""
+    is_allowed: Callable[[], bool]
     answered: Callable[[], None]
 
 
@@ -37,13 +38,21 @@ class LeasedHeartbeats:
         self._limit = _MIN_MEMBERS
         """At how many entries those of earlier generations are removed."""
 
-    def add(self, request: bytes, lease: MemberLease, response: bytes, answered: Callable[[], None]) -> None:
-        """Answer requests like this one from now on; ``answered`` is called for each."""
+    def add(
+        self,
+        request: bytes,
+        lease: MemberLease,
+        response: bytes,
+        *,
+        is_allowed: Callable[[], bool],
+        answered: Callable[[], None],
+    ) -> None:
+        """Answer requests like this one from now on, while they are allowed; ``answered`` is called for each."""
         if len(self._prepared) >= self._limit:
             self._prepared = {key: each for key, each in self._prepared.items() if not each.lease.is_over}
             self._limit = max(_MIN_MEMBERS, 2 * len(self._prepared))
         if len(self._prepared) < _MAX_MEMBERS and len(request) <= _MAX_REQUEST_BYTES:
-            self._prepared[_key(request)] = _Prepared(lease, response[4:], answered)
+            self._prepared[_key(request)] = _Prepared(lease, response[4:], is_allowed, answered)
 
     def __bool__(self) -> bool:
         return bool(self._prepared)
@@ -56,6 +65,9 @@ class LeasedHeartbeats:
         key = _key(request)
         found = self._prepared.get(key)
         if found is None:
+            return None
+        if not found.is_allowed():
+            del self._prepared[key]
             return None
         use = found.lease.use(now_s, again)
         if use is Use.LATER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from muster.actors.wire.codec import UndecodableRequest
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
@@ -38,7 +39,8 @@ class PendingRequest:
         is_plain = (faults is None or faults.is_idle) and not self.call.connection.has_tasks
         if self.api.forward is not None and is_plain:
             try:
-                self._cancel = self.api.forward(self.call, self)
+                if self.call.gateway.authorizer is None or self.api.guard.passes(self.call):
+                    self._cancel = self.api.forward(self.call, self)
             except Exception as error:
                 # Later: many such requests behind one that waits would otherwise start each other, ever deeper.
                 asyncio.get_running_loop().call_soon(self.fail, error)
@@ -59,10 +61,12 @@ class PendingRequest:
             self._cancel()
 
     async def _serve(self) -> Reply | None:
-        faults = self.call.gateway.faults
+        faults, handler = self.call.gateway.faults, self.api.handler
+        if self.call.gateway.authorizer is not None:
+            handler = partial(self.api.guard.serve, self.api)
         if faults is None:
-            return await self.api.handler(self.call)
-        served: Reply | None = await faults.serve(self.call, self.api.name, self.api.handler)
+            return await handler(self.call)
+        served: Reply | None = await faults.serve(self.call, self.api.name, handler)
         return served
 
     def _served(self, task: asyncio.Task[Reply | None]) -> None:

@@ -10,6 +10,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
 from muster.gateway.listener.gateway import ClientConnection, Gateway
+from muster.gateway.security.authorization.authorizer import SUPPORTED
 from muster.placement.security.acls import AclOperation, AclResourceType
 
 
@@ -30,6 +31,8 @@ class Call:
     frame: bytes
     peeked: Any = field(default=None, init=False)
     """What the API's module has read of it without decoding all."""
+    reason: str = field(default="injected by a fault", init=False)
+    """The error message of an :data:`ErrorBody`, in the APIs that have one."""
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
@@ -43,6 +46,28 @@ class Call:
         """Whether the client may do that with the resource of that name."""
         authorizer, client = self.gateway.authorizer, self.connection
         return authorizer is None or authorizer.allows(client.principal, client.host, operation, resource, name)
+
+    def allows_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
+        """Whether there may be a resource of that type, existing or not, with which the client may do that."""
+        authorizer, client = self.gateway.authorizer, self.connection
+        return authorizer is None or authorizer.allows_any(client.principal, client.host, operation, resource)
+
+    def operations(self, resource: AclResourceType, name: str) -> int:
+        """What the client may do with the resource of that name: ``1 << operation`` for each operation (KIP-430)."""
+        authorizer, client = self.gateway.authorizer, self.connection
+        if authorizer is None:
+            return SUPPORTED[resource]
+        return authorizer.operations(client.principal, client.host, resource, name)
+
+    def narrowed(self, entity: Any) -> Call:
+        """The same request with another body, for the same client."""
+        header = self.header
+        frame = codec.encode_request(
+            header.api_key, header.api_version, header.correlation_id, header.client_id, entity
+        )
+        call = Call(self.gateway, self.connection, codec.decode_header(frame), frame)
+        call._entity = entity
+        return call
 
     def reply(self, body: Body) -> Reply:
         """A response in the request's version."""
@@ -84,8 +109,32 @@ ErrorBody = Callable[[Call, ErrorCode], Body]
 """The body of a response with this error: for every item of the request if the API has errors of items, since clients
 act on those, else for the whole request. Raises BadRequest if no response can carry it."""
 
-INJECTED = "injected by a fault"
-"""The error message of an :data:`ErrorBody`, in the APIs that have one."""
+
+class Rule(NamedTuple):
+    """What a client must be allowed to do for a request, for the documentation."""
+
+    rights: Sequence[Any]
+    """One of them suffices."""
+    of: str
+    """What they are about; empty if their type says it."""
+    error: ErrorCode | None
+    """None if what is not allowed is left out."""
+    of_all: bool = False
+    """Whether the whole request is refused."""
+
+
+class Guard(Protocol):
+    """Lets a client have of an API what it is allowed; see :mod:`muster.gateway.apis.guards`."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """For the documentation."""
+
+    def passes(self, call: Call) -> bool:
+        """Whether the call may be served as if there were no guard. UndecodableRequest."""
+
+    async def serve(self, api: Api, call: Call) -> Reply | None:
+        """Serve what is allowed of a call by the API's handler, and refuse the rest. Judges and begins at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +157,8 @@ class Api:
     """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
     a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in
     between, and expect to find it."""
+    guard: Guard
+    """Tried before the forwarding and the handler, if there is an authorizer."""
 
 
 APIS: dict[int, Api] = {}
@@ -117,6 +168,7 @@ def api(
     key: int,
     name: str,
     *,
+    guard: Guard,
     error_body: ErrorBody,
     forward: Forward | None = None,
     versions: range | None = None,
@@ -137,7 +189,9 @@ def api(
     def register(handler: Handler) -> Handler:
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
-        APIS[key] = Api(key, name, served, left_out, handler, forward, error_body, is_evidence, is_large, is_change)
+        APIS[key] = Api(
+            key, name, served, left_out, handler, forward, error_body, is_evidence, is_large, is_change, guard
+        )
         return handler
 
     return register

@@ -15,17 +15,17 @@ from uuid import UUID
 from muster.actors.controller.admin import NewTopic
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.admin import (
-    CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
-    TOPIC_OPERATIONS,
-    authorized_operations,
     everywhere,
     name_error,
     until_brokers,
 )
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.operations import authorized_operations, cluster_operations
+from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, TOPIC
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_IDS = 12
@@ -53,25 +53,35 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {**_cluster(call), "topics": topics, "error_code": ErrorCode.none if topics else error}
 
 
-@api(3, "Metadata", error_body=_error_body)
+_GUARD = Guard(
+    inside=(
+        Rule((DESCRIBE_TOPIC,), "that the request names", ErrorCode.topic_authorization_failed),
+        Rule((DESCRIBE_TOPIC,), "where it names none", None),
+        Rule((CREATE_CLUSTER, CREATE_TOPIC), "to create a missing topic", ErrorCode.topic_authorization_failed),
+        Rule((DESCRIBE_CLUSTER,), "for the operations on the cluster", None),
+    )
+)
+
+
+@api(3, "Metadata", guard=_GUARD, error_body=_error_body)
 async def metadata(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request, call.header.api_version)
     await until_brokers(call.gateway)
     failed = await _create_missing(call, request, wanted or [])
     view = call.gateway.view
-    operations = authorized_operations(field(request, "include_topic_authorized_operations", False), TOPIC_OPERATIONS)
     if wanted is None:
-        topics = [_found(call.gateway, view.topics[name], operations) for name in sorted(view.topics)]
+        seen = [name for name in sorted(view.topics) if DESCRIBE_TOPIC.allowed(call, name)]
+        topics = [_found(call, view.topics[name]) for name in seen]
     else:
-        topics = [_response(call.gateway, each, failed, call.header.api_version, operations) for each in wanted]
+        topics = [_response(call, each, failed) for each in wanted]
     return call.reply(
         {
             **_cluster(call),
             "throttle_time": 0,
             "topics": topics,
-            "cluster_authorized_operations": authorized_operations(
-                field(request, "include_cluster_authorized_operations", False), CLUSTER_OPERATIONS
+            "cluster_authorized_operations": cluster_operations(
+                call, field(request, "include_cluster_authorized_operations", False)
             ),
             "error_code": ErrorCode.none,
         }
@@ -110,8 +120,12 @@ async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> di
         and each.name not in gateway.view.topics
         and each.name not in INTERNAL_TOPICS
         and name_error(each.name) is None
+        and DESCRIBE_TOPIC.allowed(call, each.name)
     ]
-    return await _create(gateway, missing) if missing else {}
+    may_create_all = CREATE_CLUSTER.allowed(call)
+    allowed = [name for name in missing if may_create_all or CREATE_TOPIC.allowed(call, name)]
+    refused = dict.fromkeys(set(missing) - set(allowed), ErrorCode.topic_authorization_failed)
+    return refused | (await _create(gateway, allowed) if allowed else {})
 
 
 async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
@@ -128,13 +142,17 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     return failed | dict.fromkeys(created - gateway.view.topics.keys(), ErrorCode.leader_not_available)
 
 
-def _response(
-    gateway: Gateway, wanted: _Wanted, failed: dict[str, ErrorCode], version: int, operations: int
-) -> dict[str, Any]:
+def _response(call: Call, wanted: _Wanted, failed: dict[str, ErrorCode]) -> dict[str, Any]:
+    version = call.header.api_version
     if version < _FIRST_WITH_IDS and (wanted.name is None or wanted.topic_id is not None):
         return _missing(wanted, ErrorCode.invalid_request, version)
-    if (topic := wanted.find(gateway.view)) is not None:
-        return _found(gateway, topic, operations)
+    topic = wanted.find(call.gateway.view)
+    name = wanted.name if topic is None else topic.name
+    if name is not None and (topic is not None or wanted.topic_id is None) and not DESCRIBE_TOPIC.allowed(call, name):
+        refused = wanted if wanted.topic_id is None else wanted._replace(name=None)
+        return _missing(refused, ErrorCode.topic_authorization_failed, version) | {"is_internal": False}
+    if topic is not None:
+        return _found(call, topic)
     if wanted.topic_id is not None:
         return _missing(wanted._replace(name=None), ErrorCode.unknown_topic_id, version)
     if wanted.name is None:
@@ -154,14 +172,15 @@ def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
     }
 
 
-def _found(gateway: Gateway, topic: Topic, operations: int) -> dict[str, Any]:
+def _found(call: Call, topic: Topic) -> dict[str, Any]:
+    gateway, requested = call.gateway, field(call.entity(), "include_topic_authorized_operations", False)
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [partition_body(gateway, topic, partition) for partition in range(topic.partitions)],
-        "topic_authorized_operations": operations,
+        "topic_authorized_operations": authorized_operations(call, requested, TOPIC, topic.name),
     }
 
 

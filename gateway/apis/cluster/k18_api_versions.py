@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
 
@@ -46,7 +47,7 @@ FEATURES: Mapping[str, Feature] = {
 }
 
 
-@api(codec.API_VERSIONS, "ApiVersions", error_body=lambda _, error: _body(error, []))
+@api(codec.API_VERSIONS, "ApiVersions", guard=UNGUARDED, error_body=lambda _, error: _body(error, []))
 async def api_versions(call: Call) -> Reply | None:
     own = APIS[codec.API_VERSIONS]
     if call.header.api_version not in own.versions:

@@ -6,6 +6,8 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.cluster.log_dirs import log_dir
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
 from muster.gateway.listener.registry import Call, Reply, api
 
 
@@ -13,7 +15,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return _body({wanted: error for wanted, _ in _named(call)})
 
 
-@api(34, "AlterReplicaLogDirs", error_body=_error_body)
+@api(34, "AlterReplicaLogDirs", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
 async def alter_replica_log_dirs(call: Call) -> Reply | None:
     here = str(log_dir(call.gateway))
     return call.reply(_body({wanted: _altered(call, *wanted, path == here) for wanted, path in _named(call)}))

@@ -12,6 +12,8 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.cluster.log_dirs import Partition, log_dir, sizes_bytes, space
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -23,7 +25,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "results": [failed] if call.header.api_version < _FIRST_WITH_ERROR else []}
 
 
-@api(35, "DescribeLogDirs", error_body=_error_body)
+@api(35, "DescribeLogDirs", guard=Guard(Need((DESCRIBE_CLUSTER,), the_cluster)), error_body=_error_body)
 async def describe_log_dirs(call: Call) -> Reply | None:
     led = list(_led(call.gateway, call.entity().topics))
     result = await asyncio.to_thread(_described, call.gateway, led)

@@ -8,13 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations, until_brokers
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.admin import until_brokers
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.operations import cluster_operations
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@api(60, "DescribeCluster", error_body=lambda call, error: _failed(error, INJECTED, call.gateway.view.cluster_id))
+_GUARD = Guard(inside=(Rule((DESCRIBE_CLUSTER,), "for the operations on the cluster", None),))
+
+
+@api(
+    60,
+    "DescribeCluster",
+    guard=_GUARD,
+    error_body=lambda call, error: _failed(error, call.reason, call.gateway.view.cluster_id),
+)
 async def describe_cluster(call: Call) -> Reply | None:
     request = call.entity()
     await until_brokers(call.gateway)
@@ -34,9 +45,7 @@ async def describe_cluster(call: Call) -> Reply | None:
                 {"broker_id": broker.id, "host": at.host, "port": at.port, "rack": broker.rack, "is_fenced": False}
                 for broker, at in brokers
             ],
-            "cluster_authorized_operations": authorized_operations(
-                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
-            ),
+            "cluster_authorized_operations": cluster_operations(call, request.include_cluster_authorized_operations),
         }
     )
 

@@ -16,12 +16,17 @@ from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, name_error, refusal
+from muster.gateway.apis.guards.resources import of_resources
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply
+from muster.gateway.listener.registry import Call, Reply
+from muster.placement.security.acls import AclOperation
 
 _SHOWN_S = 5.0
 """How long to wait for gateways: the request has no timeout of its own."""
+
+
+GUARD = of_resources(AclOperation.ALTER_CONFIGS, "responses", repeated_first=True)
 
 
 async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
@@ -49,7 +54,7 @@ async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
 
 def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     """See :data:`muster.gateway.listener.registry.ErrorBody`."""
-    return {"responses": [_response(resource, error, INJECTED) for resource in call.entity().resources]}
+    return {"responses": [_response(resource, error, call.reason) for resource in call.entity().resources]}
 
 
 def _response(resource: Any, error: int, message: str | None) -> dict[str, Any]:

@@ -24,8 +24,10 @@ from muster.actors.config.resources import ResourceType
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.admin import name_error
 from muster.gateway.apis.configs.altering import broker_error
+from muster.gateway.apis.guards.resources import of_resources
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.security.acls import AclOperation
 from muster.placement.view import COORDINATORS
 
 
@@ -37,10 +39,10 @@ class _Refused(Exception):
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    return {"results": [_response(resource, error, INJECTED, []) for resource in call.entity().resources]}
+    return {"results": [_response(resource, error, call.reason, []) for resource in call.entity().resources]}
 
 
-@api(32, "DescribeConfigs", error_body=_error_body)
+@api(32, "DescribeConfigs", guard=of_resources(AclOperation.DESCRIBE_CONFIGS, "results"), error_body=_error_body)
 async def describe_configs(call: Call) -> Reply | None:
     request = call.entity()
     return call.reply(

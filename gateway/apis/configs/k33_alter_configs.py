@@ -6,11 +6,11 @@ v2 flexible. Configs that are not named are no longer set; tools use Incremental
 from __future__ import annotations
 
 from muster.actors.config.altering import Alteration, Change, Operation
-from muster.gateway.apis.configs.altering import alter, error_body
+from muster.gateway.apis.configs.altering import GUARD, alter, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(33, "AlterConfigs", error_body=error_body, is_change=True)
+@api(33, "AlterConfigs", guard=GUARD, error_body=error_body, is_change=True)
 async def alter_configs(call: Call) -> Reply | None:
     return await alter(
         call,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.config.altering import Alteration, Change, Operation
-from muster.gateway.apis.configs.altering import alter, error_body
+from muster.gateway.apis.configs.altering import GUARD, alter, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(44, "IncrementalAlterConfigs", error_body=error_body, is_change=True)
+@api(44, "IncrementalAlterConfigs", guard=GUARD, error_body=error_body, is_change=True)
 async def incremental_alter_configs(call: Call) -> Reply | None:
     return await alter(call, [_alteration(resource) for resource in call.entity().resources])
 

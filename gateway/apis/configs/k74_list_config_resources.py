@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from muster.actors.config.resources import ResourceType
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER_CONFIGS, the_cluster
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(74, "ListConfigResources", error_body=lambda _, error: {"error_code": error, "config_resources": []})
+@api(
+    74,
+    "ListConfigResources",
+    guard=Guard(Need((DESCRIBE_CLUSTER_CONFIGS,), the_cluster)),
+    error_body=lambda _, error: {"error_code": error, "config_resources": []},
+)
 async def list_config_resources(call: Call) -> Reply | None:
     requested = set(field(call.entity(), "resource_types", ())) or set(ResourceType)
     if call.header.api_version == 0:

@@ -21,6 +21,8 @@ from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
 from muster.gateway.apis.batches import summarize, transactional_producer
+from muster.gateway.apis.guards.guard import Each, Guard, Need
+from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
@@ -89,7 +91,23 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
     return _send(call, channel, request, partitions, on_produced)
 
 
-@api(PRODUCE, "Produce", error_body=_error_body, forward=_forward)
+def _transactional_id(call: Call) -> Iterable[str]:
+    """That of the producer whose transactional batches the request has; a null id is refused with them."""
+    request = call.entity()
+    if request.transactional_id is None:
+        return ()
+    all_records = (data.records for topic in request.topic_data for data in topic.partition_data)
+    is_transactional = any(transactional_producer(records) is not None for records in all_records)
+    return (request.transactional_id,) if is_transactional else ()
+
+
+_GUARD = Guard(
+    Need((WRITE_TRANSACTIONAL_ID,), _transactional_id, "of transactional batches"),
+    each=Each((WRITE_TOPIC,), "topic_data", "responses"),
+)
+
+
+@api(PRODUCE, "Produce", guard=_GUARD, error_body=_error_body, forward=_forward)
 async def produce(call: Call) -> Reply | None:
     request = call.entity()
     wanted, results, accepted = _accept(call, request)
@@ -114,7 +132,7 @@ def _accept(call: Call, request: Any) -> tuple[_Wanted, _Results, dict[ActorKey,
     twice = repeated(partition for partition, _ in wanted) if len(wanted) > 1 else ()
     of_all = _error_of_all(request, wanted)
     for partition, records in wanted:
-        error = ErrorCode.invalid_request if partition.key in twice else of_all or _refusal(partition)
+        error = ErrorCode.invalid_request if partition.key in twice else of_all or _refusal(call, partition)
         if error is not None:
             results[partition.key] = _failed(partition.partition, error)
         else:
@@ -242,10 +260,12 @@ def _error_of_all(request: Any, wanted: _Wanted) -> ErrorCode | None:
     return ErrorCode.invalid_producer_id_mapping if len(producers) > 1 else None
 
 
-def _refusal(partition: Named) -> ErrorCode | None:
+def _refusal(call: Call, partition: Named) -> ErrorCode | None:
     if (error := existence_error(partition)) is not None:
         return error
     assert partition.topic is not None
+    if partition.name is None and not WRITE_TOPIC.allowed(call, partition.topic.name):  # unknown when it was judged
+        return ErrorCode.topic_authorization_failed
     return ErrorCode.invalid_topic_exception if partition.topic.internal else None
 
 

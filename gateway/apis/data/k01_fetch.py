@@ -18,9 +18,11 @@ from muster.gateway.apis.data.fetching.direct import serve_directly
 from muster.gateway.apis.data.fetching.fetch import open_fetch
 from muster.gateway.apis.data.fetching.tasks import serve
 from muster.gateway.apis.data.fetching.wanted import envelope
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
 from muster.gateway.fetch_sessions.cache import SessionError
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
-from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
+from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, Rule, api
 
 FETCH = 1
 _SESSION_ERRORS = frozenset(
@@ -56,7 +58,16 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
         return None
 
 
-@api(FETCH, "Fetch", error_body=_error_body, forward=_forward, is_large=True)
+_REFUSED = ErrorCode.topic_authorization_failed
+_GUARD = Guard(
+    inside=(
+        Rule((READ_TOPIC,), "", _REFUSED),
+        Rule((CLUSTER_ACTION,), "with a replica id, as followers have", _REFUSED),
+    )
+)
+
+
+@api(FETCH, "Fetch", guard=_GUARD, error_body=_error_body, forward=_forward, is_large=True)
 async def fetch(call: Call) -> Reply | None:
     try:
         opened = open_fetch(call)

@@ -10,6 +10,8 @@ from typing import Any
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, repeated
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
@@ -30,7 +32,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-@api(LIST_OFFSETS, "ListOffsets", error_body=_error_body)
+@api(LIST_OFFSETS, "ListOffsets", guard=Guard(each=Each((DESCRIBE_TOPIC,), "topics", "topics")), error_body=_error_body)
 async def list_offsets(call: Call) -> Reply | None:
     request = call.entity()
     wanted = [

@@ -12,6 +12,8 @@ from typing import Any
 from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, NotSent
 from muster.actors.wire.codec import ErrorCode, ms
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import DELETE_TOPIC
 from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, by_topic, existence_error, named, owner_of, send
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
@@ -32,7 +34,13 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-@api(DELETE_RECORDS, "DeleteRecords", error_body=_error_body, is_change=True)
+@api(
+    DELETE_RECORDS,
+    "DeleteRecords",
+    guard=Guard(each=Each((DELETE_TOPIC,), "topics", "topics")),
+    error_body=_error_body,
+    is_change=True,
+)
 async def delete_records(call: Call) -> Reply | None:
     request = call.entity()
     wanted = {

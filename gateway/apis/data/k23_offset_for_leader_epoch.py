@@ -11,6 +11,8 @@ from typing import Any
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC
 from muster.gateway.apis.partitions import by_topic, existence_error, named
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
@@ -24,7 +26,12 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return _body(items, {partition.key: _failed(partition.partition, error) for partition, _ in items})
 
 
-@api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", error_body=_error_body)
+@api(
+    OFFSET_FOR_LEADER_EPOCH,
+    "OffsetForLeaderEpoch",
+    guard=Guard(each=Each((DESCRIBE_TOPIC,), "topics", "topics")),
+    error_body=_error_body,
+)
 async def offset_for_leader_epoch(call: Call) -> Reply | None:
     items = _items(call)
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode, field
 from muster.actors.wire.markers import NO_DECISION, Marked, Marker
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, CLUSTER_ACTION, the_cluster
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
@@ -47,7 +49,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return _body(wanted, [{partition.key: error for partition in partitions} for _, partitions in wanted])
 
 
-@api(27, "WriteTxnMarkers", error_body=_error_body)
+@api(27, "WriteTxnMarkers", guard=Guard(Need((ALTER_CLUSTER, CLUSTER_ACTION), the_cluster)), error_body=_error_body)
 async def write_txn_markers(call: Call) -> Reply | None:
     wanted = _wanted(call)
     results: _Results = [{} for _ in wanted]

@@ -7,9 +7,11 @@ from typing import Any
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import READ_TOPIC
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.topics import InvalidTopic, check_name
 
 DESCRIBE_PRODUCERS = 61
@@ -18,10 +20,15 @@ _VERSION = 0
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     wanted = _wanted(call)
-    return _body(wanted, {each.key: _failed(each.partition, error, INJECTED) for each in wanted})
+    return _body(wanted, {each.key: _failed(each.partition, error, call.reason) for each in wanted})
 
 
-@api(DESCRIBE_PRODUCERS, "DescribeProducers", error_body=_error_body)
+@api(
+    DESCRIBE_PRODUCERS,
+    "DescribeProducers",
+    guard=Guard(each=Each((READ_TOPIC,), "topics", "topics")),
+    error_body=_error_body,
+)
 async def describe_producers(call: Call) -> Reply | None:
     wanted = _wanted(call)
 

@@ -16,6 +16,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, call_owner
+from muster.gateway.apis.guards.rights import READ_GROUP
 from muster.gateway.listener.registry import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
 from muster.placement.view import OFFSETS
@@ -111,8 +112,11 @@ class Whole:
 
 
 def saw_group(call: Call, group_id: str) -> None:
-    """Record evidence for attribution, if the API is evidence: this connection works for that group."""
-    if not APIS[call.header.api_key].is_evidence:
+    """Record evidence for attribution, if the API is evidence: this connection works for that group.
+
+    What a client sends is no evidence of a group that it may not consume for: some APIs require less of it.
+    """
+    if not APIS[call.header.api_key].is_evidence or not READ_GROUP.allowed(call, group_id):
         return
     connection = call.connection
     call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)

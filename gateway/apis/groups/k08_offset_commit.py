@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.actors.group.codec.plain_commits import PlainTopic, read_plain_commit
+from muster.actors.group.codec.plain_commits import PlainCommit, PlainTopic, read_plain_commit
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
 from muster.gateway.apis.groups.commits import Known, all_known, existing_part, partition_body
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
+from muster.gateway.apis.guards.guard import Each, Guard, Need
+from muster.gateway.apis.guards.rights import READ_GROUP, READ_TOPIC
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import Topic
@@ -23,11 +25,18 @@ OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
 
 
+def _plain(call: Call) -> PlainCommit | None:
+    """The request, read without decoding it, if it is plain."""
+    if call.peeked is None:
+        call.peeked = read_plain_commit(call.header.api_version, call.frame, call.header.end)
+    plain: PlainCommit | None = call.peeked
+    return plain
+
+
 def _is_known(call: Call) -> bool:
     """Whether the request names topics, and of each at least one partition, and all of them exist."""
-    plain = read_plain_commit(call.header.api_version, call.frame, call.header.end)
+    plain = _plain(call)
     if plain is not None:
-        call.peeked = plain
         return _all_exist(call.gateway.view.topics, plain.topics)
     return call.header.api_version <= NEWEST_BY_NAME and all_known(call)
 
@@ -41,14 +50,23 @@ def _all_exist(existing: Mapping[str, Topic], topics: Iterable[PlainTopic]) -> b
 
 
 def _group_id(call: Call) -> str:
-    group_id: str = (call.peeked or call.entity()).group_id
+    group_id: str = (_plain(call) or call.entity()).group_id
     return group_id
 
 
+def _topic_names(call: Call) -> Iterable[str] | None:
+    plain = _plain(call)
+    return None if plain is None else [topic.name for topic in plain.topics]
+
+
+_GUARD = Guard(
+    Need((READ_GROUP,), lambda call: (_group_id(call),)),
+    each=Each((READ_TOPIC,), "topics", "topics", names=_topic_names),
+)
 _WHOLE = Whole(fits=_is_known, group_id=_group_id)
 
 
-@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
+@api(OFFSET_COMMIT, "OffsetCommit", guard=_GUARD, error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
 async def offset_commit(call: Call) -> Reply | None:
     if _is_known(call):
         return await _WHOLE.serve(call)

@@ -7,40 +7,140 @@ topics by id, so it returns nothing of a deleted topic. If a group's actor is do
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import compress
 from typing import Any
 
-from muster.actors.group.codec.plain_fetches import read_plain_fetch
+from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch
 from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.codec import Body, ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
+from muster.gateway.apis.guards.guard import entity_of
+from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, topic_name
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Api, Call, Reply, Rule, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9
+FIRST_WITH_GROUPS = 8
+
+
+def _plain(call: Call) -> PlainFetch | None:
+    """The request, read without decoding it, if it is plain."""
+    if call.peeked is None:
+        call.peeked = read_plain_fetch(call.header.api_version, call.frame, call.header.end)
+    plain: PlainFetch | None = call.peeked
+    return plain
 
 
 def _only_group(call: Call) -> str:
-    if call.peeked is not None:
-        return str(call.peeked.group_id)
+    if (plain := _plain(call)) is not None:
+        return plain.group_id
     request = call.entity()
-    group_id: str = request.group_id if call.header.api_version < 8 else request.groups[0].group_id
+    group_id: str = request.group_id if call.header.api_version < FIRST_WITH_GROUPS else request.groups[0].group_id
     return group_id
 
 
 def _is_whole(call: Call) -> bool:
     """Whether one actor can serve the request as it is."""
     version = call.header.api_version
-    call.peeked = read_plain_fetch(version, call.frame, call.header.end)
-    if call.peeked is not None:
+    if _plain(call) is not None:
         return True
-    return version < 8 or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
+    return version < FIRST_WITH_GROUPS or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
 
 
 _WHOLE = Whole(group_id=_only_group, fits=_is_whole)
 
 
-@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
+class _Guard:
+    """Each group of a request is judged like a request of its own."""
+
+    rules = (
+        Rule((DESCRIBE_GROUP,), "", ErrorCode.group_authorization_failed),
+        Rule((DESCRIBE_TOPIC,), "that the request names", ErrorCode.topic_authorization_failed),
+        Rule((DESCRIBE_TOPIC,), "where it names none", None),
+    )
+
+    def passes(self, call: Call) -> bool:
+        plain = _plain(call)
+        if plain is not None:
+            names: list[str | None] | None = [name for name, _ in plain.topics]
+            return _all_allowed(call, plain.group_id, names)
+        return all(
+            _all_allowed(call, group.group_id, None if group.topics is None else _names_of(call, group.topics))
+            for group in _groups(call)
+        )
+
+    async def serve(self, api: Api, call: Call) -> Reply | None:
+        if self.passes(call):
+            return await api.handler(call)
+        request = call.entity()
+        if call.header.api_version < FIRST_WITH_GROUPS:
+            if DESCRIBE_GROUP.allowed(call, request.group_id):
+                return call.reply(await _allowed_part(api, call, request))
+            return call.reply(error_body(call, ErrorCode.group_authorization_failed))
+        responses = [_served(api, call, group) for group in request.groups]
+        return call.reply({"throttle_time": 0, "groups": await asyncio.gather(*responses)})
+
+
+def _groups(call: Call) -> Iterable[Any]:
+    request = call.entity()
+    return (request,) if call.header.api_version < FIRST_WITH_GROUPS else request.groups
+
+
+def _names_of(call: Call, topics: Iterable[Any]) -> list[str | None]:
+    return [topic_name(call, topic) for topic in topics]
+
+
+def _all_allowed(call: Call, group_id: str, topics: Iterable[str | None] | None) -> bool:
+    """Whether all of it may be fetched; None for all topics, of which some may not be seen."""
+    if topics is None or not DESCRIBE_GROUP.allowed(call, group_id):
+        return False
+    return all(name is None or DESCRIBE_TOPIC.allowed(call, name) for name in topics)
+
+
+async def _served(api: Api, call: Call, group: Any) -> Body:
+    if not DESCRIBE_GROUP.allowed(call, group.group_id):
+        return {"group_id": group.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
+    return await _allowed_part(api, call, group)
+
+
+async def _allowed_part(api: Api, call: Call, group: Any) -> Body:
+    """The response to a group of the request, or to a request that is of one group."""
+    topics = group.topics or ()
+    is_allowed = [name is None or DESCRIBE_TOPIC.allowed(call, name) for name in _names_of(call, topics)]
+    allowed = replace(group, topics=None if group.topics is None else tuple(compress(topics, is_allowed)))
+    is_whole = call.header.api_version < FIRST_WITH_GROUPS
+    part = call.narrowed(allowed if is_whole else replace(call.entity(), groups=(allowed,)))
+    reply = await api.handler(part)
+    assert reply is not None
+    response = entity_of(call, reply)
+    found = response if is_whole else response.groups[0]
+    if field(found, "error_code", ErrorCode.none) is not ErrorCode.none:
+        refusal: Body = found
+        return refusal
+    seen = [topic for topic in found.topics if group.topics is not None or _is_seen(call, topic)]
+    refused = [_refused(topic) for topic, is_ok in zip(topics, is_allowed, strict=True) if not is_ok]
+    merged: Body = replace(found, topics=(*seen, *refused))
+    return merged
+
+
+def _is_seen(call: Call, topic: Any) -> bool:
+    name = topic_name(call, topic)
+    return name is not None and DESCRIBE_TOPIC.allowed(call, name)
+
+
+def _refused(topic: Any) -> dict[str, Any]:
+    error = ErrorCode.topic_authorization_failed
+    return {
+        "name": field(topic, "name", None),
+        "topic_id": field(topic, "topic_id", None),
+        "partitions": [_missing(partition, error) for partition in topic.partition_indexes],
+    }
+
+
+@api(OFFSET_FETCH, "OffsetFetch", guard=_Guard(), error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
 async def offset_fetch(call: Call) -> Reply | None:
     if _is_whole(call):
         return await _WHOLE.serve(call)

@@ -10,10 +10,13 @@ v1-3 carry Kafka's words for the error, and "NONE" | v4 several keys; the messag
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.guards.guard import Each, Guard, Need
+from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, ERRORS, Names
+from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import OFFSETS, TRANSACTIONS
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -30,13 +33,38 @@ _START_S = 15.0
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     keys = field(call.entity(), "coordinator_keys", None)
     return (
-        _failed("", error, INJECTED)
+        _failed("", error, call.reason)
         if keys is None
-        else {"coordinators": [_failed(key, error, INJECTED) for key in keys]}
+        else {"coordinators": [_failed(key, error, call.reason) for key in keys]}
     )
 
 
-@api(10, "FindCoordinator", error_body=_error_body)
+def _key_of(key_type: int) -> Names:
+    def names(call: Call) -> Iterable[str]:
+        """The only key, in versions that have no array of keys."""
+        request = call.entity()
+        key = field(request, "key", None)
+        return () if key is None or field(request, "key_type", GROUP) != key_type else (key,)
+
+    return names
+
+
+class _EachKey(Each):
+    """Each key, by the type of all keys."""
+
+    def error_of(self, call: Call, element: Any, verdicts: dict[str, bool]) -> ErrorCode | None:
+        right = _RIGHTS.get(call.entity().key_type)
+        return None if right is None or right.allowed(call, element) else ERRORS[right.resource]
+
+
+_RIGHTS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
+_GUARD = Guard(
+    *(Need((right,), _key_of(key_type)) for key_type, right in _RIGHTS.items()),
+    each=_EachKey((*_RIGHTS.values(),), "coordinator_keys", "coordinators"),
+)
+
+
+@api(10, "FindCoordinator", guard=_GUARD, error_body=_error_body)
 async def find_coordinator(call: Call) -> Reply | None:
     request = call.entity()
     keys = field(request, "coordinator_keys", None)

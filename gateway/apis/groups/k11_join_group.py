@@ -7,6 +7,8 @@ session ends.
 from __future__ import annotations
 
 from muster.gateway.apis.groups.forwarding import Whole, error_body
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import READ_GROUP, group_id
 from muster.gateway.listener.registry import Call, api
 
 
@@ -17,4 +19,11 @@ def _parked_s(call: Call) -> float:
 
 
 _WHOLE = Whole(parked_s=_parked_s)
-join_group = api(11, "JoinGroup", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)
+join_group = api(
+    11,
+    "JoinGroup",
+    guard=Guard(Need((READ_GROUP,), group_id)),
+    error_body=error_body,
+    is_evidence=True,
+    forward=_WHOLE.forward,
+)(_WHOLE.serve)

@@ -10,6 +10,8 @@ from muster.actors.wire.channel import OnLease
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.leases import MemberLease
 from muster.gateway.apis.groups.forwarding import Whole, error_body, saw_group
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import READ_GROUP, group_id
 from muster.gateway.listener.registry import Call, api
 
 
@@ -21,10 +23,20 @@ def _on_lease(call: Call) -> OnLease:
             saw_group(call, group_id)
             call.gateway.metrics.request("Heartbeat", version, "ANSWERED", 0.0)
 
-        call.connection.leases.add(call.frame, lease, response, answered)
+        def is_allowed() -> bool:
+            return READ_GROUP.allowed(call, group_id)
+
+        call.connection.leases.add(call.frame, lease, response, is_allowed=is_allowed, answered=answered)
 
     return take
 
 
 _WHOLE = Whole(down=ErrorCode.none, on_lease=_on_lease)
-heartbeat = api(12, "Heartbeat", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)
+heartbeat = api(
+    12,
+    "Heartbeat",
+    guard=Guard(Need((READ_GROUP,), group_id)),
+    error_body=error_body,
+    is_evidence=True,
+    forward=_WHOLE.forward,
+)(_WHOLE.serve)

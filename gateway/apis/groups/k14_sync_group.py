@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import Whole, error_body
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import READ_GROUP, group_id
 from muster.gateway.listener.registry import Call, api
 
 
@@ -16,4 +18,11 @@ def _parked_s(call: Call) -> float:
 
 
 _WHOLE = Whole(down=ErrorCode.not_coordinator, parked_s=_parked_s)
-sync_group = api(14, "SyncGroup", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)(_WHOLE.serve)
+sync_group = api(
+    14,
+    "SyncGroup",
+    guard=Guard(Need((READ_GROUP,), group_id)),
+    error_body=error_body,
+    is_evidence=True,
+    forward=_WHOLE.forward,
+)(_WHOLE.serve)

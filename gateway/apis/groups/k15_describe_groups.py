@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
 from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
+from muster.gateway.apis.guards.guard import Each, Guard, entity_of
+from muster.gateway.apis.guards.operations import OMITTED
+from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, GROUP, itself
 from muster.gateway.listener.registry import Call, Reply, api
 
 DESCRIBE_GROUPS = 15
 
 
-@api(DESCRIBE_GROUPS, "DescribeGroups", error_body=error_body)
+def _with_operations(call: Call, reply: Reply) -> Reply:
+    if not field(call.entity(), "include_authorized_operations", False):
+        return reply
+    response = entity_of(call, reply)
+    groups = tuple(
+        group
+        if group.authorized_operations == OMITTED
+        else replace(group, authorized_operations=call.operations(GROUP, group.group_id))
+        for group in response.groups
+    )
+    return call.reply(replace(response, groups=groups))
+
+
+_GUARD = Guard(each=Each((DESCRIBE_GROUP,), "groups", "groups", itself), amend=_with_operations)
+
+
+@api(DESCRIBE_GROUPS, "DescribeGroups", guard=_GUARD, error_body=error_body)
 async def describe_groups(call: Call) -> Reply | None:
     request = call.entity()
     version = call.header.api_version

@@ -8,18 +8,24 @@ error (COORDINATOR_LOAD_IN_PROGRESS), as while a Kafka broker loads.
 from __future__ import annotations
 
 import asyncio
+from itertools import compress
 
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S
 from muster.gateway.apis.groups.forwarding import error_body
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 
 LIST_GROUPS = 16
 
 
-@api(LIST_GROUPS, "ListGroups", error_body=error_body)
+_GUARD = Guard(inside=(Rule((DESCRIBE_CLUSTER, DESCRIBE_GROUP), "", None),))
+
+
+@api(LIST_GROUPS, "ListGroups", guard=_GUARD, error_body=error_body)
 async def list_groups(call: Call) -> Reply | None:
     gateway = call.gateway
     mine = [
@@ -45,4 +51,8 @@ async def _send(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[by
         return ErrorCode.coordinator_load_in_progress, []
     version = call.header.api_version
     _, response = codec.decode_response(LIST_GROUPS, version, frame)
-    return response.error_code, codec.split_response(LIST_GROUPS, version, frame)
+    groups = codec.split_response(LIST_GROUPS, version, frame)
+    if not DESCRIBE_CLUSTER.allowed(call):
+        seen = [DESCRIBE_GROUP.allowed(call, group.group_id) for group in response.groups]
+        groups = [*compress(groups, seen)]
+    return response.error_code, groups

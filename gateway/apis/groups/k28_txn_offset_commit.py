@@ -15,6 +15,8 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.groups.commits import Known, all_known, existing_part, partition_body
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
+from muster.gateway.apis.guards.guard import Each, Guard, Need
+from muster.gateway.apis.guards.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID, group_id, transactional_id
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -24,7 +26,16 @@ _KNOWS_LOADING = 2
 _WHOLE = Whole(fits=all_known)
 
 
-@api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
+_GUARD = Guard(
+    Need((WRITE_TRANSACTIONAL_ID,), transactional_id),
+    Need((READ_GROUP,), group_id),
+    each=Each((READ_TOPIC,), "topics", "topics"),
+)
+
+
+@api(
+    TXN_OFFSET_COMMIT, "TxnOffsetCommit", guard=_GUARD, error_body=error_body, is_evidence=True, forward=_WHOLE.forward
+)
 async def txn_offset_commit(call: Call) -> Reply | None:
     if all_known(call):
         return await _WHOLE.serve(call)

@@ -6,12 +6,20 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import DELETE_GROUP, itself
 from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_GROUPS = 42
 
 
-@api(DELETE_GROUPS, "DeleteGroups", error_body=error_body, is_change=True)
+@api(
+    DELETE_GROUPS,
+    "DeleteGroups",
+    guard=Guard(each=Each((DELETE_GROUP,), "groups_names", "results", itself)),
+    error_body=error_body,
+    is_change=True,
+)
 async def delete_groups(call: Call) -> Reply | None:
     request = call.entity()
     names = list(dict.fromkeys(request.groups_names))

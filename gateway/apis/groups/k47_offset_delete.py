@@ -11,6 +11,8 @@ from typing import Any
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body
+from muster.gateway.apis.guards.guard import Each, Guard, Need
+from muster.gateway.apis.guards.rights import DELETE_GROUP, READ_TOPIC, group_id
 from muster.gateway.apis.partition_errors import PartitionErrors
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
@@ -19,7 +21,17 @@ OFFSET_DELETE = 47
 VERSION = 0
 
 
-@api(OFFSET_DELETE, "OffsetDelete", error_body=error_body, is_change=True)
+def _refused_topics(call: Call, error: ErrorCode) -> dict[str, Any]:
+    results = PartitionErrors()
+    for topic in call.entity().topics:
+        results.refuse((topic.name, None), [(item.partition_index, error) for item in topic.partitions])
+    return {"error_code": ErrorCode.none, "throttle_time": 0, "topics": results.body()}
+
+
+_GUARD = Guard(Need((DELETE_GROUP,), group_id), each=Each((READ_TOPIC,), "topics", "topics", body=_refused_topics))
+
+
+@api(OFFSET_DELETE, "OffsetDelete", guard=_GUARD, error_body=error_body, is_change=True)
 async def offset_delete(call: Call) -> Reply | None:
     request = call.entity()
     results = PartitionErrors()

@@ -5,16 +5,46 @@ v1 the protocol of each member (KIP-1099)
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.guards.guard import Each, Guard, entity_of
+from muster.gateway.apis.guards.operations import OMITTED
+from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, GROUP, itself
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 
 CONSUMER_GROUP_DESCRIBE = 69
 
 
-@api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", error_body=error_body)
+def _amended(call: Call, reply: Reply) -> Reply:
+    response = entity_of(call, reply)
+    groups = tuple(_amended_group(call, group) for group in response.groups)
+    return call.reply(replace(response, groups=groups))
+
+
+def _amended_group(call: Call, group: Any) -> Any:
+    """A group without what the client may not see; refused, as by Kafka, if that is a topic of a member."""
+    assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
+    topics = {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
+    if not all(DESCRIBE_TOPIC.allowed(call, topic) for topic in topics):
+        return _failed(group.group_id, ErrorCode.topic_authorization_failed, _TOPIC_REFUSED)
+    if group.authorized_operations == OMITTED:
+        return group
+    return replace(group, authorized_operations=call.operations(GROUP, group.group_id))
+
+
+_TOPIC_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
+_GUARD = Guard(
+    each=Each((DESCRIBE_GROUP,), "group_ids", "groups", itself),
+    inside=(Rule((DESCRIBE_TOPIC,), "of the group's members", ErrorCode.topic_authorization_failed),),
+    amend=_amended,
+)
+
+
+@api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", guard=_GUARD, error_body=error_body)
 async def consumer_group_describe(call: Call) -> Reply | None:
     request = call.entity()
     version = call.header.api_version
@@ -32,9 +62,13 @@ async def consumer_group_describe(call: Call) -> Reply | None:
 
 
 def _down(call: Call, group: str) -> bytes:
-    body: dict[str, Any] = {
-        "error_code": down_error(call),
-        "error_message": None,
+    return codec.element(CONSUMER_GROUP_DESCRIBE, call.header.api_version, "groups", _failed(group, down_error(call)))
+
+
+def _failed(group: str, error: ErrorCode, message: str | None = None) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
         "group_id": group,
         "group_state": "",
         "group_epoch": 0,
@@ -42,4 +76,3 @@ def _down(call: Call, group: str) -> bytes:
         "assignor_name": "",
         "members": [],
     }
-    return codec.element(CONSUMER_GROUP_DESCRIBE, call.header.api_version, "groups", body)

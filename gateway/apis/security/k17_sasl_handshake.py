@@ -8,12 +8,18 @@ once authentication is complete, ILLEGAL_SASL_STATE, as in Kafka.
 from __future__ import annotations
 
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.listener.complaints import Cause
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.session import SASL_HANDSHAKE
 
 
-@api(SASL_HANDSHAKE, "SaslHandshake", error_body=lambda _, error: {"error_code": error, "mechanisms": []})
+@api(
+    SASL_HANDSHAKE,
+    "SaslHandshake",
+    guard=UNGUARDED,
+    error_body=lambda _, error: {"error_code": error, "mechanisms": []},
+)
 async def sasl_handshake(call: Call) -> Reply | None:
     session = call.connection.sasl
     if session is None or session.is_complete:

@@ -9,10 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
+from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(29, "DescribeAcls", error_body=lambda _, error: _failed(error, INJECTED))
+@api(
+    29,
+    "DescribeAcls",
+    guard=Guard(Need((DESCRIBE_CLUSTER,), the_cluster)),
+    error_body=lambda call, error: _failed(error, call.reason),
+)
 async def describe_acls(call: Call) -> Reply | None:
     call.entity()
     refused = _failed(ErrorCode.security_disabled, "No Authorizer is configured on the broker")

@@ -9,14 +9,16 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import SECURITY_DISABLED
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    failed = {"error_code": error, "error_message": INJECTED}
+    failed = {"error_code": error, "error_message": call.reason}
     return {"results": [failed for _ in call.entity().creations]}
 
 
-@api(30, "CreateAcls", error_body=_error_body)
+@api(30, "CreateAcls", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
 async def create_acls(call: Call) -> Reply | None:
     return call.reply({"throttle_time": 0, "results": [SECURITY_DISABLED for _ in call.entity().creations]})

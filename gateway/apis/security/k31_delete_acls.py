@@ -9,15 +9,17 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import SECURITY_DISABLED
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    failed = {"error_code": error, "error_message": INJECTED, "matching_acls": []}
+    failed: dict[str, Any] = {"error_code": error, "error_message": call.reason, "matching_acls": []}
     return {"filter_results": [failed for _ in call.entity().filters]}
 
 
-@api(31, "DeleteAcls", error_body=_error_body)
+@api(31, "DeleteAcls", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
 async def delete_acls(call: Call) -> Reply | None:
     refused = {**SECURITY_DISABLED, "matching_acls": []}
     return call.reply({"throttle_time": 0, "filter_results": [refused for _ in call.entity().filters]})

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.listener.complaints import Cause
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.mechanisms import AuthenticationFailed
 from muster.gateway.security.session import SASL_AUTHENTICATE
 
@@ -23,7 +24,7 @@ def _body(error: ErrorCode, text: str | None, token: bytes = b"") -> dict[str, A
     return {"error_code": error, "error_message": text, "auth_bytes": token, "session_lifetime": _NO_LIFETIME_MS}
 
 
-@api(SASL_AUTHENTICATE, "SaslAuthenticate", error_body=lambda _, error: _body(error, INJECTED))
+@api(SASL_AUTHENTICATE, "SaslAuthenticate", guard=UNGUARDED, error_body=lambda call, error: _body(error, call.reason))
 async def sasl_authenticate(call: Call) -> Reply | None:
     session = call.connection.sasl
     if session is None or session.is_complete:

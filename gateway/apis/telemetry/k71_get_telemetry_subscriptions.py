@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 from muster.actors.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.telemetry.instances import Refused
 from muster.gateway.telemetry.subscriptions import Client, Wanted
@@ -23,7 +24,12 @@ def client_of(call: Call, instance_id: UUID) -> Client:
     return Client(instance_id, client_id, *connection.software, connection.host, connection.port)
 
 
-@api(71, "GetTelemetrySubscriptions", error_body=lambda call, error: _body(call, error, None, _NO_SUBSCRIPTION))
+@api(
+    71,
+    "GetTelemetrySubscriptions",
+    guard=UNGUARDED,
+    error_body=lambda call, error: _body(call, error, None, _NO_SUBSCRIPTION),
+)
 async def get_telemetry_subscriptions(call: Call) -> Reply | None:
     gateway = call.gateway
     client = client_of(call, call.entity().client_instance_id or uuid4())

@@ -11,6 +11,7 @@ from uuid import UUID
 from muster.actors.log.errors import LogError
 from muster.actors.log.format.compression import CODECS, decompress
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.apis.telemetry.k71_get_telemetry_subscriptions import client_of
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.telemetry.instances import Refused
@@ -20,7 +21,7 @@ _MAX_DECOMPRESSED_BYTES = 16 << 20
 _RESERVED = UUID(int=1)
 
 
-@api(72, "PushTelemetry", error_body=lambda _, error: {"error_code": error})
+@api(72, "PushTelemetry", guard=UNGUARDED, error_body=lambda _, error: {"error_code": error})
 async def push_telemetry(call: Call) -> Reply | None:
     error = await _pushed(call)
     call.gateway.metrics.client_pushed(error.name.upper())

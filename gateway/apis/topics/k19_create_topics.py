@@ -25,25 +25,39 @@ from muster.gateway.apis.admin import (
     repeated,
     shown,
 )
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS, repeated_names
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView
 
 _DEFAULT = -1
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    return {"topics": [_failed(refusal(topic.name, error, INJECTED)) for topic in call.entity().topics]}
+    return {"topics": [_failed(refusal(topic.name, error, call.reason)) for topic in call.entity().topics]}
 
 
-@api(19, "CreateTopics", error_body=_error_body, is_change=True)
+def _refused(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"topics": [_failed(refusal(topic.name, error, "Authorization failed.")) for topic in call.entity().topics]}
+
+
+_GUARD = Guard(
+    each=Each((CREATE_CLUSTER, CREATE_TOPIC), "topics", "topics", exempt=repeated_names, body=_refused),
+    inside=(
+        Rule((DESCRIBE_TOPIC_CONFIGS,), "to see the configs of the new topic", ErrorCode.topic_authorization_failed),
+    ),
+)
+
+
+@api(19, "CreateTopics", guard=_GUARD, error_body=_error_body, is_change=True)
 async def create_topics(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway
     wanted = _checked(gateway, request.topics)
     outcomes = await _outcomes(gateway, wanted, request.validate_only, ms(request.timeout))
     results = [
-        _created(gateway, each, outcomes[each.name], request.validate_only)
+        _created(call, each, outcomes[each.name], request.validate_only)
         if isinstance(each, NewTopic)
         else _failed(each)
         for each in wanted
@@ -155,18 +169,27 @@ def assignment_error(view: ClusterView, replicas: Iterable[Sequence[int]], facto
     return None
 
 
-def _created(gateway: Gateway, topic: NewTopic, outcome: TopicOutcome, validate_only: bool) -> dict[str, Any]:
+def _created(call: Call, topic: NewTopic, outcome: TopicOutcome, validate_only: bool) -> dict[str, Any]:
     if outcome.error:
         return _failed(outcome)
-    created = outcome.topic
+    gateway, created = call.gateway, outcome.topic
     config = gateway.config
     partitions = config.num_partitions if topic.partitions == _DEFAULT else topic.partitions
     factor = config.default_replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
-    return {
+    named = {
         "name": topic.name,
         "topic_id": created.topic_id if created and not validate_only else None,
         "error_code": ErrorCode.none,
         "error_message": None,
+    }
+    if not DESCRIBE_TOPIC_CONFIGS.allowed(call, topic.name):
+        return named | {
+            "topic_config_error_code": ErrorCode.topic_authorization_failed,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "configs": [],
+        }
+    return named | {
         "num_partitions": created.partitions if created else partitions,
         "replication_factor": created.replication_factor if created else factor,
         "configs": [

@@ -14,8 +14,10 @@ from uuid import UUID
 from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.rights import DELETE_TOPIC, DESCRIBE_TOPIC, MESSAGES
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_DISABLED_ERROR = 3
@@ -33,14 +35,24 @@ class _Wanted:
 class _Refused:
     error: ErrorCode
     message: str | None = None
+    name: str | None = None
+    """Of a topic that the request names by id."""
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    refused = _Refused(error, INJECTED)
+    refused = _Refused(error, call.reason)
     return {"responses": [_result(each, refused, {}) for each in _wanted(call.entity())]}
 
 
-@api(20, "DeleteTopics", error_body=_error_body, is_change=True)
+_GUARD = Guard(
+    inside=(
+        Rule((DESCRIBE_TOPIC,), "to learn whether it exists", ErrorCode.topic_authorization_failed),
+        Rule((DELETE_TOPIC,), "", ErrorCode.topic_authorization_failed),
+    )
+)
+
+
+@api(20, "DeleteTopics", guard=_GUARD, error_body=_error_body, is_change=True)
 async def delete_topics(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request)
@@ -63,10 +75,11 @@ def _resolve(call: Call, wanted: list[_Wanted]) -> dict[_Wanted, Topic | _Refuse
         return dict.fromkeys(wanted, _Refused(error, "Topic deletion is disabled."))
     duplicates = repeated(wanted)
     by_id = {each.topic_id for each in wanted if each.name is None}
-    return {each: _find(call.gateway.view, each, each in duplicates, by_id) for each in wanted}
+    return {each: _find(call, each, each in duplicates, by_id) for each in wanted}
 
 
-def _find(view: ClusterView, wanted: _Wanted, duplicate: bool, by_id: set[UUID | None]) -> Topic | _Refused:
+def _find(call: Call, wanted: _Wanted, duplicate: bool, by_id: set[UUID | None]) -> Topic | _Refused:
+    view = call.gateway.view
     if wanted.name is not None and wanted.topic_id is not None:
         return _Refused(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
     if wanted.topic_id is not None:
@@ -77,6 +90,8 @@ def _find(view: ClusterView, wanted: _Wanted, duplicate: bool, by_id: set[UUID |
         return _Refused(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if duplicate:
         return _Refused(ErrorCode.invalid_request, message)
+    if (refused := _unauthorized(call, wanted, topic)) is not None:
+        return refused
     if topic is None:
         return _Refused(error)
     if wanted.name is not None and topic.topic_id in by_id:
@@ -84,6 +99,19 @@ def _find(view: ClusterView, wanted: _Wanted, duplicate: bool, by_id: set[UUID |
     if topic.internal:
         return _Refused(ErrorCode.invalid_request, f"{topic.name} is an internal topic and cannot be deleted.")
     return topic
+
+
+def _unauthorized(call: Call, wanted: _Wanted, topic: Topic | None) -> _Refused | None:
+    """A name says whether a topic exists, so it is judged in any case; an id is no secret (KIP-516)."""
+    name = topic.name if topic is not None else wanted.name
+    if name is None:
+        return None
+    error = ErrorCode.topic_authorization_failed
+    if not DESCRIBE_TOPIC.allowed(call, name):
+        return _Refused(error, MESSAGES[error])
+    if topic is not None and not DELETE_TOPIC.allowed(call, name):
+        return _Refused(error, MESSAGES[error], name)
+    return None
 
 
 async def _delete(gateway: Gateway, topics: Mapping[str, Topic], timeout_ms: int) -> dict[str, TopicOutcome]:
@@ -98,7 +126,7 @@ async def _delete(gateway: Gateway, topics: Mapping[str, Topic], timeout_ms: int
 def _result(wanted: _Wanted, found: Topic | _Refused, outcomes: Mapping[str, TopicOutcome]) -> dict[str, Any]:
     if isinstance(found, _Refused):
         return {
-            "name": wanted.name,
+            "name": wanted.name or found.name,
             "topic_id": wanted.topic_id,
             "error_code": found.error,
             "error_message": found.message,

@@ -19,17 +19,25 @@ from muster.gateway.apis.admin import (
     repeated,
     shown,
 )
+from muster.gateway.apis.guards.guard import Each, Guard
+from muster.gateway.apis.guards.rights import ALTER_TOPIC, repeated_names
 from muster.gateway.apis.topics.k19_create_topics import assignment_error
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    return {"results": [_result(refusal(topic.name, error, INJECTED)) for topic in call.entity().topics]}
+    return {"results": [_result(refusal(topic.name, error, call.reason)) for topic in call.entity().topics]}
 
 
-@api(37, "CreatePartitions", error_body=_error_body, is_change=True)
+@api(
+    37,
+    "CreatePartitions",
+    guard=Guard(each=Each((ALTER_TOPIC,), "topics", "results", exempt=repeated_names)),
+    error_body=_error_body,
+    is_change=True,
+)
 async def create_partitions(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NOT_NEEDED = "Leader election not needed for topic partition."
@@ -22,11 +24,11 @@ Result = tuple[ErrorCode, str | None]
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    results: dict[tuple[str, int], Result] = dict.fromkeys(_named(call.entity()), (error, INJECTED))
+    results: dict[tuple[str, int], Result] = dict.fromkeys(_named(call.entity()), (error, call.reason))
     return _body(results, ErrorCode.none if results else error)
 
 
-@api(43, "ElectLeaders", error_body=_error_body)
+@api(43, "ElectLeaders", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
 async def elect_leaders(call: Call) -> Reply | None:
     request, view = call.entity(), call.gateway.view
     election_type = field(request, "election_type", _PREFERRED)

@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
 from muster.gateway.apis.topics.k19_create_topics import assignment_error
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 Result = tuple[ErrorCode, str | None]
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    failed: Result = (error, INJECTED)
+    failed: Result = (error, call.reason)
     responses = [
         {"name": topic.name, "partitions": [_result(each.partition_index, failed) for each in topic.partitions]}
         for topic in call.entity().topics
@@ -27,7 +29,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": whole, "error_message": None, "responses": responses}
 
 
-@api(45, "AlterPartitionReassignments", error_body=_error_body)
+@api(45, "AlterPartitionReassignments", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
 async def alter_partition_reassignments(call: Call) -> Reply | None:
     request, view = call.entity(), call.gateway.view
     may_grow = field(request, "allow_replication_factor_change", True)

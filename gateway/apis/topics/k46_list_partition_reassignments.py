@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import INJECTED, Call, Reply, api
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(
     46,
     "ListPartitionReassignments",
-    error_body=lambda _, error: {"error_code": error, "error_message": INJECTED, "topics": []},
+    guard=Guard(Need((DESCRIBE_CLUSTER,), the_cluster)),
+    error_body=lambda call, error: {"error_code": error, "error_message": call.reason, "topics": []},
 )
 async def list_partition_reassignments(call: Call) -> Reply | None:
     call.entity()

@@ -9,21 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.admin import INTERNAL_TOPICS, TOPIC_OPERATIONS, authorized_operations, name_error
+from muster.gateway.apis.admin import INTERNAL_TOPICS, name_error
 from muster.gateway.apis.cluster.k03_metadata import partition_body
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.operations import OMITTED
+from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, TOPIC
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import Topic
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     names = [topic.name for topic in call.entity().topics] or sorted(call.gateway.view.topics)
-    nothing = authorized_operations(False, TOPIC_OPERATIONS)
-    topics = [{**_missing(name, error), "topic_authorized_operations": nothing} for name in names]
+    topics = [_missing(name, error) for name in names]
     return {"topics": topics, "next_cursor": None}
 
 
-@api(75, "DescribeTopicPartitions", error_body=_error_body)
+_GUARD = Guard(
+    inside=(
+        Rule((DESCRIBE_TOPIC,), "that the request names", ErrorCode.topic_authorization_failed),
+        Rule((DESCRIBE_TOPIC,), "where it names none", None),
+    )
+)
+
+
+@api(75, "DescribeTopicPartitions", guard=_GUARD, error_body=_error_body)
 async def describe_topic_partitions(call: Call) -> Reply | None:
     request, gateway = call.entity(), call.gateway
     begin = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
@@ -31,9 +41,17 @@ async def describe_topic_partitions(call: Call) -> Reply | None:
         return call.reply({"throttle_time": 0, **_error_body(call, ErrorCode.invalid_request)})
     named = sorted({topic.name for topic in request.topics})
     names = [name for name in named or sorted(gateway.view.topics) if name >= begin[0]]
+    seen = [name for name in names if DESCRIBE_TOPIC.allowed(call, name)]
+    refused = [_refused(name) for name in named if name in names and name not in seen]
     limit = max(min(request.response_partition_limit, gateway.config.max_request_partition_size_limit), 1)
-    topics, cursor = _page(gateway, names, begin, limit)
-    return call.reply({"throttle_time": 0, "topics": topics, "next_cursor": cursor})
+    topics, cursor = _page(gateway, seen, begin, limit)
+    for topic in topics:
+        topic["topic_authorized_operations"] = call.operations(TOPIC, topic["name"])
+    return call.reply({"throttle_time": 0, "topics": topics + refused, "next_cursor": cursor})
+
+
+def _refused(name: str) -> dict[str, Any]:
+    return _missing(name, ErrorCode.topic_authorization_failed) | {"is_internal": False}
 
 
 def _page(
@@ -71,7 +89,6 @@ def _found(gateway: Gateway, topic: Topic, partitions: range) -> dict[str, Any]:
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [{**partition_body(gateway, topic, partition), **others} for partition in partitions],
-        "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 
@@ -82,5 +99,5 @@ def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
         "topic_id": None,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": OMITTED,
     }

@@ -13,16 +13,39 @@ from muster.actors.transactions.apis.arguments import check_arguments
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.messages import InitProducerIdResponse
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import (
+    IDEMPOTENT_WRITE,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    the_cluster,
+    transactional_id,
+)
 from muster.gateway.apis.transactions.forwarding import error_body, forward
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(22, "InitProducerId", error_body=error_body)
+class _Idempotent(Need):
+    """A producer without a transactional id."""
+
+    def refusal(self, call: Call) -> ErrorCode | None:
+        if call.entity().transactional_id is not None or IDEMPOTENT_WRITE.allowed(call):
+            return None
+        return None if call.allows_any(*WRITE_TOPIC) else self.error
+
+
+_GUARD = Guard(
+    Need((WRITE_TRANSACTIONAL_ID,), transactional_id),
+    _Idempotent((WRITE_TOPIC, IDEMPOTENT_WRITE), the_cluster, "without a transactional id: of any topic, or else"),
+)
+
+
+@api(22, "InitProducerId", guard=_GUARD, error_body=error_body)
 async def init_producer_id(call: Call) -> Reply | None:
-    transactional_id = call.entity().transactional_id
-    if transactional_id:
-        return await forward(call, transactional_id)
+    name = call.entity().transactional_id
+    if name:
+        return await forward(call, name)
     header = call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())
     try:

@@ -8,7 +8,7 @@ Nothing is added to a transaction unless all partitions can be: the others then 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,21 +23,46 @@ from muster.actors.transactions.messages import (
     results_of,
 )
 from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import Body, ErrorCode, field
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, the_cluster
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body, forward
-from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 
 ADD_PARTITIONS_TO_TXN = 24
 
 
-@api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", error_body=error_body)
+def _refused_whole(call: Call, error: ErrorCode) -> Body:
+    if call.header.api_version < BY_BROKERS_FROM:
+        return error_body(call, error)
+    return {"error_code": error, "results_by_transaction": ()}
+
+
+def _of_producer(call: Call) -> Iterable[str]:
+    """The transactional id, in versions that producers send."""
+    name: str | None = field(call.entity(), "v3_and_below_transactional_id", None)
+    return () if name is None else (name,)
+
+
+def _of_brokers(call: Call) -> Iterable[str]:
+    return the_cluster(call) if call.header.api_version >= BY_BROKERS_FROM else ()
+
+
+_GUARD = Guard(
+    Need((WRITE_TRANSACTIONAL_ID,), _of_producer, "up to v3"),
+    Need((CLUSTER_ACTION,), _of_brokers, "from v4 on"),
+    inside=(Rule((WRITE_TOPIC,), "up to v3", ErrorCode.topic_authorization_failed),),
+    body=_refused_whole,
+)
+
+
+@api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", guard=_GUARD, error_body=error_body)
 async def add_partitions_to_txn(call: Call) -> Reply | None:
     version = call.header.api_version
     request = adapters.decode(call.header.api_key, version, call.entity())
     assert isinstance(request, AddPartitionsToTxn)
-    results = [_refused(call.gateway, each, version) for each in request.transactions]
+    results = [_refused(call, each, version) for each in request.transactions]
     if version >= BY_BROKERS_FROM:
         return await _each(call, request.transactions, results)
     if results[0] is not None:
@@ -46,12 +71,14 @@ async def add_partitions_to_txn(call: Call) -> Reply | None:
     return await forward(call, request.transactions[0].transactional_id)
 
 
-def _refused(gateway: Gateway, transaction: PartitionsOfTransaction, version: int) -> TransactionResult | None:
-    return refused(transaction, version, partial(_existence_error, gateway))
+def _refused(call: Call, transaction: PartitionsOfTransaction, version: int) -> TransactionResult | None:
+    return refused(transaction, version, partial(_error, call))
 
 
-def _existence_error(gateway: Gateway, topic: str, partition: int) -> ErrorCode:
-    return existence_error(named(gateway, topic, None, partition)) or ErrorCode.none
+def _error(call: Call, topic: str, partition: int) -> ErrorCode:
+    if call.header.api_version < BY_BROKERS_FROM and not WRITE_TOPIC.allowed(call, topic):
+        return ErrorCode.topic_authorization_failed
+    return existence_error(named(call.gateway, topic, None, partition)) or ErrorCode.none
 
 
 async def _each(

@@ -6,10 +6,12 @@ v5 the next transaction has another epoch, which is in the response (KIP-890)
 
 from __future__ import annotations
 
+from muster.gateway.apis.guards.guard import Guard, Need
+from muster.gateway.apis.guards.rights import WRITE_TRANSACTIONAL_ID, transactional_id
 from muster.gateway.apis.transactions.forwarding import error_body, forward
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(26, "EndTxn", error_body=error_body)
+@api(26, "EndTxn", guard=Guard(Need((WRITE_TRANSACTIONAL_ID,), transactional_id)), error_body=error_body)
 async def end_txn(call: Call) -> Reply | None:
     return await forward(call, call.entity().transactional_id)

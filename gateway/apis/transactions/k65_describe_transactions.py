@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from muster.actors.wire import codec
+from muster.gateway.apis.guards.guard import Each, Guard, entity_of
+from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, itself
 from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 
 DESCRIBE_TRANSACTIONS = 65
 
 
-@api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", error_body=error_body)
+def _without_topics(call: Call, reply: Reply) -> Reply:
+    response = entity_of(call, reply)
+    states = tuple(
+        replace(state, topics=tuple(topic for topic in state.topics if DESCRIBE_TOPIC.allowed(call, topic.topic)))
+        for state in response.transaction_states
+    )
+    return call.reply(replace(response, transaction_states=states))
+
+
+_GUARD = Guard(
+    each=Each((DESCRIBE_TRANSACTIONAL_ID,), "transactional_ids", "transaction_states", itself),
+    inside=(Rule((DESCRIBE_TOPIC,), "of the transaction", None),),
+    amend=_without_topics,
+)
+
+
+@api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", guard=_GUARD, error_body=error_body)
 async def describe_transactions(call: Call) -> Reply | None:
     names = call.entity().transactional_ids
     parts: dict[int, list[str]] = {}

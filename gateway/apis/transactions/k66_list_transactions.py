@@ -8,6 +8,7 @@ client queries all gateways. If one of these partitions is down, the whole respo
 from __future__ import annotations
 
 import asyncio
+from itertools import compress
 
 from muster.actors.group.errors import ApiError
 from muster.actors.transactions.apis.admin import pattern_of, unknown_states
@@ -16,14 +17,19 @@ from muster.actors.transactions.messages import ListTransactions
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.coordinators import call_owner
+from muster.gateway.apis.guards.guard import Guard
+from muster.gateway.apis.guards.rights import DESCRIBE_TRANSACTIONAL_ID
 from muster.gateway.apis.transactions.forwarding import DOWN, error_body
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import TRANSACTIONS
 
 LIST_TRANSACTIONS = 66
 
 
-@api(LIST_TRANSACTIONS, "ListTransactions", error_body=error_body)
+_GUARD = Guard(inside=(Rule((DESCRIBE_TRANSACTIONAL_ID,), "", None),))
+
+
+@api(LIST_TRANSACTIONS, "ListTransactions", guard=_GUARD, error_body=error_body)
 async def list_transactions(call: Call) -> Reply | None:
     gateway, header = call.gateway, call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())
@@ -54,4 +60,5 @@ async def _list(call: Call, partition: int) -> tuple[ErrorCode, list[bytes]]:
         return DOWN, []
     version = call.header.api_version
     _, response = codec.decode_response(LIST_TRANSACTIONS, version, frame)
-    return response.error_code, codec.split_response(LIST_TRANSACTIONS, version, frame)
+    seen = [DESCRIBE_TRANSACTIONAL_ID.allowed(call, each.transactional_id) for each in response.transaction_states]
+    return response.error_code, [*compress(codec.split_response(LIST_TRANSACTIONS, version, frame), seen)]

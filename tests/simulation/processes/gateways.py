@@ -160,7 +160,7 @@ class GatewayProcess(Process):
             return
 
         def on_lease(lease: MemberLease, response: bytes) -> None:
-            leases.add(frame, lease, response, lambda: None)
+            leases.add(frame, lease, response, is_allowed=lambda: True, answered=lambda: None)
 
         def done(future: asyncio.Future[bytes]) -> None:
             self._outstanding[sender] -= 1

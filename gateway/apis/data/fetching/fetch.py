@@ -26,7 +26,7 @@ class Fetch:
         self.call = call
         self.request = request
         self.context = context
-        self.plan: Plan = plan_of(call.gateway, context, request.rack_id)
+        self.plan: Plan = plan_of(call, request, context)
         self.max_bytes = min(request.max_bytes, call.gateway.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         wait_ms = max(request.max_wait_ms, 0)

@@ -3,20 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import FetchedPartition, LastFetched
+from muster.gateway.apis.data.fetching.request import Request
 from muster.gateway.apis.data.fetching.wanted import HERE, Wanted
+from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
 from muster.gateway.apis.partitions import existence_error, named, owner_of
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.partition import CachedPartition
-from muster.gateway.fetch_sessions.session import FetchSession
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call
+from muster.gateway.security.authorization.authorizer import Authorizer
+from muster.placement.security.acls import CLUSTER_NAME
 
 REPLACED = ErrorCode.not_leader_or_follower
 """Of all partitions of an actor that is about to be replaced."""
+
+
+class Reader(NamedTuple):
+    """Who fetches; of whom nothing is known if everyone may read everything."""
+
+    gateway: Gateway
+    authorizer: Authorizer | None
+    principal: str = ""
+    host: str = ""
+    is_follower: bool = False
+
+    @classmethod
+    def of(cls, call: Call, request: Request) -> Reader:
+        gateway, client = call.gateway, call.connection
+        if gateway.authorizer is None:
+            return cls(gateway, None)
+        return cls(gateway, gateway.authorizer, client.principal, client.host, request.is_of_follower)
+
+    def refused(self, items: list[Wanted]) -> Collection[Wanted]:
+        """The partitions that it may not read; not those of ids that no topic has."""
+        if self.authorizer is None:
+            return ()
+        verdicts: dict[str, bool] = {}
+        refused: set[Wanted] = set()
+        for item in items:
+            name = item.named.name if item.named.topic is None else item.named.topic.name
+            if name is None:
+                continue
+            if name not in verdicts:
+                verdicts[name] = self._may_read(name)
+            if not verdicts[name]:
+                refused.add(item)
+        return refused
+
+    def _may_read(self, name: str) -> bool:
+        """Followers need another right (KIP-595); there is none, so it is no client's."""
+        assert self.authorizer is not None
+        right, name = (CLUSTER_ACTION, CLUSTER_NAME) if self.is_follower else (READ_TOPIC, name)
+        return self.authorizer.allows(self.principal, self.host, *right, name)
 
 
 class Part:
@@ -67,32 +111,41 @@ class Part:
 class Plan:
     """For one request at a time."""
 
-    def __init__(self, gateway: Gateway, partitions: Collection[CachedPartition], rack: str, *, reuse: bool) -> None:
+    def __init__(self, reader: Reader, partitions: Collection[CachedPartition], rack: str, *, reuse: bool) -> None:
         """``reuse``: what a plan before it has found out of partitions that are requested as before."""
+        gateway = reader.gateway
+        self.reader = reader
         self.view = gateway.view
         self.rack = rack
         self.changes = 0
         self.parts: list[Part] = []
-        self.failed: list[Wanted] = []
-        """Partitions that do not exist."""
         self.items = [_wanted(gateway, each, reuse=reuse) for each in partitions]
-        self.leads_away = bool(rack) and _prefer_rack(gateway, rack, self.items)
+        self.refused = reader.refused(self.items)
+        self.failed: dict[Wanted, ErrorCode] = {}
+        """Partitions that do not exist, or that the client may not read."""
+        allowed = [item for item in self.items if item not in self.refused] if self.refused else self.items
+        self.leads_away = bool(rack) and _prefer_rack(gateway, rack, allowed)
         """Whether the consumer is sent to another replica of any of them."""
         self._assign(gateway)
         self.offsets: Mapping[tuple[str, int], int] = {
             (item.named.topic.name, item.named.partition): item.fetch_offset
             for item in self.items
-            if item.named.topic is not None and not item.leads_away
+            if item.named.topic is not None and not item.leads_away and item not in self.refused
         }
         """What is evidence of the consumer's group."""
 
     def _assign(self, gateway: Gateway) -> None:
         parts: dict[ActorKey, Part] = {}
         for item in self.items:
-            if (error := _existence_error(item)) is not None:
+            if item in self.refused:
+                error: ErrorCode | None = ErrorCode.topic_authorization_failed
+            else:
+                error = _existence_error(item)
+            if error is not None:
                 item.fail(error)
-                self.failed.append(item)
+                self.failed[item] = error
                 continue
+            item.forget()
             assert item.named.topic is not None
             owner = owner_of(gateway, item.named.topic, item.named.partition)
             part = parts.get(owner)
@@ -121,28 +174,27 @@ class Plan:
             item.forget()
         for part in self.parts:
             part.settle()
-        for item in self.failed:
-            item.fail(_existence_error(item) or ErrorCode.none)
+        for item, error in self.failed.items():
+            item.fail(error)
 
 
-def plan_of(gateway: Gateway, context: FetchContext, rack: str) -> Plan:
-    """The plan for a request; that of the session, if it has one, and nothing has changed."""
-    session = context.session
+def plan_of(call: Call, request: Request, context: FetchContext) -> Plan:
+    """The plan for a request; that of the session, if it has one, and nothing has changed.
+
+    A session is not bound to its client, nor to ACLs: each request is judged.
+    """
+    session, rack = context.session, request.rack_id
+    reader = Reader.of(call, request)
     if session is None:
-        return Plan(gateway, context.partitions, rack, reuse=False)
+        return Plan(reader, context.partitions, rack, reuse=False)
     before: Plan | None = session.plan
     session.plan = None
-    if _is_current(before, gateway, session, rack):
-        assert before is not None
+    is_as_before = before is not None and before.view is call.gateway.view and before.rack == rack
+    if before is not None and is_as_before and before.changes == session.changes and before.reader == reader:
         return before
-    reuse = before is not None and before.view is gateway.view and before.rack == rack
-    plan = Plan(gateway, context.partitions, rack, reuse=reuse)
+    plan = Plan(reader, context.partitions, rack, reuse=is_as_before)
     plan.changes = session.changes
     return plan
-
-
-def _is_current(plan: Plan | None, gateway: Gateway, session: FetchSession, rack: str) -> bool:
-    return plan is not None and plan.changes == session.changes and plan.view is gateway.view and plan.rack == rack
 
 
 def _wanted(gateway: Gateway, partition: CachedPartition, *, reuse: bool) -> Wanted:

@@ -15,6 +15,8 @@ _FIRST_WITH_IDS = 13
 _FIRST_PLAIN, _FIRST_WITHOUT_REPLICA_ID = 12, 15
 _PLAIN = struct.Struct(">iiibiiBBB")
 """Limits, isolation level, session, the sizes of both arrays and of the rack, each plus one."""
+_CONSUMER = b"\xff\xff\xff\xff"
+"""In place of a replica id."""
 _NOTHING = 1
 _MAX_RACK_BYTES = 126
 
@@ -28,6 +30,8 @@ class Request(NamedTuple):
     isolation_level: int
     rack_id: str
     session: SessionRequest
+    is_of_follower: bool = False
+    """Whether it names a replica, as followers do."""
 
 
 def read_request(call: Call) -> Request:
@@ -41,6 +45,8 @@ def _read_plain(call: Call) -> Request | None:
     if version < _FIRST_PLAIN:
         return None
     if version < _FIRST_WITHOUT_REPLICA_ID:
+        if call.frame[at : at + 4] != _CONSUMER:
+            return None
         at += 4
     frame = call.frame
     try:
@@ -83,6 +89,7 @@ def _of_entity(request: Any, version: int) -> Request:
         forgotten,
         version >= _FIRST_WITH_IDS,
     )
+    replica = field(field(request, "replica_state", request), "replica_id", -1)
     return Request(
         ms(request.max_wait),
         request.min_bytes,
@@ -90,4 +97,5 @@ def _of_entity(request: Any, version: int) -> Request:
         field(request, "isolation_level", 0),
         field(request, "rack_id", ""),
         session,
+        replica >= 0,
     )

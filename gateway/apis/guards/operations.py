@@ -1,0 +1,22 @@
+"""The authorized operations that responses have on request (KIP-430)."""
+
+from __future__ import annotations
+
+from muster.gateway.apis.guards.rights import CLUSTER, DESCRIBE_CLUSTER
+from muster.gateway.listener.registry import Call
+from muster.placement.security.acls import CLUSTER_NAME, AclResourceType
+
+OMITTED = -(2**31)
+"""Not requested."""
+
+
+def authorized_operations(call: Call, requested: bool, resource: AclResourceType, name: str) -> int:
+    """What the client may do with that resource, ``1 << operation`` for each operation."""
+    return call.operations(resource, name) if requested else OMITTED
+
+
+def cluster_operations(call: Call, requested: bool) -> int:
+    """The same for the cluster: nothing for a client that may not describe it."""
+    if requested and not DESCRIBE_CLUSTER.allowed(call):
+        return 0
+    return authorized_operations(call, requested, CLUSTER, CLUSTER_NAME)
