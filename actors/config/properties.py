@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError,
 from muster.actors.config.authorizer_properties import AuthorizerProperties
 from muster.actors.config.coordinator_properties import CoordinatorProperties
 from muster.actors.config.groups import broker_problem
+from muster.actors.config.http_properties import HttpProperties
 from muster.actors.config.listeners import (
     DEFAULT_PORT,
     DEFAULT_PROTOCOLS,
@@ -66,6 +67,7 @@ def _property_name(field_name: str) -> str:
 class MusterConfig(
     AuthorizerProperties,
     CoordinatorProperties,
+    HttpProperties,
     LogProperties,
     SslProperties,
     ZooKeeperProperties,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.login import current_login
 from muster.gateway.cli.running import state_of, status_of
+from muster.gateway.security.mechanisms import PLAIN
 
 _CONNECT_S = 5.0
 _TIMEOUT_S = 30.0
@@ -92,6 +96,7 @@ def _connect(base: str) -> HTTPConnection:
 def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
     """The JSON of the response; closes the connection. Raises HttpError, OSError, HTTPException, ValueError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
     with contextlib.closing(connection):
         connection.request(method, target, data, headers)
         response = connection.getresponse()
@@ -100,6 +105,30 @@ def _response(connection: HTTPConnection, method: str, target: str, body: Any = 
         raise HttpError(response.status, _error_of(text) or f"HTTP {response.status}")
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def credentials(*, is_private: bool) -> dict[str, str]:
+    """The header with what the environment or --command-config says, which is not sent where it could be overheard.
+
+    MUSTER_HTTP_TOKEN, or the content of MUSTER_HTTP_TOKEN_FILE; else MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD; else
+    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). CliError.
+    """
+    environ = os.environ
+    token = environ.get("MUSTER_HTTP_TOKEN")
+    if not token and (file := environ.get("MUSTER_HTTP_TOKEN_FILE")):
+        try:
+            token = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CliError(f"MUSTER_HTTP_TOKEN_FILE={file} cannot be read: {error}") from error
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    user, password = environ.get("MUSTER_HTTP_USER"), environ.get("MUSTER_HTTP_PASSWORD")
+    login = current_login()
+    if not (user and password) and login is not None and (is_private or login.mechanism == PLAIN):
+        user, password = login.user, login.password
+    if not (user and password):
+        return {}
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _error_of(text: bytes) -> str | None:

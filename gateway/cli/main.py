@@ -41,6 +41,7 @@ _COMMANDS = {
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
     "user": _Command("user:user", "Add and remove users that may log in."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
+    "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
     "zookeeper": _Command("security.zookeeper:zookeeper", "Protect nodes that exist in ZooKeeper, or open them."),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
     "storage": _Command("storage.check:storage", "Check a storage directory."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import as_json
 from muster.gateway.listener.gateway import Gateway
 
@@ -19,15 +20,20 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     """Serve the route of this module; the app has not been started yet."""
 
     async def audit(request: web.Request) -> dict[str, Any]:
-        return audit_report(gateway, request.query.get("group"))
+        caller = current_caller()
+        return audit_report(gateway, request.query.get("group"), caller)
 
     app.router.add_get("/v1/audit", as_json(audit))
 
 
-def audit_report(gateway: Gateway, group: str | None) -> dict[str, Any]:
-    """The route's response."""
+def audit_report(gateway: Gateway, group: str | None, caller: Caller) -> dict[str, Any]:
+    """The route's response, with the rows whose group and topic the caller may DESCRIBE."""
     report = gateway.audit_report
-    rows = [row for row in report.rows if group is None or row.group == group]
+    rows = [
+        row
+        for row in report.rows
+        if (group is None or row.group == group) and caller.sees_group(row.group) and caller.sees_topic(row.topic)
+    ]
     rows.sort(key=lambda row: -row.unexplained_bytes)
     return {
         "interval_ms": gateway.config.audit_interval_ms,

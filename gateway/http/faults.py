@@ -21,6 +21,7 @@ from muster.actors.faults.errors import FaultError, FaultsDisabled, InvalidFault
 from muster.actors.faults.model import ActorFault, Fault, HeldFault, PauseFault
 from muster.actors.faults.plan import Plan, Run, Step
 from muster.gateway.faults.injection import GatewayFaults
+from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.openapi_faults import document
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -76,14 +77,16 @@ class _Api:
 
     async def inject(self, request: web.Request, faults: GatewayFaults) -> web.Response:
         fault = Fault.from_json(await _body(request))
-        return web.json_response(await self._inject(fault, faults), status=201)
+        return web.json_response(await self._inject(fault, faults, current_caller()), status=201)
 
-    async def _inject(self, fault: Fault, faults: GatewayFaults) -> dict[str, Any]:
+    async def _inject(self, fault: Fault, faults: GatewayFaults, caller: Caller) -> dict[str, Any]:
         done = await faults.controller.inject(fault, f"gateway-{self._gateway.id}")
         left = done.pop("left", None)
         if isinstance(fault, ActorFault):
             self._gateway.metrics.fault_injected(fault.action, actor=done["actor"])
-            log.warning("fault %s: %s %s, pid %d", done["id"], fault.action, done["actor"], done["pid"])
+            log.warning("fault %s of %s: %s %s, pid %d", done["id"], caller, fault.action, done["actor"], done["pid"])
+        else:
+            log.warning("fault %s of %s: %s", done["id"], caller, fault.action)
         if left is not None and left["actor"] == f"gateway-{self._gateway.id}":
             self._spawn(self._do_soon(left, faults))
         elif left is not None:
@@ -107,7 +110,10 @@ class _Api:
         return web.json_response({"faults": await faults.controller.faults()})
 
     async def clear(self, request: web.Request, faults: GatewayFaults) -> web.Response:
-        return web.json_response({"cleared": await faults.controller.clear(request.match_info.get("id"))})
+        cleared = await faults.controller.clear(request.match_info.get("id"))
+        if cleared:
+            log.warning("faults %s are cleared by %s", ", ".join(cleared), current_caller())
+        return web.json_response({"cleared": cleared})
 
     async def plan(self, request: web.Request, faults: GatewayFaults) -> web.StreamResponse:
         """Write a JSON line for each completed step. If the client disconnects, the plan ends and clears its faults."""
@@ -122,7 +128,7 @@ class _Api:
         try:
             for step in plan.steps:
                 await _until(request, started_s + step.at_ms / 1000)
-                await response.write(_line(step, await self._step(step, running, faults)))
+                await response.write(_line(step, await self._step(step, running, faults, current_caller())))
             complete = True
         except (FaultError, ControllerUnavailable) as error:
             await response.write(_line(step, {"error": str(error)}))
@@ -139,9 +145,9 @@ class _Api:
         plan = await _plan(request)
         return web.json_response({"name": plan.name, "steps": [step.to_json(plan.steps) for step in plan.steps]})
 
-    async def _step(self, step: Step, running: Run, faults: GatewayFaults) -> dict[str, Any]:
+    async def _step(self, step: Step, running: Run, faults: GatewayFaults, caller: Caller) -> dict[str, Any]:
         if step.fault is not None:
-            fault_id = str((await self._inject(step.fault, faults))["id"])
+            fault_id = str((await self._inject(step.fault, faults, caller))["id"])
             running.injected(step, fault_id)
             return {"id": fault_id}
         try:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from muster.actors.wire.channel import Channel, ChannelLost
+from muster.gateway.http.callers import current_caller
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.queries import Responses, query_coordinators
 
@@ -41,10 +42,18 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
     async def history(request: web.Request) -> dict[str, Any]:
         group, limit = required(request, "group"), _limit(request)
-        return await query_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
+        found = await query_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
+        sees = current_caller().sees_topic
+        for entry in found.get("entries", []):
+            entry["partitions"] = [pause for pause in entry["partitions"] if sees(pause["topic"])]
+        return found
 
     async def waiting(request: web.Request) -> dict[str, Any]:
-        return merged(*await query_coordinators(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
+        found = merged(*await query_coordinators(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
+        caller = current_caller()
+        if "groups" in found:
+            found["groups"] = [rebalance for rebalance in found["groups"] if caller.sees_group(rebalance["group"])]
+        return found
 
     app.router.add_get("/v1/groups/history", as_json(history))
     app.router.add_get("/v1/groups/waiting", as_json(waiting))

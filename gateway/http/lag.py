@@ -17,6 +17,7 @@ from muster.actors.wire import codec, envelope
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.partitions import channel_to, owner_of
+from muster.gateway.http.callers import current_caller
 from muster.gateway.http.group_lag import End, Owner, TopicPartition, rows
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, required
 from muster.gateway.listener.forward import ActorKey
@@ -37,7 +38,9 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     """Serve the route of this module; the app has not been started yet."""
 
     async def lag(request: web.Request) -> dict[str, Any]:
-        return await lag_of(gateway, required(request, "group"))
+        found = await lag_of(gateway, required(request, "group"))
+        sees = current_caller().sees_topic
+        return {**found, "partitions": [row for row in found["partitions"] if sees(row["topic"])]}
 
     app.router.add_get("/v1/groups/lag", as_json(lag))
 

@@ -187,7 +187,8 @@ class _Schema(GenerateJsonSchema):
 def _errors() -> dict[str, Any]:
     texts = {
         "400": "The fault or the plan cannot be; problems names everything that is wrong.",
-        "403": "Fault injection is off.",
+        "401": "Credentials are missing or not valid: HTTP Basic, or a bearer token.",
+        "403": "Fault injection is off, or the caller may not do this.",
         "404": "There is no such fault, or no such actor runs.",
         "409": "It cannot be done now, as a slow of a process that is gone.",
         "415": "The body is not application/json, nor, where it is a plan, application/yaml.",
@@ -203,7 +204,7 @@ def _responses(good: dict[str, tuple[str, str]], *bad: str) -> dict[str, Any]:
     responses: dict[str, Any] = {
         status: {"description": text, **_content(schema)} for status, (schema, text) in good.items()
     }
-    return responses | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "403", "503")}
+    return responses | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "401", "403", "503")}
 
 
 def _content(schema: str, **more: Any) -> dict[str, Any]:

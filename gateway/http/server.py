@@ -7,6 +7,7 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -18,14 +19,17 @@ from muster.gateway.http import audit as http_audit
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
+from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
+from muster.gateway.metrics.names import HiddenNames, key_of
 from muster.gateway.metrics.reconciler import Status, reconciler_status
 from muster.gateway.metrics.transactions import scrape_transactions
 from muster.placement.host_port import host_port
+from muster.placement.security.acls import AclOperation
 
 _http_log = logging.getLogger("aiohttp.server")
 _limited_log = LimitedLog(_http_log)
@@ -44,7 +48,8 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
         )
         return groups.write, transactions.write, partial(write_audit, gateway=gateway), mapping.write
 
-    app = make_app(gateway.metrics, lambda: gateway.serving, fetch)
+    callers = Callers(gateway)
+    app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
     http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
@@ -56,8 +61,12 @@ def make_app(
     gateway: GatewayMetrics,
     is_serving: Callable[[], bool],
     fetch: Callable[[], Awaitable[tuple[Section, ...]]] | None = None,
+    middleware: Any = None,
+    hidden: Callable[[], Callable[[str], str] | None] = lambda: None,
 ) -> web.Application:
     """An app with GET /metrics and GET /healthz; callers may add routes before it is started.
+
+    ``hidden`` changes the labels of series for the sender of the request. OSError fails the scrape.
 
     /metrics responds in the format that Accept requests: OpenMetrics, else Prometheus' text format 0.0.4. It has what
     the gateway counted, and what actors reported, which ``fetch`` fetches.
@@ -69,7 +78,8 @@ def make_app(
         openmetrics = content_type.startswith("application/openmetrics-text")
         found = () if fetch is None else await fetch()
         sections = (*gateway.sections(), *found)
-        body = await asyncio.to_thread(expose, gateway.gateway, sections, openmetrics=openmetrics)
+        hide = hidden()
+        body = await asyncio.to_thread(expose, gateway.gateway, sections, openmetrics=openmetrics, hide=hide)
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()
         return response
@@ -77,10 +87,19 @@ def make_app(
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="serving\n") if is_serving() else web.Response(status=503, text="not serving\n")
 
-    app = web.Application()
+    app = web.Application(middlewares=() if middleware is None else (middleware,))
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     return app
+
+
+def _hidden_names(gateway: GatewayServer) -> HiddenNames | None:
+    caller = current_caller()
+    if caller.sees_all:
+        return None
+    key = key_of(gateway.storage) if gateway.started_with.metrics_hash_names else None
+    sees_clients = caller.may_on_cluster(AclOperation.DESCRIBE)
+    return HiddenNames(caller.sees_group, caller.sees_topic, sees_clients=sees_clients, key=key)
 
 
 async def start_http(

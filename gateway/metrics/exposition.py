@@ -13,10 +13,14 @@ from muster.gateway.metrics.families import Family
 class Exposition:
     """The text of one scrape of one gateway. Families are begun before their series are added, in any order."""
 
-    def __init__(self, gateway: int, *, openmetrics: bool) -> None:
+    def __init__(self, gateway: int, *, openmetrics: bool, hide: Callable[[str], str] | None = None) -> None:
+        """``hide`` changes the labels of a series; series that become one are summed up."""
         self._first = f'gateway="{gateway}"'
         self._openmetrics = openmetrics
+        self._hide = hide
         self._families: dict[str, tuple[str, list[str]]] = {}
+        self._sums: dict[str, dict[str, float]] = {}
+        """By family and series, if names are hidden."""
 
     def begin(self, families: Iterable[Family], first: str | None = None) -> None:
         """Expose these families, with or without series. ``first`` is their first label, if it is not ``gateway``."""
@@ -26,16 +30,24 @@ class Exposition:
     def add(self, name: str, labels: str, value: float, *, suffix: str = "") -> None:
         """Add a series of that family; ``labels`` as returned by :func:`labels`: all but the first."""
         first, lines = self._families[name]
-        lines.append(f"{name}{suffix}{{{first}{labels}}} {value}\n")
+        if self._hide is None:
+            lines.append(f"{name}{suffix}{{{first}{labels}}} {value}\n")
+            return
+        series = f"{name}{suffix}{{{first}{self._hide(labels)}}}"
+        sums = self._sums.setdefault(name, {})
+        sums[series] = sums[series] + value if series in sums else value
 
     def created(self, name: str, labels: str, since_ms: int) -> None:
         """Write when the counter that was just added began at 0. Only OpenMetrics has a place for it."""
-        if self._openmetrics:
+        if self._openmetrics and self._hide is None:
             first, lines = self._families[name]
             lines.append(f"{_bare(name)}_created{{{first}{labels}}} {since_ms / 1000}\n")
 
     def encode(self) -> bytes:
         """Return the whole text."""
+        for name, sums in self._sums.items():
+            self._families[name][1].extend(f"{series} {value}\n" for series, value in sums.items())
+        self._sums.clear()
         texts = ["".join(lines).encode() for _, lines in self._families.values()]
         return b"".join([*texts, b"# EOF\n" if self._openmetrics else b""])
 
@@ -52,9 +64,11 @@ Section = Callable[[Exposition], None]
 """Begins some families and adds their series."""
 
 
-def expose(gateway: int, sections: Iterable[Section], *, openmetrics: bool = False) -> bytes:
+def expose(
+    gateway: int, sections: Iterable[Section], *, openmetrics: bool = False, hide: Callable[[str], str] | None = None
+) -> bytes:
     """The response of that gateway to a scrape."""
-    exposition = Exposition(gateway, openmetrics=openmetrics)
+    exposition = Exposition(gateway, openmetrics=openmetrics, hide=hide)
     for write in sections:
         write(exposition)
     return exposition.encode()

@@ -25,6 +25,7 @@ from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.gateway.security.credentials import CredentialsError
 from muster.gateway.security.session import Sasl
+from muster.gateway.security.tokens import TokensError, TokensFile
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import Access
 
@@ -58,6 +59,7 @@ class Start:
     def run(self) -> ClusterReady:
         """Check everything, then start everything; returns when it serves. CliError if it cannot start."""
         _check_users(self._config)
+        _check_tokens(self._config)
         _check_addresses(self._config, on_cluster=self._address is not None)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
@@ -260,6 +262,14 @@ def _check_users(config: MusterConfig) -> None:
             sasl.close()
     except CredentialsError as error:
         raise CliError(f"{error}; muster user add writes them") from error
+
+
+def _check_tokens(config: MusterConfig) -> None:
+    try:
+        if config.http_tokens_file is not None:
+            TokensFile(Path(config.http_tokens_file))
+    except TokensError as error:
+        raise CliError(f"{error}; muster token add writes them") from error
 
 
 def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:

@@ -55,16 +55,18 @@ class FaultClient:
     never repeated on another gateway, since the first one may have executed it.
     """
 
-    def __init__(self, *http_urls: str, timeout_s: float = 30.0) -> None:
+    def __init__(self, *http_urls: str, timeout_s: float = 30.0, token: str | None = None) -> None:
         """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics.
 
-        ``timeout_s``: for a response. ValueError without a URL, or for one that is not http or https.
+        ``timeout_s``: for a response. ``token``: a bearer token, where the HTTP port requires one; without, that of the
+        environment variable MUSTER_HTTP_TOKEN. ValueError without a URL, or for one that is not http or https.
         """
         urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",") if url.strip()]
         if not urls:
             raise ValueError("no URL of a gateway is given")
         self._urls = [_checked(url[: -len("/metrics")] if url.endswith("/metrics") else url) for url in urls]
         self._timeout_s = timeout_s
+        self._token = token or os.environ.get("MUSTER_HTTP_TOKEN")
 
     def inject(self, fault: str | Mapping[str, Any], **fields: Any) -> str:
         """Inject the fault, given whole or as its action and fields, and return its id.
@@ -155,6 +157,8 @@ class FaultClient:
     def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
         """Status and response of the first gateway that accepts a connection; empty if no JSON object. Unreachable."""
         data, headers = _content(body)
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         failures: list[str] = []
         for url in self._urls:
             try:

@@ -175,7 +175,7 @@ class TestClient:
         self, full: Serving, faults: FaultClient, actor: psutil.Process, caplog: pytest.LogCaptureFixture
     ) -> None:
         fault = faults.pause("log-0", expires_ms=1)
-        assert f"fault {fault}: pause log-0, pid {actor.pid}" in caplog.text
+        assert f"fault {fault} of User:ANONYMOUS at 127.0.0.1: pause log-0, pid {actor.pid}" in caplog.text
         _, text = full.http("/metrics")
         assert 'muster_faults_injected_total{gateway="1",action="pause",api="",actor="log-0"}' in text
 

@@ -1,0 +1,220 @@
+"""Who sends a request to the HTTP port, and what they may do: one middleware for all routes.
+
+A caller is a SASL user (HTTP Basic, as SASL PLAIN), the name of a bearer token, or who a client certificate is of.
+Without any of these it is ANONYMOUS. With an authorizer, ACLs decide, as for Kafka's APIs; without, who is
+authenticated may do everything, and so may anyone if nothing that authenticates is configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aiohttp import web
+
+from muster.actors.group.watchdog import on_one_line
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.security.authorization.authorizer import Authorizer
+from muster.gateway.security.session import FAILURE_DELAY_S, Sasl
+from muster.gateway.security.tokens import TokensFile
+from muster.placement.client import ANONYMOUS
+from muster.placement.mapping.nodes import canonical_host
+from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
+
+_CALLER: ContextVar[Caller] = ContextVar("caller")
+"""Of the request that the current task serves."""
+_MAX_CREDENTIALS_CHARS = 8192
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Right(Enum):
+    """What a route needs."""
+
+    NONE = "nothing"
+    NAMES = "nothing; names that the caller may not DESCRIBE are hidden"
+    ROWS = "to be known; rows that the caller may not DESCRIBE are left out"
+    GROUP = "DESCRIBE on the group in the query"
+    READ_CLUSTER = "DESCRIBE on the cluster"
+    CHANGE_CLUSTER = "ALTER on the cluster"
+
+
+RIGHTS: dict[tuple[str, str], Right] = {
+    ("GET", "/healthz"): Right.NONE,
+    ("GET", "/metrics"): Right.NAMES,
+    ("GET", "/v1/openapi.json"): Right.NONE,
+    ("GET", "/v1/audit"): Right.ROWS,
+    ("GET", "/v1/groups/history"): Right.GROUP,
+    ("GET", "/v1/groups/lag"): Right.GROUP,
+    ("GET", "/v1/groups/waiting"): Right.ROWS,
+    ("GET", "/v1/faults"): Right.READ_CLUSTER,
+    ("POST", "/v1/faults"): Right.CHANGE_CLUSTER,
+    ("DELETE", "/v1/faults"): Right.CHANGE_CLUSTER,
+    ("DELETE", "/v1/faults/{id}"): Right.CHANGE_CLUSTER,
+    ("POST", "/v1/faults/plan"): Right.CHANGE_CLUSTER,
+    ("POST", "/v1/faults/plan/check"): Right.READ_CLUSTER,
+}
+"""By method and path of the route. A route that is missing here is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request."""
+
+    principal: str
+    host: str
+    may_all: bool
+    """What holds for all resources, if there is no authorizer."""
+    authorizer: Authorizer | None = None
+
+    def __str__(self) -> str:
+        return on_one_line(f"{self.principal} at {self.host}")
+
+    def may(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Whether the caller may do that with the resource of that name."""
+        if self.authorizer is None:
+            return self.may_all
+        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
+
+    def may_on_cluster(self, operation: AclOperation) -> bool:
+        return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def sees_group(self, group: str) -> bool:
+        """As ListGroups: who may DESCRIBE the cluster sees all groups."""
+        return self.may_on_cluster(AclOperation.DESCRIBE) or self.may(
+            AclOperation.DESCRIBE, AclResourceType.GROUP, group
+        )
+
+    def sees_topic(self, topic: str) -> bool:
+        return self.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is kept from the caller, whatever the names."""
+        return self.authorizer is None and self.may_all
+
+
+def current_caller() -> Caller:
+    """Who sent the request that the current task serves, for its route."""
+    return _CALLER.get()
+
+
+def principal_of(request: web.Request) -> str | None:
+    """The principal that the transport proves, as a client certificate does; None without."""
+    return None
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Callers:
+    """The callers of one gateway; :attr:`middleware` checks each request."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Raises TokensError if the file of tokens cannot be read."""
+        tokens = gateway.started_with.http_tokens_file
+        self._tokens = None if tokens is None else TokensFile(Path(tokens))
+        self._gateway = gateway
+
+        @web.middleware
+        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            try:
+                await self._admit(request)
+            except _Refused as refused:
+                return self._refusal(request, refused)
+            return await handler(request)
+
+        self.middleware = middleware
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether callers can say who they are."""
+        return self._tokens is not None or self._gateway.sasl is not None
+
+    async def _admit(self, request: web.Request) -> None:
+        resource = request.match_info.route.resource
+        if resource is None:
+            return  # 404 or 405
+        method = "GET" if request.method == "HEAD" else request.method
+        right = RIGHTS.get((method, resource.canonical))
+        if right is Right.NONE:
+            return
+        if right is None:
+            raise _Refused(403, "no right is defined for this route")
+        caller = await self._caller(request)
+        _CALLER.set(caller)
+        if not _is_admitted(caller, right, request):
+            needs_login = caller.principal == ANONYMOUS and self.authenticates
+            raise _Refused(401 if needs_login else 403, f"{caller.principal} may not do this; it needs {right.value}")
+
+    async def _caller(self, request: web.Request) -> Caller:
+        host = canonical_host(request.remote or "")
+        principal = principal_of(request)
+        if principal is None and (header := request.headers.get("Authorization")) is not None:
+            user = await self._user(header, host)
+            if user is None:
+                await asyncio.sleep(FAILURE_DELAY_S)
+                raise _Refused(401, "the credentials are not valid")
+            principal = f"User:{user}"
+        authorizer = self._gateway.authorizer
+        may_all = authorizer is None and (principal is not None or not self.authenticates)
+        return Caller(principal or ANONYMOUS, host, may_all, authorizer)
+
+    async def _user(self, header: str, host: str) -> str | None:
+        """The user that the header proves; None if it proves none."""
+        scheme, _, value = header.strip().partition(" ")
+        if len(header) > _MAX_CREDENTIALS_CHARS:
+            return None
+        if scheme.lower() == "bearer" and self._tokens is not None:
+            return await asyncio.to_thread(self._tokens.user_of, value.strip())
+        if scheme.lower() == "basic" and self._gateway.sasl is not None:
+            return await _user_with_password(self._gateway.sasl, value.strip(), host)
+        return None
+
+    def _refusal(self, request: web.Request, refused: _Refused) -> web.Response:
+        response = web.json_response({"error": str(refused)}, status=refused.status)
+        if refused.status == 401:
+            schemes = [("Bearer", self._tokens), ("Basic", self._gateway.sasl)]
+            known = [f'{scheme} realm="muster"' for scheme, held in schemes if held is not None]
+            response.headers["WWW-Authenticate"] = ", ".join(known)
+        what = f"{request.method} {request.match_info.route.resource.canonical}"  # type: ignore[union-attr]
+        host = canonical_host(request.remote or "")
+        self._gateway.limited_log.warning("http", host, "%s of %s is refused: %s", what, host, str(refused))
+        return response
+
+
+def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
+    match right:
+        case Right.NONE | Right.NAMES:
+            return True
+        case Right.ROWS:
+            return caller.authorizer is not None or caller.may_all
+        case Right.GROUP:
+            group = request.query.get("group", "")
+            return caller.may(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
+        case Right.READ_CLUSTER:
+            return caller.may_on_cluster(AclOperation.DESCRIBE)
+        case Right.CHANGE_CLUSTER:
+            return caller.may_on_cluster(AclOperation.ALTER)
+
+
+async def _user_with_password(sasl: Sasl, encoded: str, host: str) -> str | None:
+    """The user of HTTP Basic (RFC 7617), if the password is right; checked as SASL PLAIN is, in a thread."""
+    try:
+        user, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except ValueError:
+        return None
+    if not colon or not user or not password:
+        return None
+
+    def is_password() -> bool:
+        return sasl.credentials.current().is_password(user, password)
+
+    return user if await asyncio.get_running_loop().run_in_executor(sasl.threads, is_password) else None
