@@ -85,6 +85,7 @@ class GatewayActor(Actor):
         self._follower.follow(self._served.follow)
         ports, metrics_port = await self._served.listen(self._sockets.listen, self._ports, self._metrics_port)
         first = config.all_listeners[0]
+        scheme = "http" if config.http_tls is None else "https"
         rack = Node(gateway_id=self._id, address=address, labels=labels).rack(config.broker_rack)
         endpoints = [
             BrokerEndpoint(listener.name, listener.protocol, *listener.address(node, port))
@@ -103,7 +104,7 @@ class GatewayActor(Actor):
             pid=os.getpid(),
             node_id=node_id,
             broker=self._broker(endpoints, node_id, rack),
-            metrics_url=f"http://{host_port(first.own_address(settings.host or address), metrics_port)}/metrics",
+            metrics_url=f"{scheme}://{host_port(first.own_address(settings.host or address), metrics_port)}/metrics",
         )
 
     def _nodes(self, node_address: str, labels: Mapping[str, str]) -> list[Node]:

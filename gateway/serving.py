@@ -171,7 +171,9 @@ class ServedGateway:
             bound.append(await self.server.listen(at, port, sockets, listener))
         app = gateway_app(self.server, self._reconciler_status)
         at = config.all_listeners[0].host or default or "0.0.0.0"
-        self._http, metrics_port = await start_http(app, at, metrics_port, partial(listen, "http"))
+        self._http, metrics_port = await start_http(
+            app, at, metrics_port, partial(listen, "http"), self.server.tls.http_context
+        )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, self.flush),
             self._every(_SETTLE_S, self._settle),

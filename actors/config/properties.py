@@ -384,16 +384,15 @@ class MusterConfig(
                 f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT} or {SASL_SSL}, "
                 f"for example listeners={SASL_PLAINTEXT}://:{DEFAULT_PORT}; listeners={self.listeners} has none"
             )
-        if (problem := self.authorizer_problem(authenticates=needs_login)) is not None:
-            raise ValueError(problem)
         check_ports(found, self.gateway_count or 1)
         if METRICS in self._names[:-1]:
             raise ValueError("a listener cannot be named METRICS with metrics.security.protocol=SSL; the HTTP port is")
-        if any(listener.uses_tls for listener in found) or self.metrics_security_protocol != PLAINTEXT:
-            raise ValueError(f"listeners={self.listeners} SSL comes with a later version")
         for listener in found:
             self.tls(listener)
         self.http_tls  # noqa: B018 - raises if it cannot be
+        presents = any((tls := self.tls(each)) is not None and tls.client_auth != "none" for each in found)
+        if (problem := self.authorizer_problem(authenticates=needs_login or presents)) is not None:
+            raise ValueError(problem)
 
     @model_validator(mode="after")
     def _default_replication_factor_is_allowed(self) -> MusterConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -103,9 +104,13 @@ def _hidden_names(gateway: GatewayServer) -> HiddenNames | None:
 
 
 async def start_http(
-    app: web.Application, host: str, port: int, listening: Listening = listening_sockets
+    app: web.Application,
+    host: str,
+    port: int,
+    listening: Listening = listening_sockets,
+    context: ssl.SSLContext | None = None,
 ) -> tuple[web.AppRunner, int]:
-    """Serve the app, at the sockets of ``listening``. Port 0 takes a free one.
+    """Serve the app, at the sockets of ``listening``; HTTPS with a ``context``. Port 0 takes a free one.
 
     Returns the runner, whose ``cleanup()`` ends it, and the port.
 
@@ -117,7 +122,7 @@ async def start_http(
     await runner.setup()
     try:
         for each in listening(host, port):
-            await web.SockSite(runner, each).start()
+            await web.SockSite(runner, each, ssl_context=context).start()
     except OSError as error:
         await runner.cleanup()
         if error.errno == errno.EADDRINUSE:

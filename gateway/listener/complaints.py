@@ -10,6 +10,13 @@ class Cause(StrEnum):
     """Why a connection was closed: the label ``reason`` of ``muster_connections_closed_total``."""
 
     TLS = "tls"
+    PLAINTEXT = "plaintext"
+    TLS_VERSION = "tls_version"
+    TLS_CIPHER = "tls_cipher"
+    TLS_TIMEOUT = "tls_timeout"
+    TLS_FAILED = "tls_failed"
+    CLIENT_CERTIFICATE = "client_certificate"
+    CERTIFICATE_REFUSED = "certificate_refused"
     HTTP = "http"
     PROXY_HEADER = "proxy_header"
     FRAME_SIZE = "frame_size"

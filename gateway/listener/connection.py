@@ -17,7 +17,9 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
+from muster.gateway.listener.tls_failures import complaint_of
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
+from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
 from muster.placement.mapping.nodes import canonical_host
 
@@ -33,7 +35,6 @@ _LONG = frozenset((11, 14))
 """JoinGroup and SyncGroup wait for other members."""
 _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
 """The header of a frame that has none: a SASL token after SaslHandshake v0."""
-_HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
@@ -63,7 +64,9 @@ class Connection(asyncio.Protocol):
             self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)
         self._proxy_header: bytes | None = b"" if listener.proxy_protocol else None
         """The part of the awaited header that has arrived; None if none is awaited."""
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | TlsTransport | None = None
+        self._tls: TlsTransport | None = None
+        """The transport, if the listener uses TLS."""
         self._closing: asyncio.TimerHandle | None = None
         self._frames: list[bytes] = []
         """Requests that have not been started, the last one first. Two empty deques would take 1.2 KiB."""
@@ -87,7 +90,10 @@ class Connection(asyncio.Protocol):
         if peer is None:  # reset by the client before it was accepted; uvloop does not report it
             cast(asyncio.Transport, transport).abort()
             return
-        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        self._transport = own = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        if self.listener.uses_tls:
+            tls = self.gateway.tls
+            self._transport = self._tls = TlsTransport(tls.context(self.listener.name), own, self, tls.threads)
         self._comes_from(peer[0], peer[1])
         self.gateway.opened(self)
 
@@ -116,16 +122,32 @@ class Connection(asyncio.Protocol):
         elif self._framer.pending_bytes:
             text = f"the client closed it in the middle of a request, {self._framer.pending_bytes} bytes had come"
             self._say(Complaint(Cause.CUT_OFF, text))
-        self._transport = None
+        elif self._tls is not None and self._tls.received_bytes and not self._tls.is_established:
+            text = "the client closed it in the middle of the TLS handshake: does it trust the gateway's certificate?"
+            self._say(Complaint(Cause.CUT_OFF, text, "TLS"))
+        if self._tls is not None:
+            self._tls.lost()
+        self._transport = self._tls = None
         self._give_up()
         self.leases = LeasedHeartbeats()  # they refer to requests, which refer to this connection
         self.gateway.closed(self)
 
     def data_received(self, data: bytes) -> None:
         self.last_active_s = time.monotonic()
+        if self._tls is None or self._proxy_header is not None:
+            self._received(data)
+        else:
+            self._tls.feed(data)
+
+    def _received(self, data: bytes) -> None:
+        """Take what the client itself sent, perhaps after the header of a balancer."""
         self.gateway.metrics.received(len(data))
         try:
-            frames = self._framer.feed(self._behind_proxy_header(data))
+            data = self._behind_proxy_header(data)
+            if self._tls is not None and not self._tls.is_established:
+                self._tls.feed(data)
+                return
+            frames = self._framer.feed(data)
         except proxy_protocol.BadHeader as error:
             self.refuse(Cause.PROXY_HEADER, f"listener {self.listener.name}: {error}")
             frames = []
@@ -134,6 +156,31 @@ class Connection(asyncio.Protocol):
             frames = error.frames
         frames.reverse()
         self._frames[:0] = frames
+        self._admit()
+
+    def decrypted(self, data: bytes) -> None:
+        """See :class:`TlsClient`; so are the next four."""
+        self._received(data)
+
+    def established(self) -> None:
+        if self._tls is None or self.sasl is not None or (certificate := self._tls.certificate) is None:
+            return
+        user = self.gateway.tls.served(self.listener.name).principal_of(certificate)
+        if user is None:
+            text = "no rule of ssl.principal.mapping.rules matches the client's certificate"
+            self.close(Complaint(Cause.AUTHENTICATION_FAILED, text))
+        else:
+            self.authenticated(user)
+
+    def handshake_failed(self, error: Exception) -> None:
+        self.close(complaint_of(error, self.listener.name))
+
+    def full(self) -> None:
+        self._is_writable = False
+        self._read(False)
+
+    def drained(self) -> None:
+        self._is_writable = True
         self._admit()
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
@@ -217,7 +264,8 @@ class Connection(asyncio.Protocol):
             text = f"{known.name} version {header.api_version} is not served"
             raise BadRequest(Cause.NOT_SERVED, text, known.name)
         if self.sasl is not None and not self.sasl.admits(header.api_key):
-            text = f"{known.name} came before the client has authenticated{_HOW_TO_AUTHENTICATE}"
+            how = f"set security.protocol={self.listener.protocol} and sasl.mechanism in the client"
+            text = f"{known.name} came before the client has authenticated; {how}"
             raise BadRequest(Cause.NOT_AUTHENTICATED, text)
         return header
 
@@ -278,12 +326,10 @@ class Connection(asyncio.Protocol):
         return bool(self._requests or self._frames)
 
     def pause_writing(self) -> None:
-        self._is_writable = False
-        self._read(False)
+        (self.full if self._tls is None else self._tls.pause_writing)()
 
     def resume_writing(self) -> None:
-        self._is_writable = True
-        self._admit()
+        (self.drained if self._tls is None else self._tls.resume_writing)()
 
     def _read(self, read: bool) -> None:
         if self._transport is None or self._closing is not None:

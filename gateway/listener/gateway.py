@@ -28,6 +28,7 @@ from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import Sasl, SaslSession
+from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
 from muster.gateway.telemetry.subscriptions import subscriptions_of
@@ -128,6 +129,8 @@ class Gateway:
         self.metrics = metrics
         self.view = view
         self.sasl = Sasl.of(config)
+        self.tls = TlsListeners(self.config)
+        metrics.certificates = self.tls.days_left
         self.authorizer = self._authorizer_of(view)
         """None: everyone may do everything."""
         self.leader_epochs = LeaderEpochs()
@@ -206,6 +209,7 @@ class Gateway:
         config = in_force(self.started_with, view.configs, self.id)
         if config is not self.config:
             self.config = config
+            self.tls.follow(config)
             self.group_config = group_config(config)
             self.transaction_config = transaction_config(config)
 
@@ -338,4 +342,5 @@ class Gateway:
         self.limited_log.flush()
         if self.sasl is not None:
             self.sasl.close()
+        self.tls.close()
         self.forwarder.close()

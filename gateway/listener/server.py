@@ -33,6 +33,7 @@ class GatewayServer(Gateway):
         self._numbers = itertools.count(1)
         self._servers: tuple[asyncio.Server, ...] = ()
         self._sweeper: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._unused = asyncio.Event()
 
     async def listen(
@@ -50,6 +51,8 @@ class GatewayServer(Gateway):
         if self._sweeper is None:
             self._sweeper = loop.create_task(self._close_idle())
             self._producer_ids.prepare()
+            if self.tls:
+                self._watcher = loop.create_task(self.tls.watch(lambda: self.config))
         return bound
 
     @property
@@ -129,4 +132,6 @@ class GatewayServer(Gateway):
         self.close_listeners()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
         await super().stop()

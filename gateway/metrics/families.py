@@ -118,6 +118,10 @@ GATEWAY = (
         "muster_connections_closed_total{reason}",
         "Client connections that were closed for a reason; the log tells of the first, and how many followed.",
     ),
+    _gauge(
+        "muster_tls_certificate_days_left{listener}",
+        "Days until the certificate of that listener expires; METRICS is the HTTP port.",
+    ),
     _counter("muster_received_bytes_total", "Bytes received from clients."),
     _counter("muster_sent_bytes_total", "Bytes handed to clients' sockets."),
     _counter(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Protocol
 
@@ -78,6 +78,8 @@ class GatewayMetrics:
         """Set by the gateway, and so are the next two."""
         self.client_series = ClientSeries(0)
         self.client_instances = ClientInstances()
+        self.certificates: Callable[[], Iterable[tuple[str, float]]] = tuple
+        """Days until the certificate of each listener expires."""
         self._pushes: defaultdict[str, int] = defaultdict(int)
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
@@ -152,6 +154,7 @@ class GatewayMetrics:
             "muster_zookeeper_connected": int(zookeeper.connected),
             "muster_zookeeper_outages_total": zookeeper.outages,
         }
+        certificates = tuple(self.certificates())
         requests, counts = dict(self._requests), dict(self._counts)
         produced = {topic: tuple(amount) for topic, amount in self._produced.items()}
         latencies = {api: (tuple(histogram.counts), histogram.sum_s) for api, histogram in self._latencies.items()}
@@ -160,6 +163,8 @@ class GatewayMetrics:
             out.begin(GATEWAY)
             for name, value in values.items():
                 out.add(name, "", value)
+            for listener, days in certificates:
+                out.add("muster_tls_certificate_days_left", labels(listener=listener), round(days, 3))
             for (name, series), count in counts.items():
                 out.add(name, series, count)
             for (api, api_version, error), count in requests.items():

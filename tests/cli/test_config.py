@@ -32,7 +32,10 @@ from muster.gateway.cli.options import read_config
         ({"num.partitions": "2147483648"}, "num.partitions=2147483648 must be at most 2147483647"),
         ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable=yes is neither true nor false"),
         ({"log.cleanup.policy": "keep"}, "log.cleanup.policy=keep is none of delete, compact, and both with a comma"),
-        ({"listeners": "SSL://:9093"}, "listeners=SSL://:9093 SSL comes with a later version"),
+        (
+            {"listeners": "SSL://:9093"},
+            "listener SSL: TLS needs a key: set ssl.keystore.location, or ssl.keystore.key and",
+        ),
         ({"sasl.kerberos.kinit.cmd": "x"}, "sasl.kerberos.kinit.cmd comes with a later version"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms=GSSAPI is not empty and none of PLAIN"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms needs sasl.credentials.file"),

@@ -69,7 +69,10 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
     [
         (TWO, "EXTERNAL has no protocol; add EXTERNAL:PROTOCOL to listener.security.protocol.map, with one of PLAIN"),
         ({"listeners": "A://:1,a://:2"}, "listeners=A://:1,a://:2 has two listeners A; their names must differ"),
-        ({"listeners": "PLAINTEXT://:1,SSL://:2"}, "listeners=PLAINTEXT://:1,SSL://:2 SSL comes with a later version"),
+        (
+            {"listeners": "PLAINTEXT://:1,SSL://:2"},
+            "listener SSL: TLS needs a key: set ssl.keystore.location, or ssl.k",
+        ),
         ({"listeners": " , "}, "listeners= ,  names no listener"),
         ({"listeners": "PLAINTEXT://9092"}, "is not PLAINTEXT://[HOST]:PORT, or NAME://"),
         ({"listeners": "PLAINTEXT://:65536"}, "is not PLAINTEXT://[HOST]:PORT"),

@@ -16,6 +16,7 @@ from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, name_error, refusal
+from muster.gateway.apis.configs.certificates import concerns_tls, tls_problem
 from muster.gateway.apis.guards.resources import of_resources
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -67,6 +68,18 @@ def _response(resource: Any, error: int, message: str | None) -> dict[str, Any]:
 
 
 async def _carried_out(gateway: Gateway, alterations: list[Alteration], validate_only: bool) -> list[TopicOutcome]:
+    refused = {
+        id(each): refusal(each.name, ErrorCode.invalid_request, problem)
+        for each in alterations
+        if (problem := await tls_problem(gateway, each)) is not None
+    }
+    done = iter(await _altered(gateway, [each for each in alterations if id(each) not in refused], validate_only))
+    if not validate_only and any(map(concerns_tls, alterations)):
+        await gateway.tls.apply(gateway.config)
+    return [refused.get(id(each)) or next(done) for each in alterations]
+
+
+async def _altered(gateway: Gateway, alterations: list[Alteration], validate_only: bool) -> list[TopicOutcome]:
     if not alterations:
         return []
     try:

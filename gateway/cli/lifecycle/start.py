@@ -25,6 +25,8 @@ from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.gateway.security.credentials import CredentialsError
 from muster.gateway.security.session import Sasl
+from muster.gateway.security.tls.listeners import TlsListeners
+from muster.gateway.security.tls.stores import StoreError
 from muster.gateway.security.tokens import TokensError, TokensFile
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import Access
@@ -60,6 +62,7 @@ class Start:
         """Check everything, then start everything; returns when it serves. CliError if it cannot start."""
         _check_users(self._config)
         _check_tokens(self._config)
+        _check_certificates(self._config)
         _check_addresses(self._config, on_cluster=self._address is not None)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
@@ -270,6 +273,13 @@ def _check_tokens(config: MusterConfig) -> None:
             TokensFile(Path(config.http_tokens_file))
     except TokensError as error:
         raise CliError(f"{error}; muster token add writes them") from error
+
+
+def _check_certificates(config: MusterConfig) -> None:
+    try:
+        TlsListeners(config).close()
+    except StoreError as error:
+        raise CliError(str(error)) from error
 
 
 def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:

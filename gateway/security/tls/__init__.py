@@ -1,0 +1,1 @@
+"""TLS of clients: key stores, contexts, the principal of a certificate, and the transport of a connection."""
