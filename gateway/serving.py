@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config.altering import Alteration
-from muster.actors.controller.admin import EntityOutcome, NewTopic, TopicOutcome
+from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.follow import CurrentController
 from muster.actors.runtime.process import now_ms
@@ -36,6 +36,7 @@ from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement.security.acls import Acl, AclFilter
 from muster.placement.security.entities import EntityAlteration
 from muster.placement.view import OFFSETS, ClusterView
 
@@ -79,6 +80,12 @@ class RayController:
 
     async def alter_entities(self, alterations: Sequence[EntityAlteration]) -> list[EntityOutcome]:
         return await self._in_time(self._handle.alter_entities.remote(alterations))
+
+    async def create_acls(self, acls: Sequence[Acl]) -> list[AclOutcome]:
+        return await self._in_time(self._handle.create_acls.remote(acls))
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]:
+        return await self._in_time(self._handle.delete_acls.remote(filters))
 
     async def until_followed(self, timeout_s: float) -> bool:
         return await self._in_time(self._handle.until_followed.remote(timeout_s))

@@ -19,7 +19,8 @@ import ray
 from ray.exceptions import RayError
 
 from muster.actors.config.altering import Alteration
-from muster.actors.controller.admin import EntityOutcome, NewTopic, TopicOutcome
+from muster.actors.controller.acls import AclsAdmin
+from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
 from muster.actors.controller.distinct import distinct
 from muster.actors.controller.entities import EntitiesAdmin
 from muster.actors.controller.faults_over_ray import RayCluster
@@ -50,6 +51,8 @@ from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, ta
 from muster.placement.host_port import host_port
 from muster.placement.layout import CONTROLLER, ControllerNode
 from muster.placement.leaders import Leaders
+from muster.placement.security.acl_registry import AclRegistry
+from muster.placement.security.acls import Acl, AclFilter, Acls
 from muster.placement.security.entities import EntityAlteration
 from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.topics import TopicRegistry
@@ -92,6 +95,8 @@ class Controller:
         self._own_epoch: ActorEpoch | None = None
         self._topics: TopicsAdmin | None = None
         self._entities: EntitiesAdmin | None = None
+        self._acls: AclsAdmin | None = None
+        """None without an authorizer, too."""
         self._node: EphemeralNode | None = None
         self._first_broker: int | None = None
         self._epoch = 0
@@ -170,6 +175,9 @@ class Controller:
         topics.load()
         entities = EntitiesAdmin(EntityRegistry(zk, self._own_epoch), self._publish)
         entities.load()
+        if config.authorizer_class_name:
+            self._acls = AclsAdmin(AclRegistry(zk, self._own_epoch), self._publish)
+            self._acls.load()
         self._topics, self._entities = topics, entities
 
     def _node_moves(self, zk: ZooKeeperClient) -> NodeMoves:
@@ -379,7 +387,8 @@ class Controller:
 
     def _configs(self) -> DynamicConfigs:
         configs = self._topics.configs if self._topics else DynamicConfigs()
-        return replace(configs, entities=self._entities.entities if self._entities else {})
+        entities = self._entities.entities if self._entities else {}
+        return replace(configs, entities=entities, acls=self._acls.acls if self._acls else Acls())
 
     def _distinct(self, brokers: list[Broker]) -> tuple[Broker, ...]:
         """The brokers for the view; those that are left out have an error, which ``muster status`` shows."""
@@ -434,6 +443,21 @@ class Controller:
         await self.start()
         assert self._entities is not None
         return await self._entities.alter(alterations)
+
+    async def create_acls(self, acls: Sequence[Acl]) -> list[AclOutcome]:
+        """See ``AclsAdmin.create``."""
+        return await (await self._acls_admin()).create(acls)
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]:
+        """See ``AclsAdmin.delete``."""
+        return await (await self._acls_admin()).delete(filters)
+
+    async def _acls_admin(self) -> AclsAdmin:
+        """RuntimeError without an authorizer."""
+        await self.start()
+        if self._acls is None:
+            raise RuntimeError("authorizer.class.name is empty")
+        return self._acls
 
     async def producer_ids(self) -> range:
         """A block of producer ids that were never given out before."""

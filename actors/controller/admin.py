@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster.placement.security.acls import Acl
 from muster.placement.security.entities import Entity
 from muster.placement.view import Topic
 
@@ -35,5 +36,15 @@ class EntityOutcome:
 
     entity: Entity
     error: int
+    """A Kafka error code; 0 on success."""
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AclOutcome:
+    """The outcome for one ACL that had to be created or deleted."""
+
+    acl: Acl
+    error: int = 0
     """A Kafka error code; 0 on success."""
     message: str | None = None

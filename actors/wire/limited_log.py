@@ -17,6 +17,7 @@ class _Repeated:
     """Lines of one kind about one host that were not written yet."""
 
     count: int = 0
+    level: int = logging.WARNING
     last: tuple[str, tuple[object, ...]] = ("", ())
 
 
@@ -43,12 +44,17 @@ class LimitedLog:
 
     def warning(self, kind: str, who: str, text: str, *args: object) -> None:
         """Like ``Logger.warning``, limited."""
-        if self._is_first(kind, who, text, args):
+        if self._is_first(kind, who, logging.WARNING, text, args):
             self._logger.warning(text, *args)
+
+    def info(self, kind: str, who: str, text: str, *args: object) -> None:
+        """Like ``Logger.info``, limited."""
+        if self._is_first(kind, who, logging.INFO, text, args):
+            self._logger.info(text, *args)
 
     def exception(self, error: BaseException, kind: str, who: str, text: str, *args: object) -> None:
         """Like ``Logger.exception``, limited; only the first has its traceback."""
-        if self._is_first(kind, who, text, args):
+        if self._is_first(kind, who, logging.WARNING, text, args):
             self._logger.error(text, *args, exc_info=error)
 
     def flush(self) -> None:
@@ -58,7 +64,7 @@ class LimitedLog:
             window.timer.cancel()
             self._report(window)
 
-    def _is_first(self, kind: str, who: str, text: str, args: tuple[object, ...]) -> bool:
+    def _is_first(self, kind: str, who: str, level: int, text: str, args: tuple[object, ...]) -> bool:
         window = self._windows.get(kind)
         if window is None:
             window = self._windows[kind] = _Window(self._timer(kind))
@@ -67,7 +73,7 @@ class LimitedLog:
             return True
         repeated = window.by_whom.get(who) or window.by_whom.setdefault(_OTHERS, _Repeated())
         repeated.count += 1
-        repeated.last = (text, args)
+        repeated.level, repeated.last = level, (text, args)
         return False
 
     def _timer(self, kind: str) -> asyncio.TimerHandle:
@@ -86,4 +92,6 @@ class LimitedLog:
             if repeated.count:
                 text, args = repeated.last
                 head = (f"{repeated.count:,}", who, self._window_s)
-                self._logger.warning(f"and %s more from %s in the last %g s like this: {text}", *head, *args)
+                self._logger.log(
+                    repeated.level, f"and %s more from %s in the last %g s like this: {text}", *head, *args
+                )

@@ -26,6 +26,7 @@ from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.security.authorization.authorization_log import AuthorizationLog
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import Sasl, SaslSession
 from muster.gateway.security.tls.listeners import TlsListeners
@@ -133,6 +134,7 @@ class Gateway:
         metrics.certificates = self.tls.days_left
         self.authorizer = self._authorizer_of(view)
         """None: everyone may do everything."""
+        self.authorization_log = AuthorizationLog()
         self.leader_epochs = LeaderEpochs()
         self.forwarder = Forwarder(node_id, self._heard, self.leader_epochs.heard)
         self.connections: dict[str, ClientConnection] = {}
@@ -215,6 +217,7 @@ class Gateway:
 
     def _authorizer_of(self, view: ClusterView) -> Authorizer | None:
         config = self.started_with
+        self.metrics.acls = len(view.configs.acls)
         if not config.authorizer_class_name:
             return None
         allow_everyone = config.allow_everyone_if_no_acl_found
@@ -338,6 +341,7 @@ class Gateway:
             activating.cancel()
         for connection in list(self.connections.values()):
             connection.close()
+        self.authorization_log.flush()
         self.complaints.flush()
         self.limited_log.flush()
         if self.sasl is not None:

@@ -10,8 +10,9 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
 from muster.gateway.listener.gateway import ClientConnection, Gateway
+from muster.gateway.security.authorization.authorization_log import Decision
 from muster.gateway.security.authorization.authorizer import SUPPORTED
-from muster.placement.security.acls import AclOperation, AclResourceType
+from muster.placement.security.acls import WILDCARD, AclOperation, AclResourceType
 
 
 class Reply(NamedTuple):
@@ -42,15 +43,31 @@ class Call:
             self._entity = codec.decode_request(self.header, self.frame)
         return self._entity
 
-    def allows(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
-        """Whether the client may do that with the resource of that name."""
+    def allows(
+        self, operation: AclOperation, resource: AclResourceType, name: str, *, count: int = 1, logged: bool = True
+    ) -> bool:
+        """Whether the client may do that with the resource of that name.
+
+        ``count``: how often the request refers to it. ``logged``: False where a list only leaves out what is refused.
+        """
         authorizer, client = self.gateway.authorizer, self.connection
-        return authorizer is None or authorizer.allows(client.principal, client.host, operation, resource, name)
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows(client.principal, client.host, operation, resource, name)
+        self.gateway.metrics.authorized(allowed)
+        if logged:
+            self._log(allowed, operation, resource, name, count)
+        return allowed
 
     def allows_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
         """Whether there may be a resource of that type, existing or not, with which the client may do that."""
         authorizer, client = self.gateway.authorizer, self.connection
-        return authorizer is None or authorizer.allows_any(client.principal, client.host, operation, resource)
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows_any(client.principal, client.host, operation, resource)
+        self.gateway.metrics.authorized(allowed)
+        self._log(allowed, operation, resource, WILDCARD, 1)
+        return allowed
 
     def operations(self, resource: AclResourceType, name: str) -> int:
         """What the client may do with the resource of that name: ``1 << operation`` for each operation (KIP-430)."""
@@ -58,6 +75,11 @@ class Call:
         if authorizer is None:
             return SUPPORTED[resource]
         return authorizer.operations(client.principal, client.host, resource, name)
+
+    def _log(self, allowed: bool, operation: AclOperation, resource: AclResourceType, name: str, count: int) -> None:
+        client, api_name = self.connection, APIS[self.header.api_key].name
+        decision = Decision(allowed, client.principal, client.host, operation, resource, name, api_name, count)
+        self.gateway.authorization_log.decided(decision)
 
     def narrowed(self, entity: Any) -> Call:
         """The same request with another body, for the same client."""

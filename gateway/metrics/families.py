@@ -138,6 +138,11 @@ GATEWAY = (
     ),
     _gauge("muster_controller_epoch", "Epoch of the controller whose view is in use."),
     _gauge("muster_view_version", "Version of the cluster view in use."),
+    _gauge("muster_acls", "ACLs that this gateway decides by; Kafka's acls-total-count."),
+    _counter(
+        "muster_authorizations_total{result}",
+        "Decisions about what clients may do, allowed or denied, of which Kafka has the rates per minute.",
+    ),
     _gauge("muster_registrations", "Clients that the group coordinators named to this gateway."),
     _gauge(
         "muster_ambiguous_clients",

@@ -81,6 +81,9 @@ class GatewayMetrics:
         self.certificates: Callable[[], Iterable[tuple[str, float]]] = tuple
         """Days until the certificate of each listener expires."""
         self._pushes: defaultdict[str, int] = defaultdict(int)
+        self.acls = 0
+        """Their number."""
+        self._authorizations = {False: 0, True: 0}
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
         """Count a served request. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
@@ -128,6 +131,10 @@ class GatewayMetrics:
         """Count a fault that acted on a request of that API, or was sent to that actor through this gateway."""
         self._counts["muster_faults_injected_total", labels(action=action, api=api, actor=actor)] += 1
 
+    def authorized(self, allowed: bool) -> None:
+        """Count a decision of the authorizer."""
+        self._authorizations[allowed] += 1
+
     def client_pushed(self, error: str) -> None:
         """Count a PushTelemetry. ``error`` is Kafka's name of its error."""
         self._pushes[error] += 1
@@ -150,12 +157,17 @@ class GatewayMetrics:
             "muster_controller_epoch": epoch,
             "muster_view_version": version,
             "muster_registrations": self._books.registrations(),
+            "muster_acls": self.acls,
             "muster_ambiguous_clients": self._books.ambiguous_clients(),
             "muster_zookeeper_connected": int(zookeeper.connected),
             "muster_zookeeper_outages_total": zookeeper.outages,
         }
         certificates = tuple(self.certificates())
-        requests, counts = dict(self._requests), dict(self._counts)
+        authorizations = {
+            ("muster_authorizations_total", labels(result="allowed" if allowed else "denied")): count
+            for allowed, count in self._authorizations.items()
+        }
+        requests, counts = dict(self._requests), self._counts | authorizations
         produced = {topic: tuple(amount) for topic, amount in self._produced.items()}
         latencies = {api: (tuple(histogram.counts), histogram.sum_s) for api, histogram in self._latencies.items()}
 

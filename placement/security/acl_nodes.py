@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.placement.layout import Malformed
-from muster.placement.security.acls import OPERATIONS, Acl, AclPattern, AclPatternType, AclPermission, AclResourceType
+from muster.placement.security.acls import OPERATIONS, PERMISSIONS, Acl, AclPattern, AclPatternType, AclResourceType
 
 LITERAL_ACLS = "/kafka-acl"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
@@ -16,19 +16,8 @@ LITERAL_CHANGES = "/kafka-acl-changes"
 PREFIXED_CHANGES = "/kafka-acl-extended-changes"
 _CHANGE = "acl_changes_"
 
-_TYPE_NAMES = {
-    AclResourceType.TOPIC: "Topic",
-    AclResourceType.GROUP: "Group",
-    AclResourceType.CLUSTER: "Cluster",
-    AclResourceType.TRANSACTIONAL_ID: "TransactionalId",
-    AclResourceType.DELEGATION_TOKEN: "DelegationToken",
-    AclResourceType.USER: "User",
-}
-_TYPES = {name: kind for kind, name in _TYPE_NAMES.items()}
-_OPERATION_NAMES = {operation: operation.name.title().replace("_", "") for operation in OPERATIONS}
-_OPERATIONS = {name: operation for operation, name in _OPERATION_NAMES.items()}
-_PERMISSION_NAMES = {AclPermission.DENY: "Deny", AclPermission.ALLOW: "Allow"}
-_PERMISSIONS = {name: permission for permission, name in _PERMISSION_NAMES.items()}
+_OPERATIONS = {operation.kafka_name: operation for operation in OPERATIONS}
+_PERMISSIONS = {permission.kafka_name: permission for permission in PERMISSIONS}
 _PARENTS = {AclPatternType.LITERAL: LITERAL_ACLS, AclPatternType.PREFIXED: PREFIXED_ACLS}
 
 _NO_NODE = re.compile("/|[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -42,7 +31,7 @@ def has_node(name: str) -> bool:
 
 def parent_path(pattern_type: AclPatternType, resource_type: AclResourceType) -> str:
     """The parent of the nodes of patterns of these types."""
-    return f"{_PARENTS[pattern_type]}/{_TYPE_NAMES[resource_type]}"
+    return f"{_PARENTS[pattern_type]}/{resource_type.kafka_name}"
 
 
 def acl_path(pattern: AclPattern) -> str:
@@ -55,8 +44,8 @@ def encode_acls(acls: Iterable[Acl]) -> bytes:
     fields = [
         {
             "principal": acl.principal,
-            "permissionType": _PERMISSION_NAMES[acl.permission],
-            "operation": _OPERATION_NAMES[acl.operation],
+            "permissionType": acl.permission.kafka_name,
+            "operation": acl.operation.kafka_name,
             "host": acl.host,
         }
         for acl in sorted(set(acls))

@@ -19,7 +19,14 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of a resource of the type CLUSTER."""
 
 
-class AclResourceType(IntEnum):
+class _Named(IntEnum):
+    @property
+    def kafka_name(self) -> str:
+        """As in ZooKeeper, in logs and in the options of tools: ``TransactionalId``."""
+        return self.name.title().replace("_", "")
+
+
+class AclResourceType(_Named):
     """What an ACL is about."""
 
     UNKNOWN = 0
@@ -32,7 +39,7 @@ class AclResourceType(IntEnum):
     USER = 7
 
 
-class AclOperation(IntEnum):
+class AclOperation(_Named):
     """What an ACL allows or denies; ``1 << operation`` is its bit in the authorized operations of KIP-430."""
 
     UNKNOWN = 0
@@ -53,7 +60,7 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class AclPermission(IntEnum):
+class AclPermission(_Named):
     """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
@@ -62,7 +69,7 @@ class AclPermission(IntEnum):
     ALLOW = 3
 
 
-class AclPatternType(IntEnum):
+class AclPatternType(_Named):
     """How the name of an ACL is compared with the name of a resource. ANY and MATCH are for filters."""
 
     UNKNOWN = 0

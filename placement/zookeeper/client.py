@@ -153,16 +153,20 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         """Carry out all of the operations or none, as one transaction, with :meth:`call`'s retries.
 
         An operation is the name and the arguments of a method of kazoo's TransactionRequest, such as
-        ``("create", path, data)``, ``("check", path, version)``. Raises kazoo's error of the operation that
-        failed; the errors of the others only report the roll-back.
+        ``("create", path, data)``, ``("check", path, version)``; ``("create_sequential", path, data)`` creates a node
+        whose name ends with a number. Raises kazoo's error of the operation that failed; the errors of the others only
+        report the roll-back.
         """
         wanted = tuple(operations)
 
         def attempt() -> Any:
             transaction = self.transaction()
             for name, *arguments in wanted:
-                acl = {"acl": list(self._access.acl_of(arguments[0]))} if name == "create" else {}
-                getattr(transaction, name)(*arguments, **acl)
+                if name.startswith("create"):
+                    acl = list(self._access.acl_of(arguments[0]))
+                    transaction.create(*arguments, acl=acl, sequence=name == "create_sequential")
+                else:
+                    getattr(transaction, name)(*arguments)
             return transaction.commit_async()
 
         for result in self.call(attempt, timeout_s=timeout_s):

@@ -24,7 +24,8 @@ import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig
 from muster.actors.config.altering import Alteration, InvalidAlteration
-from muster.actors.controller.admin import EntityOutcome, NewTopic, TopicOutcome
+from muster.actors.controller.acls import AclsAdmin
+from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
 from muster.actors.controller.entities import alter_entity
 from muster.actors.controller.topics import alter
 from muster.actors.tables.spool import SampleStore
@@ -38,6 +39,8 @@ from muster.gateway.listener.upkeep import account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.configs import ConfigRegistry
 from muster.placement.leaders import Leaders
+from muster.placement.security.acl_registry import AclRegistry
+from muster.placement.security.acls import Acl, AclFilter
 from muster.placement.security.entities import EntityAlteration
 from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.topics import (
@@ -86,6 +89,7 @@ class RegistryController:
         self.registry = TopicRegistry(zk)
         self.configs = ConfigRegistry(zk)
         self.entities = EntityRegistry(zk)
+        self.acls = AclsAdmin(AclRegistry(zk), lambda: None)
         self.config = config
         self.brokers: tuple[Broker, ...] = BROKERS
         self.epoch = 1
@@ -116,7 +120,7 @@ class RegistryController:
             logs=dict(self.logs),
             offsets=dict(self.offsets),
             transactions=dict(self.transactions),
-            configs=replace(self.configs.load(), entities=self.entities.load()),
+            configs=replace(self.configs.load(), entities=self.entities.load(), acls=self.acls.acls),
         ).with_leaders(self.leaders)
         self.leaders = view.leaders
         return view
@@ -150,6 +154,20 @@ class RegistryController:
         if self.away:
             raise ControllerUnavailable("away")
         outcomes = [await asyncio.to_thread(alter_entity, self.entities, each) for each in alterations]
+        await self._publish()
+        return outcomes
+
+    async def create_acls(self, acls: Sequence[Acl]) -> list[AclOutcome]:
+        if self.away:
+            raise ControllerUnavailable("away")
+        outcomes = await self.acls.create(acls)
+        await self._publish()
+        return outcomes
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]:
+        if self.away:
+            raise ControllerUnavailable("away")
+        outcomes = await self.acls.delete(filters)
         await self._publish()
         return outcomes
 
@@ -424,6 +442,7 @@ async def _listen(
     zk: ZooKeeperClient, directory: Path, config: MusterConfig
 ) -> tuple[GatewayServer, RegistryController, int]:
     controller = RegistryController(zk, config)
+    await asyncio.to_thread(controller.acls.load)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
     server = await new_gateway(1, directory, config, controller)
     controller.publish = server.follow

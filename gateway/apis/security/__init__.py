@@ -1,1 +1,1 @@
-"""SASL, and ACLs, of which there are none."""
+"""SASL and ACLs."""

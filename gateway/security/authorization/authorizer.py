@@ -124,13 +124,14 @@ class Authorizer:
 
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str], *, allow_everyone: bool) -> None:
         """``allow_everyone``: whether everyone may do everything with a resource that no ACL is about."""
+        self.acls = frozenset(acls)
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._of_type = {kind: _OfType() for kind in AclResourceType}
         self._allowed: dict[tuple[str, str, int, str], int] = {}
         """The operations that are allowed, by principal, host, resource type and name."""
         self._any: dict[tuple[str, str, int, int], bool] = {}
-        for acl in acls:
+        for acl in self.acls:
             self._add(acl)
         for of_type in self._of_type.values():
             of_type.lengths = sorted({len(prefix) for prefix in of_type.prefixes})
