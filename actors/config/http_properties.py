@@ -23,6 +23,12 @@ class HttpProperties(BaseModel):
         "not DESCRIBE; the same on all gateways, also after a restart. false: their series are summed up, as ~other.",
     )
 
+    listeners_unauthenticated_enable: Bool = Field(
+        False,
+        description="Whether other hosts may use listeners and the HTTP port without authentication, which muster up "
+        "refuses otherwise; also muster up --insecure. Not needed for ports on loopback.",
+    )
+
     @field_validator("http_tokens_file")
     @classmethod
     def _absolute_tokens_file(cls, path: str | None) -> str | None:

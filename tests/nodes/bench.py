@@ -194,7 +194,10 @@ def bench(folder: Path, nodes: int, properties: dict[str, str]) -> Iterator[Benc
         for _ in range(nodes - 1):
             ray_nodes.add()
         muster = Muster(
-            folder / "storage", ["--address", ray_nodes.address], properties, environment=ray_nodes.environment
+            folder / "storage",
+            ["--address", ray_nodes.address, "--insecure"],
+            properties,
+            environment=ray_nodes.environment,
         )
         with muster:
             yield Bench(ray_nodes, muster)

@@ -42,7 +42,7 @@ WRONG = (
 def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
     with RayNodes(tmp_path, {"ip": "127.0.0.2", "rack": "a", "port": "19094"}) as nodes:
         other = nodes.add({"ip": "127.0.0.3", "rack": "b", "port": "19094"})
-        up = ["--address", nodes.address, "--nodes", "2"]
+        up = ["--address", nodes.address, "--nodes", "2", "--insecure"]
         for wrong, problem in WRONG:
             muster = Muster(tmp_path / "wrong", up, PROPERTIES | wrong, nodes.environment)
             done = subprocess.run(

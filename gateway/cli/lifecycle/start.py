@@ -18,6 +18,7 @@ from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartErr
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
 from muster.gateway.cli.lifecycle.advertising import check_addresses
+from muster.gateway.cli.lifecycle.exposure import check_exposure
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.output import Progress, counted
@@ -169,6 +170,10 @@ class Start:
         self._undo.callback(given.close)
         _take_signals_back()
         self._checks.append(given.missing)
+        if os.environ.get("RAY_AUTH_MODE") != "token":
+            self._progress.step(
+                f"Ray at {given.address} requires no token: who reaches it can run programs on all its nodes"
+            )
         return given
 
     def _await_nodes(self, given: GivenRay, cluster_id: str) -> None:
@@ -285,6 +290,7 @@ def _check_certificates(config: MusterConfig) -> None:
 def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
     try:
         check_addresses(config, on_cluster=on_cluster)
+        check_exposure(config, on_cluster=on_cluster)
     except ValueError as error:
         raise CliError(str(error)) from error
 

@@ -55,6 +55,11 @@ _STOPPING = "stopping; a second signal exits at once"
     "--nodes", metavar="N", type=click.IntRange(1), help="With --address: wait for N nodes first, at most 5 min."
 )
 @click.option(
+    "--insecure",
+    is_flag=True,
+    help="Let other hosts in without authentication: listeners.unauthenticated.enable=true.",
+)
+@click.option(
     "--detach",
     "log_file",
     metavar="LOG",
@@ -75,6 +80,7 @@ def up(
     hosts: str | None,
     address: str | None,
     nodes: int | None,
+    insecure: bool,
     log_file: Path | None,
     ready_file: Path | None,
 ) -> None:
@@ -86,6 +92,7 @@ def up(
     Flags override --set, and --set overrides the property file.
     """
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
+    flags["listeners.unauthenticated.enable"] = "true" if insecure else None
     config = read_config(file, sets, flags)
     if nodes is not None and address is None:
         raise click.UsageError("--nodes needs --address: Muster's own Ray has one node")

@@ -137,11 +137,11 @@ def test_a_killed_muster_up_is_reported_ended_and_taken_over(head: Head) -> None
     code, said = head.run("muster up --storage /srv/muster --port 0")
     assert code == 1
     assert f"its actors still serve on Ray at {ADDRESS}:6379; take over with --address" in said
-    code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
+    code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --insecure --storage /srv/other --port 0")
     assert code == 1
     assert ELSEWHERE in said
     with head.paused("ray::Controller"):
-        code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
+        code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --insecure --storage /srv/other --port 0")
     assert (code, ELSEWHERE in said) == (1, True), "whose actors these are is known without the controller, too"
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
 
