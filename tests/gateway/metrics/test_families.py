@@ -68,6 +68,7 @@ def gateway_metrics() -> GatewayMetrics:
     metrics.fault_injected("pause", actor="log-0")
     metrics.client_pushed("NONE")
     metrics.authorized(True)
+    metrics.certificates = lambda: [("SSL", 90.0)]
     metrics.client_series = ClientSeries(2)
     points = (Point(name, "", 1, is_counter, False) for name, is_counter in (("a", False), ("b", True)))
     metrics.client_series.add(UUID(int=1), "g", "c", points)
