@@ -86,7 +86,7 @@ class Controller:
     def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type, gateways_of: GatewaysOf) -> None:
         """``gateway_class``: of the actors ``gateway-<id>``. ``gateways_of``: what standbys serve dead ones with."""
         without_numpy()
-        log_to_file(Path(settings.storage), "controller")
+        log_to_file(Path(settings.storage), "controller", settings.log_format)
         self._settings = settings
         self._secret = secret
         self._gateway_class = gateway_class

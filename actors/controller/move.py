@@ -33,7 +33,7 @@ class ControllerMover:
 
     def __init__(self, settings: ClusterSettings, old_actor_id: str, controller: type, *arguments: Any) -> None:
         """``controller(*arguments)`` creates the new controller; ``old_actor_id`` is the one that it replaces."""
-        log_to_file(Path(settings.storage), NAME)
+        log_to_file(Path(settings.storage), NAME, settings.log_format)
         self._namespace = settings.namespace
         self._old_actor_id = old_actor_id
         self._controller = controller

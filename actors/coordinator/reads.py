@@ -52,7 +52,7 @@ class PartitionReads:
                 version, correlation_id = header.api_version, header.correlation_id
                 peer.reply(token, codec.encode_response(header.api_key, version, correlation_id, body))
             except Exception:
-                log.exception("api key %d failed", header.api_key)
+                log.exception("api key %d failed", header.api_key, extra=header.log_fields)
                 peer.close()
             finally:
                 self._running.pop((peer, token), None)

@@ -299,7 +299,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         try:
             self._call_core(waiting, request, of_client(context, header.client_id))
         except Exception:
-            log.exception("api key %d version %d failed", header.api_key, header.api_version)
+            log.exception("api key %d version %d failed", header.api_key, header.api_version, extra=header.log_fields)
             self._reply(waiting, self._refused(request))
 
     def _call_core(self, waiting: WaitingRequest, request: Any, context: Context) -> None:

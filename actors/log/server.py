@@ -123,7 +123,7 @@ class LogServer:
             body = await serve(entity)
             frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         except Exception:
-            log.exception("api key %d failed", header.api_key)
+            log.exception("api key %d failed", header.api_key, extra=header.log_fields)
             peer.close()
             return
         peer.reply(token, frame)

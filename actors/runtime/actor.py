@@ -50,7 +50,7 @@ class Actor:
         self._started: asyncio.Future[Started] | None = None
         self._watching: asyncio.Task[None] | None = None
         without_numpy()
-        log_to_file(Path(settings.storage), name)
+        log_to_file(Path(settings.storage), name, settings.log_format)
 
     async def start(self) -> Started:
         """Start serving. Repeated calls return the same result."""

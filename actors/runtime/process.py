@@ -9,7 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from muster.actors.runtime.logs.json_lines import JsonFormatter
+from muster.actors.runtime.settings import JSON_LOG, LogFormat
 from muster.actors.runtime.terminal import LogFormatter
+
+_LINE, _TIME = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
 
 
 def _start_clock() -> None:
@@ -59,14 +63,14 @@ def log_folder(storage: Path) -> Path:
     return storage / "run" / "log"
 
 
-def log_to_file(storage: Path, actor: str) -> None:
+def log_to_file(storage: Path, actor: str, log_format: LogFormat) -> None:
     """Send the log of this process to ``storage/run/log/<actor>.log`` (4 files of 8 MiB) and to stderr."""
     folder = log_folder(storage)
     folder.mkdir(parents=True, exist_ok=True)
     to_file = logging.handlers.RotatingFileHandler(
         folder / f"{actor}.log", maxBytes=8 << 20, backupCount=3, encoding="utf-8"
     )
-    form = LogFormatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    form = JsonFormatter(actor) if log_format == JSON_LOG else LogFormatter(_LINE, _TIME)
     root = logging.getLogger()
     for handler in (to_file, logging.StreamHandler()):
         handler.setFormatter(form)

@@ -6,11 +6,13 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from muster.actors.config import MusterConfig
 from muster.placement.zookeeper.access import ANYONE, Access
 
+LogFormat = Literal["text", "json"]
+JSON_LOG: LogFormat = "json"
 NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""
 
@@ -36,6 +38,8 @@ class ClusterSettings:
     metrics_port: int
     """Port of /metrics of a gateway if ``gateway_ports`` is None; 0: a free one."""
     namespace: str = NAMESPACE
+    log_format: LogFormat = "text"
+    """Of the actors' logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,11 @@ class Header(NamedTuple):
     end: int
     """Index of the first byte of the body."""
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What a log line about this request has as fields of its own."""
+        return {"api": self.api_key, "correlation_id": self.correlation_id, "client_id": self.client_id}
+
 
 def api_name(api_key: int) -> str:
     """The API's name as in the protocol guide, such as ``JoinGroup``. KeyError for a key that kio does not know."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WINDOW_S = 60.0
@@ -42,20 +43,30 @@ class LimitedLog:
         self._window_s = window_s
         self._windows: dict[str, _Window] = {}
 
-    def warning(self, kind: str, who: str, text: str, *args: object) -> None:
-        """Like ``Logger.warning``, limited."""
+    def warning(
+        self, kind: str, who: str, text: str, *args: object, fields: Mapping[str, object] | None = None
+    ) -> None:
+        """Like ``Logger.warning``, limited. ``fields``: its ``extra``."""
         if self._is_first(kind, who, logging.WARNING, text, args):
-            self._logger.warning(text, *args)
+            self._logger.warning(text, *args, extra=fields)
 
     def info(self, kind: str, who: str, text: str, *args: object) -> None:
         """Like ``Logger.info``, limited."""
         if self._is_first(kind, who, logging.INFO, text, args):
             self._logger.info(text, *args)
 
-    def exception(self, error: BaseException, kind: str, who: str, text: str, *args: object) -> None:
-        """Like ``Logger.exception``, limited; only the first has its traceback."""
+    def exception(
+        self,
+        error: BaseException,
+        kind: str,
+        who: str,
+        text: str,
+        *args: object,
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        """Like ``Logger.exception``, limited; only the first has its traceback. ``fields``: its ``extra``."""
         if self._is_first(kind, who, logging.WARNING, text, args):
-            self._logger.error(text, *args, exc_info=error)
+            self._logger.error(text, *args, exc_info=error, extra=fields)
 
     def flush(self) -> None:
         """Write what is counted, and start over."""

@@ -169,7 +169,9 @@ def _sentence(text: str) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    terminal.line(f"muster: {text}", err=True)
+    from muster.gateway.cli.output import error_line
+
+    error_line(text)
     return code
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
+from muster.actors.runtime.logs.json_lines import JsonFormatter
+
+log = logging.getLogger("muster")
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -43,6 +47,45 @@ def _is_number(cell: str) -> bool:
 def counted(number: int, noun: str) -> str:
     """``1 offset``, ``2 offsets``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def log_as_json(actor: str) -> None:
+    """From now on stderr has JSON only, one object on each line: the log, the steps of progress, the error."""
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.setFormatter(JsonFormatter(actor))
+    root.setLevel(min(root.level, logging.INFO))
+    for noisy in ("kazoo", "ray"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def error_line(text: str) -> None:
+    """Write why the command failed to stderr."""
+    if any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers):
+        log.error("%s", text)
+    else:
+        terminal.line(f"muster: {text}", err=True)
+
+
+class Steps(Protocol):
+    """What a long operation does, step by step."""
+
+    def step(self, text: str) -> None:
+        """Show what is being done now."""
+
+    def rest(self) -> None:
+        """Show that nothing is being done for now."""
+
+
+class LoggedSteps:
+    """The steps of a long operation as lines of the log."""
+
+    def step(self, text: str) -> None:
+        """Log it."""
+        log.info("%s", text)
+
+    def rest(self) -> None:
+        """No line."""
 
 
 class Progress:

@@ -272,6 +272,7 @@ class GatewayFaults:
             "fault %s: %s (%s) to %s, correlation id %d, of client %.200r, connection %s of %s:%d",
             *(active.id, what, fault.phase, api, call.header.correlation_id, call.header.client_id),
             *(connection.id, connection.host, connection.port),
+            extra={**call.header.log_fields, **connection.log_fields, "api": api},
         )
 
 

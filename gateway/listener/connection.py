@@ -106,7 +106,14 @@ class Connection(asyncio.Protocol):
         self.principal = self.attribution.principal = f"User:{user}"
         self.context = envelope.write_context(self.host, self.id, self.principal)
         self._framer.limit_bytes = self.gateway.config.socket_request_max_bytes
-        log.info("connection %s of %s:%d is %s", self.id, self.host, self.port, self.principal)
+        text = "connection %s of %s:%d is %s"
+        log.info(text, self.id, self.host, self.port, self.principal, extra=self.log_fields)
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What a log line about this connection has as fields of its own."""
+        known = {"connection": self.id, "client_host": self.host, "client_port": self.port}
+        return known if self.principal == ANONYMOUS else {**known, "principal": self.principal}
 
     def refuse(self, cause: Cause, text: str) -> None:
         """Close once all earlier requests are answered; no more are accepted."""
@@ -382,6 +389,7 @@ class Connection(asyncio.Protocol):
             self.port,
             "" if self.principal == ANONYMOUS else f" ({self.principal})",
             complaint.text[:_REASON_CHARS],
+            fields=self.log_fields,
         )
 
 

@@ -75,6 +75,10 @@ class ClientConnection(Protocol):
     def waiting(self) -> bool:
         """Whether one of its requests is being served."""
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What a log line about this connection has as fields of its own."""
+
     def authenticated(self, user: str) -> None:
         """The connection is that user's from now on."""
 

@@ -102,8 +102,10 @@ class PendingRequest:
         else:
             connection, version = self.call.connection, self.call.header.api_version
             text = "%s version %d of %s failed"
+            fields = {**self.call.header.log_fields, **connection.log_fields, "api": name}
             complaints = self.call.gateway.complaints
-            complaints.exception(error, f"failed {name}", connection.host, text, name, version, connection.id)
+            arguments = (f"failed {name}", connection.host, text, name, version, connection.id)
+            complaints.exception(error, *arguments, fields=fields)
             self.complaint = Complaint(Cause.INTERNAL_ERROR, "an internal error, see above", name)
             self._done("CLOSED")
 

@@ -99,11 +99,12 @@ class RebalanceHistory:
             self._keep(entry)
         match event:
             case RebalanceStuck():
-                log.warning("%s", described(event, now_ms))
+                log.warning("%s", described(event, now_ms), extra={"group": event.group})
             case RebalanceMovedOn():
                 seconds = event.duration_ms / 1000
                 name = on_one_line(event.group)
-                log.warning("group %s: %s is over, after %.1f s", name, event.state.value, seconds)
+                text = "group %s: %s is over, after %.1f s"
+                log.warning(text, name, event.state.value, seconds, extra={"group": event.group})
 
     async def history(self, query: dict[str, Any]) -> dict[str, Any]:
         """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.

@@ -13,7 +13,7 @@ from pathlib import Path
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.process import log_folder
-from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
+from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
@@ -21,7 +21,7 @@ from muster.gateway.cli.lifecycle.advertising import check_addresses
 from muster.gateway.cli.lifecycle.exposure import check_exposure
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
-from muster.gateway.cli.output import Progress, counted
+from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.gateway.security.credentials import CredentialsError
@@ -45,11 +45,13 @@ class Start:
         self,
         config: MusterConfig,
         address: str | None,
-        progress: Progress,
+        progress: Steps,
         undo: contextlib.ExitStack,
         nodes: int = 1,
+        log_format: LogFormat = "text",
     ) -> None:
         """``address``: of a running Ray; None to start one. ``nodes``: how many nodes it must have first."""
+        self._log_format = log_format
         self._config = config
         self._address = address
         self._nodes = nodes
@@ -88,6 +90,7 @@ class Start:
             gateway_ports=gateway_ports,
             metrics_ports=metrics_ports,
             metrics_port=self._config.first_metrics_port(on_cluster=self._address is not None),
+            log_format=self._log_format,
         )
         self._undo.callback(self._remove_state)
         storage.write_state(self._storage, state)

@@ -14,11 +14,12 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.files import write_atomically
+from muster.actors.runtime.settings import JSON_LOG, LogFormat
 from muster.gateway.cli.errors import CliError, StopRequested
 from muster.gateway.cli.lifecycle.detach import detach
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config
-from muster.gateway.cli.output import Progress
+from muster.gateway.cli.output import LoggedSteps, Progress, log_as_json
 
 _STOPPING = "stopping; a second signal exits at once"
 
@@ -71,6 +72,12 @@ _STOPPING = "stopping; a second signal exits at once"
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to write as JSON once everything serves.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Of stderr and of all actors' logs: text, or a JSON object on each line. Default text.",
+)
 def up(
     file: Path | None,
     sets: tuple[str, ...],
@@ -83,6 +90,7 @@ def up(
     insecure: bool,
     log_file: Path | None,
     ready_file: Path | None,
+    log_format: LogFormat,
 ) -> None:
     """Start Muster and serve until SIGINT or SIGTERM.
 
@@ -91,6 +99,8 @@ def up(
     Data stay in the storage directory; the next start restores topics, groups and offsets from it.
     Flags override --set, and --set overrides the property file.
     """
+    if log_format == JSON_LOG:
+        log_as_json("muster up")
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
     flags["listeners.unauthenticated.enable"] = "true" if insecure else None
     config = read_config(file, sets, flags)
@@ -100,11 +110,12 @@ def up(
         _remove_old(ready_file)
     if log_file:
         detach(log_file)
-    with Progress() as progress, _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
+    steps = contextlib.nullcontext(LoggedSteps()) if log_format == JSON_LOG else Progress()
+    with steps as progress, _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
         try:
             from muster.gateway.cli.lifecycle.start import Start
 
-            start = Start(config, address, progress, undo, nodes=nodes or 1)
+            start = Start(config, address, progress, undo, nodes=nodes or 1, log_format=log_format)
             ready = start.run()
             progress.rest()
             if ready_file:

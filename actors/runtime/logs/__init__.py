@@ -1,0 +1,1 @@
+"""The logs of Muster's processes, for programs that read them."""
