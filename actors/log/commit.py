@@ -39,6 +39,7 @@ from muster.actors.log.producers import ProducerEntry, ProducerStates
 from muster.actors.log.transactions.aborted import AbortedTransaction
 from muster.actors.log.trouble import Trouble
 from muster.actors.log.upkeep.flushing import Flushing
+from muster.actors.log.upkeep.hold import HOLD
 from muster.actors.log.upkeep.keeping import Keeper
 
 log = logging.getLogger(__name__)
@@ -207,32 +208,42 @@ class Committer:
         loop = asyncio.get_running_loop()
         try:
             while self._queue or self._rolling is not None or self._flushing.is_due:
-                rolling, self._rolling = self._rolling, None
-                writes, begin_segment = self._take(rolling is not None)
-                batches = [write.batch for write in writes]
+                if HOLD.is_on:
+                    await HOLD.over()
+                    continue
+                HOLD.commit_begins()
                 try:
-                    if self._is_quick(batches, begin_segment):
-                        segment = self._commit_here(batches)
-                    else:
-                        segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
-                except NotLeader as error:
-                    self._flushing.synced()
-                    self.end(error)
-                    self._fail_all(error)
-                except Exception as error:
-                    if not isinstance(error, OSError):
-                        log.exception("%s: commit failed", self._directory)
-                    self._flushing.synced()  # the kernel may have dropped what failed
-                    self._retry_at_s = loop.time() + RETRY_AFTER_S
-                    self._failure = self._storage_error(error)
-                    self._fail_all(self._failure)
-                else:
-                    self._acknowledge(segment, writes)
+                    await self._commit_next(loop)
                 finally:
-                    if rolling is not None:
-                        rolling.set_result(None)
+                    HOLD.commit_ended()
         finally:
             self._task = None
+
+    async def _commit_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        rolling, self._rolling = self._rolling, None
+        writes, begin_segment = self._take(rolling is not None)
+        batches = [write.batch for write in writes]
+        try:
+            if self._is_quick(batches, begin_segment):
+                segment = self._commit_here(batches)
+            else:
+                segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
+        except NotLeader as error:
+            self._flushing.synced()
+            self.end(error)
+            self._fail_all(error)
+        except Exception as error:
+            if not isinstance(error, OSError):
+                log.exception("%s: commit failed", self._directory)
+            self._flushing.synced()  # the kernel may have dropped what failed
+            self._retry_at_s = loop.time() + RETRY_AFTER_S
+            self._failure = self._storage_error(error)
+            self._fail_all(self._failure)
+        else:
+            self._acknowledge(segment, writes)
+        finally:
+            if rolling is not None:
+                rolling.set_result(None)
 
     def _take(self, roll: bool) -> tuple[list[Write], bool]:
         """The writes that go into one segment, and whether it is a new one. At least one write unless rolling."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ray
 
+from muster.actors.log.upkeep.hold import HOLD
 from muster.actors.runtime.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
 from muster.actors.runtime.liveness.controller import ControllerPings, watch_controller
 from muster.actors.runtime.memory import settle
@@ -92,6 +93,14 @@ class Actor:
         """Returns only if this is not the process with that pid; otherwise Ray reports its death to the caller."""
         if pid == os.getpid():
             await asyncio.Event().wait()
+
+    async def hold_acknowledgements(self) -> str:
+        """See :meth:`AcknowledgementHold.begin`."""
+        return await HOLD.begin()
+
+    async def release_acknowledgements(self, token: str) -> bool:
+        """See :meth:`AcknowledgementHold.end`."""
+        return HOLD.end(token)
 
     async def end(self, pid: int) -> None:
         """End this process at once if it has that pid, which others consider dead."""

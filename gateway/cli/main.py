@@ -36,6 +36,12 @@ _COMMANDS = {
         "lifecycle.status:status",
         "Show nodes and actors: where each actor runs, its pid and its state.",
     ),
+    "backup": _Command(
+        "backup.commands:backup", "Copy everything that a Muster has acknowledged to the new directory TARGET."
+    ),
+    "restore": _Command(
+        "backup.commands:restore_", "Create a storage directory, and the nodes in ZooKeeper, from the backup SOURCE."
+    ),
     "drain": _Command("lifecycle.drain:drain", "Move all of Muster's actors off a node, and place no more there."),
     "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),

@@ -56,6 +56,11 @@ def prepare(storage: Path) -> str:
         str(storage).encode()
     except UnicodeEncodeError:
         raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; choose another with --storage") from None
+    if unfinished_restore(storage).exists():
+        raise CliError(
+            f"storage path {storage} is incomplete: a muster restore into it has not ended; remove the directory and "
+            "restore again"
+        )
     try:
         (storage / "run").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage):
@@ -74,7 +79,7 @@ def cluster_id(storage: Path) -> str:
     meta = storage / "meta.properties"
     if not meta.exists():
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        write_atomically(meta, javaproperties.dumps({"version": str(FORMAT_VERSION), "cluster.id": made}))
+        write_cluster_id(storage, made)
         return made
     properties = javaproperties.loads(meta.read_text(encoding="utf-8"))
     try:
@@ -87,6 +92,17 @@ def cluster_id(storage: Path) -> str:
             f"{FORMAT_VERSION}; use a newer Muster or another --storage"
         )
     return known
+
+
+def write_cluster_id(storage: Path, cluster_id: str) -> None:
+    """The data in the directory are that cluster's from now on. OSError."""
+    properties = {"version": str(FORMAT_VERSION), "cluster.id": cluster_id}
+    write_atomically(storage / "meta.properties", javaproperties.dumps(properties))
+
+
+def unfinished_restore(storage: Path) -> Path:
+    """The file that is there while a restore has not completed."""
+    return storage / "restore-unfinished"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""``muster backup`` and ``muster restore``: a copy of everything that a Muster has acknowledged, and back."""

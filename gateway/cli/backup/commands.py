@@ -1,0 +1,237 @@
+"""``muster backup`` and ``muster restore``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from kazoo.exceptions import NoAuthError
+
+from muster.actors.config import MusterConfig
+from muster.actors.runtime import terminal
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError, embedded_access
+from muster.gateway.cli.backup.contents import NODES, Manifest, problems
+from muster.gateway.cli.backup.making import Source, check_target, make_backup
+from muster.gateway.cli.backup.nodes import check_empty, read_lines
+from muster.gateway.cli.backup.restoring import check_storage, restore
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.options import read_config
+from muster.gateway.cli.output import Progress, counted, print_json
+from muster.gateway.cli.running import connected, state_of
+from muster.gateway.cli.storage import directory as storage_directory
+from muster.placement.zookeeper.access import Access
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+
+_CONNECT_S = 10.0
+_MAX_REPORTED = 20
+_PATH = click.Path(path_type=Path)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _properties(storage: str, zookeeper: str) -> Callable[[F], F]:
+    """Options that a command shares with ``muster up``, with the help of two of them."""
+
+    def add(command: F) -> F:
+        for option in (
+            click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help=zookeeper),
+            click.option("--storage", "directory", metavar="DIR", help=f"{storage} Default ./muster-data."),
+            click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property, see --config."),
+            click.option(
+                "--config",
+                "file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="The property file of muster up: it says how ZooKeeper is reached.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command("backup", epilog="Example: muster backup /backups/monday --storage ./muster-data")
+@click.argument("target", type=_PATH)
+@click.option("--verify", is_flag=True, help="Check the backup TARGET instead, by reading all of it.")
+@_properties("Storage directory of the cluster.", "HOST:PORT[,...] of its ZooKeeper, if that is not its own.")
+@click.option("--without-tables", is_flag=True, help="Leave out the tables for analysis.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def backup(
+    target: Path,
+    verify: bool,
+    file: Path | None,
+    sets: tuple[str, ...],
+    directory: str | None,
+    hosts: str | None,
+    without_tables: bool,
+    as_json: bool,
+) -> None:
+    """Copy everything that a Muster has acknowledged to the new directory TARGET.
+
+    Muster may run, or be stopped. While it runs, clients wait for some milliseconds at one moment, and the backup has
+    all logs as they were then: records, offsets, groups and transactions fit each other. It needs the storage
+    directory, so run it on a node of the cluster, with the property file of muster up if there is one. TARGET exists
+    once it is complete; it holds the users' password hashes, so only its owner can read it. muster restore SOURCE
+    starts a cluster from it.
+    """
+    if verify:
+        manifest = verified(target)
+    else:
+        check_target(target)
+        config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
+        with _source(config, not without_tables) as source, Progress() as progress, _with_errors():
+            manifest = make_backup(source, target, progress)
+    if as_json:
+        print_json(manifest.summary())
+        return
+    done = "is whole" if verify else "is complete"
+    terminal.line(
+        f"backup {target} {done}: {counted(manifest.partitions, 'partition')}, {counted(manifest.nodes, 'node')} of "
+        f"ZooKeeper, {counted(len(manifest.files), 'file')}, {manifest.size_bytes} bytes, as of {manifest.cut}"
+    )
+
+
+@click.command("restore", epilog="Example: muster restore /backups/monday --storage ./muster-data")
+@click.argument("source", type=_PATH)
+@_properties(
+    "Storage directory to create; it must be empty.",
+    "HOST:PORT[,...][/CHROOT] of a ZooKeeper for the nodes. Default: the one that muster up starts.",
+)
+@click.option("--dry-run", is_flag=True, help="Only check: the backup, and that nothing would be replaced.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def restore_(
+    source: Path,
+    file: Path | None,
+    sets: tuple[str, ...],
+    directory: str | None,
+    hosts: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Create a storage directory, and the nodes in ZooKeeper, from the backup SOURCE.
+
+    Nothing is replaced: the directory must be empty, and so must ZooKeeper. Then run muster up with the same
+    --storage and --zookeeper. Leader epochs and producer ids continue far behind those of the backup, so clients of
+    the former cluster notice what is missing.
+    """
+    config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
+    storage = Path(config.storage_path).absolute()
+    check_storage(storage)
+    if dry_run:
+        manifest = verified(source)
+        if config.zookeeper_connect is not None:
+            with _zookeeper_of(config) as zk:
+                check_empty(zk)
+        done = "can be restored"
+    else:
+        manifest = Manifest.read(source)
+        with Progress() as progress, _with_errors():
+            restore(source, manifest, storage, lambda: _zookeeper_of(config), progress)
+        done = "is restored"
+    if as_json:
+        print_json({**manifest.summary(), "storage": str(storage), "dry_run": dry_run})
+        return
+    zookeeper = f" --zookeeper {config.zookeeper_connect}" if config.zookeeper_connect else ""
+    terminal.line(
+        f"{source} {done}: {counted(manifest.partitions, 'partition')} as of {manifest.cut}; "
+        f"next: muster up --storage {storage}{zookeeper}"
+    )
+
+
+def verified(directory: Path) -> Manifest:
+    """The manifest of a whole backup. CliError, after a line for each problem."""
+    manifest = Manifest.read(directory)
+    found = list(problems(directory, manifest))
+    for problem in found[:_MAX_REPORTED]:
+        terminal.line(f"{directory}: {problem}", err=True)
+    if found:
+        raise CliError(f"backup {directory} is damaged: {counted(len(found), 'problem')}; restore from another one")
+    with (directory / NODES).open("rb") as lines:
+        if (count := sum(1 for _ in read_lines(lines))) != manifest.nodes:
+            raise CliError(f"backup {directory} is damaged: {count} of {manifest.nodes} nodes of ZooKeeper are there")
+    return manifest
+
+
+@contextlib.contextmanager
+def _source(config: MusterConfig, with_tables: bool) -> Iterator[Source]:
+    """What to back up: a running Muster, or the files of one that is stopped, which cannot start meanwhile."""
+    storage = Path(config.storage_path).absolute()
+    if not (storage / "meta.properties").is_file():
+        raise CliError(f"{storage} is no storage directory of a Muster; name one with --storage")
+    cluster_id = storage_directory.cluster_id(storage)
+    state = storage_directory.read_state(storage)
+    if storage_directory.holder(storage) is None and (state is None or state.is_own_ray):
+        with storage_directory.locked(storage):
+            yield Source(
+                storage=storage,
+                cluster_id=cluster_id,
+                zookeeper=lambda: _zookeeper_of(config),
+                at_a_moment=lambda work: work(),
+                was_running=False,
+                with_tables=with_tables,
+            )
+        return
+    running = state_of(storage)
+    with connected(storage, None):
+        from muster.gateway.cli.backup.holding import while_held
+
+        yield Source(
+            storage=storage,
+            cluster_id=cluster_id,
+            zookeeper=lambda: _connected(running.zookeeper, _access(config)),
+            at_a_moment=while_held,
+            was_running=True,
+            with_tables=with_tables,
+        )
+
+
+@contextlib.contextmanager
+def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
+    """The configured ZooKeeper, or the one on the storage, which runs meanwhile."""
+    with contextlib.ExitStack() as undo:
+        hosts, access = config.zookeeper_connect, config.zookeeper_access
+        if hosts is None:
+            try:
+                server = undo.enter_context(EmbeddedZooKeeper.start(Path(config.storage_path) / "zookeeper"))
+                hosts, access = server.hosts, server.secure()
+            except (ZooKeeperStartError, ZooKeeperUnreachable) as error:
+                raise CliError(str(error)) from error
+        yield undo.enter_context(_connected(hosts, access))
+
+
+def _access(config: MusterConfig) -> Access:
+    """To the ZooKeeper of a running Muster."""
+    own = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
+    is_own = config.zookeeper_connect is None and Path(own.credentials_file or "").exists()
+    return own if is_own else config.zookeeper_access
+
+
+@contextlib.contextmanager
+def _connected(hosts: str, access: Access) -> Iterator[ZooKeeperClient]:
+    try:
+        zk = connect(hosts, access, timeout_s=_CONNECT_S)
+    except ZooKeeperUnreachable as error:
+        raise CliError(f"{error}; check --zookeeper, and that it runs") from error
+    try:
+        yield zk
+    except ZooKeeperUnreachable as error:
+        raise CliError(str(error)) from error
+    except NoAuthError as error:
+        raise CliError(
+            f"ZooKeeper at {hosts} does not let this user read or write all nodes; name the property file of muster "
+            "up with --config"
+        ) from error
+    finally:
+        zk.shut()
+
+
+@contextlib.contextmanager
+def _with_errors() -> Iterator[None]:
+    """Reports an error of the file system in one line. CliError."""
+    try:
+        yield
+    except OSError as error:
+        raise CliError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
