@@ -82,6 +82,7 @@ class GatewayActor(Actor):
         nodes = self._nodes(address, labels)
         await self._sockets.fetch()
         await self._served.open(view, node_id, _FAULTS_S)
+        self._served.server.metrics.controller_responds = self._follower.responds
         self._follower.follow(self._served.follow)
         ports, metrics_port = await self._served.listen(self._sockets.listen, self._ports, self._metrics_port)
         first = config.all_listeners[0]

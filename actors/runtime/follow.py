@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +17,8 @@ from muster.placement.view import ClusterView
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
+_SILENT_S = 60.0
+"""Without news, the controller responds every 20 s."""
 
 
 async def controller_of(settings: ClusterSettings) -> Any:
@@ -74,6 +77,7 @@ class ViewFollower:
         self._name = name
         self._seen = seen
         self._controller: Any = None
+        self._answered_s: float | None = None
         self._view: ClusterView | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -108,16 +112,21 @@ class ViewFollower:
             view = await self._controller.watch.remote(self._view.order if self._view else None, self._name)
         except (RayError, ValueError) as error:
             log.info("the controller does not answer: %s", type(error).__name__)
-            self._controller = None
+            self._controller = self._answered_s = None
             if self._seen is not None:
                 self._seen.silent(type(error).__name__)
             await asyncio.sleep(_RETRY_S)
             return False
+        self._answered_s = time.monotonic()
         if view is not None:
             self._view = view
         if self._seen is not None and self._view is not None:
             self._seen.answered(self._view.controller_epoch)
         return view is not None
+
+    def responds(self) -> bool:
+        """Whether the controller has responded to the last request, and lately."""
+        return self._answered_s is not None and time.monotonic() - self._answered_s < _SILENT_S
 
     def stop(self) -> None:
         if self._task is not None:

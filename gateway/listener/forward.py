@@ -61,6 +61,11 @@ class Forwarder:
         channel = self._channels.get(key)
         return channel if channel is not None and channel.usable else None
 
+    @property
+    def reachable(self) -> dict[ActorKey, bool]:
+        """Whether each actor that the view names, or that was lost, has a channel now."""
+        return {key: self._usable(key) is not None for key in (*self._wanted, *self._missing_since_s)}
+
     def channel(self, key: ActorKey) -> Channel | None:
         """The channel to that actor, or None while it is down."""
         return self._usable(key)

@@ -156,6 +156,8 @@ class Gateway:
             new_id=lambda: 1 + secrets.randbelow(2**31 - 1),
         )
         metrics.fetch_sessions = self.fetch_sessions
+        metrics.reachable = lambda: self.forwarder.reachable
+        metrics.storage = self.storage
         self.client_instances = ClientInstances()
         self._client_metrics = view.configs.client_metrics
         self.client_instances.subscriptions = subscriptions_of(self._client_metrics)

@@ -136,6 +136,13 @@ GATEWAY = (
         "muster_faults_injected_total{action,api,actor}",
         "Faults that acted on a request of that API, or were done to that actor (fault.injection.enable).",
     ),
+    _gauge(
+        "muster_actor_connected{actor}",
+        "1 while this gateway is connected to that log actor or coordinator, or to the standby in its place.",
+    ),
+    _gauge("muster_controller_connected", "1 while the controller responds to this gateway."),
+    _gauge("muster_storage_free_bytes", "Bytes that are free in the file system of storage.path, on this node."),
+    _gauge("muster_storage_size_bytes", "Size of the file system of storage.path, on this node."),
     _gauge("muster_controller_epoch", "Epoch of the controller whose view is in use."),
     _gauge("muster_view_version", "Version of the cluster view in use."),
     _gauge("muster_acls", "ACLs that this gateway decides by; Kafka's acls-total-count."),

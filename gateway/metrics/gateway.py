@@ -6,10 +6,13 @@ loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`m
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate
+from pathlib import Path
 from typing import Protocol
 
 from muster.gateway.attribution.account import Snapshot
@@ -75,11 +78,17 @@ class GatewayMetrics:
         self._sent_bytes = 0
         self._view_order = (0, 0)
         self.fetch_sessions: Sessions | None = None
-        """Set by the gateway, and so are the next two."""
+        """Set by the gateway, and so are the next four."""
+        self.reachable: Callable[[], Mapping[tuple[str, int], bool]] = dict
+        """Whether each actor can be reached now, by kind and number."""
+        self.storage: Path | None = None
+        """``storage.path``."""
         self.client_series = ClientSeries(0)
         self.client_instances = ClientInstances()
         self.certificates: Callable[[], Iterable[tuple[str, float]]] = tuple
         """Days until the certificate of each listener expires."""
+        self.controller_responds: Callable[[], bool] | None = None
+        """Set by the process; None in a standby's."""
         self._pushes: defaultdict[str, int] = defaultdict(int)
         self.acls = 0
         """Their number."""
@@ -168,6 +177,9 @@ class GatewayMetrics:
             for allowed, count in self._authorizations.items()
         }
         requests, counts = dict(self._requests), self._counts | authorizations
+        if self.controller_responds is not None:
+            values["muster_controller_connected"] = int(self.controller_responds())
+        reachable, storage = self.reachable(), self.storage
         produced = {topic: tuple(amount) for topic, amount in self._produced.items()}
         latencies = {api: (tuple(histogram.counts), histogram.sum_s) for api, histogram in self._latencies.items()}
 
@@ -177,6 +189,10 @@ class GatewayMetrics:
                 out.add(name, "", value)
             for listener, days in certificates:
                 out.add("muster_tls_certificate_days_left", labels(listener=listener), round(days, 3))
+            for (kind, number), is_reachable in reachable.items():
+                out.add("muster_actor_connected", labels(actor=f"{kind}-{number}"), int(is_reachable))
+            for name, size_bytes in _storage(storage):
+                out.add(name, "", size_bytes)
             for (name, series), count in counts.items():
                 out.add(name, series, count)
             for (api, api_version, error), count in requests.items():
@@ -201,6 +217,15 @@ class GatewayMetrics:
         if (cluster := self._kop_cluster) is not None:
             sections = (*sections, lambda out: write_kop(out, cluster, books))
         return sections
+
+
+def _storage(path: Path | None) -> Iterator[tuple[str, int]]:
+    """In a thread, since a file system may hang. Nothing if it cannot be queried."""
+    with suppress(OSError):
+        if path is not None:
+            found = os.statvfs(path)
+            yield "muster_storage_free_bytes", found.f_bavail * found.f_frsize
+            yield "muster_storage_size_bytes", found.f_blocks * found.f_frsize
 
 
 def _of_sessions(sessions: Sessions | None) -> dict[str, int]:

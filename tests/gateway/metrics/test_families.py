@@ -69,6 +69,9 @@ def gateway_metrics() -> GatewayMetrics:
     metrics.client_pushed("NONE")
     metrics.authorized(True)
     metrics.certificates = lambda: [("SSL", 90.0)]
+    metrics.reachable = lambda: {("log", 0): True}
+    metrics.controller_responds = lambda: True
+    metrics.storage = Path("/")
     metrics.client_series = ClientSeries(2)
     points = (Point(name, "", 1, is_counter, False) for name, is_counter in (("a", False), ("b", True)))
     metrics.client_series.add(UUID(int=1), "g", "c", points)
