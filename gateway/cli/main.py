@@ -46,6 +46,7 @@ _COMMANDS = {
     "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
     "user": _Command("user:user", "Add and remove users that may log in."),
+    "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
     "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
     "zookeeper": _Command("security.zookeeper:zookeeper", "Protect nodes that exist in ZooKeeper, or open them."),

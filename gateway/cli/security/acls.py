@@ -1,0 +1,328 @@
+"""``muster acls``: list, add and remove ACLs, over Kafka's own APIs; the options are those of ``kafka-acls.sh``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.kafka import admin, result
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.placement.security.acls import CLUSTER_NAME, WILDCARD
+
+F = TypeVar("F", bound=Callable[..., Any])
+Acl = tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]
+Resource = tuple[ResourceType, str]
+
+_OF_TOPICS = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER)
+_CONFIGS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+_MEANINGFUL = {
+    ResourceType.TOPIC: {*_OF_TOPICS, *_CONFIGS},
+    ResourceType.GROUP: {AclOperation.READ, AclOperation.DELETE, *_CONFIGS},
+    ResourceType.BROKER: {
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.IDEMPOTENT_WRITE,
+        *_CONFIGS,
+    },
+    ResourceType.TRANSACTIONAL_ID: {AclOperation.DESCRIBE, AclOperation.WRITE},
+}
+"""Operations of each type that librdkafka knows, besides ALL. Its BROKER is what Kafka calls CLUSTER."""
+_NAMES = {ResourceType.BROKER: "CLUSTER"}
+_OPERATIONS = {
+    operation.name.title().replace("_", ""): operation
+    for operation in AclOperation
+    if operation not in (AclOperation.UNKNOWN, AclOperation.ANY)
+}
+_ADDED = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}
+_FOUND = {**_ADDED, "any": ResourcePatternType.ANY, "match": ResourcePatternType.MATCH}
+
+
+def _resources(command: F) -> F:
+    """The options that name resources; all may be repeated."""
+    for option in (
+        click.option("--cluster", is_flag=True, help="ACLs of the cluster itself."),
+        click.option("--transactional-id", "transactional_ids", multiple=True, type=NAME, metavar="ID"),
+        click.option("--group", "groups", multiple=True, type=NAME, metavar="GROUP"),
+        click.option(
+            "--topic", "topics", multiple=True, type=NAME, metavar="TOPIC", help="Its name or prefix, * for all."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _pattern_type(choices: Iterable[str], default: str) -> Callable[[F], F]:
+    named = tuple(choices)
+    text = f"How names are compared: {', '.join(named)}. Default: {default}."
+    return click.option(
+        "--resource-pattern-type",
+        "pattern_type",
+        type=click.Choice(named, case_sensitive=False),
+        default=default,
+        metavar="TYPE",
+        help=text,
+    )
+
+
+def _operations(help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--operation",
+        "operations",
+        multiple=True,
+        type=click.Choice(tuple(_OPERATIONS), case_sensitive=False),
+        metavar="OPERATION",
+        help=f"{help_text} {', '.join(_OPERATIONS)}. May be repeated.",
+    )
+
+
+@click.group(epilog="Example: muster acls add --allow-principal User:ann --operation Read --topic flights")
+def acls() -> None:
+    """List, add and remove ACLs, which decide what clients may do."""
+
+
+@acls.command("list", epilog="Example: muster acls list --topic flights --resource-pattern-type match")
+@by_bootstrap
+@_resources
+@_pattern_type(_FOUND, "any")
+@click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Only ACLs with exactly this principal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(
+    bootstrap_server: str | None,
+    directory: Path,
+    address: str | None,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    transactional_ids: tuple[str, ...],
+    cluster: bool,
+    pattern_type: str,
+    principal: str | None,
+    as_json: bool,
+) -> None:
+    """Show ACLs: all, or those of resources. With match, all that apply to a resource, such as *."""
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    resources: Sequence[tuple[ResourceType, str | None]]
+    resources = _named(topics, groups, transactional_ids, cluster) or [(kind, None) for kind in _MEANINGFUL]
+    found: dict[tuple[Any, ...], AclBinding] = {}
+    for kind, name in resources:
+        wanted = _filter(kind, name, _FOUND[pattern_type.lower()], principal)
+        found |= {_row(acl): acl for acl in result(client.describe_acls(wanted), "ACLs cannot be listed")}
+    rows = [
+        dict(zip(("resource", "name", "pattern", "principal", "permission", "operation", "host"), row, strict=True))
+        for row in sorted(found)
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "PERMISSION", "OPERATION", "HOST")
+    print_table(columns, [tuple(row.values()) for row in rows])
+    if not rows:
+        terminal.line("there are no such ACLs", err=True)
+
+
+def _changes(command: F) -> F:
+    """The options of ``add`` and ``remove`` that say which ACLs."""
+    for option in (
+        click.option("--idempotent", is_flag=True, help="With --producer: IdempotentWrite on the cluster, too."),
+        click.option("--consumer", is_flag=True, help="What a consumer needs of --topic and --group."),
+        click.option("--producer", is_flag=True, help="What a producer needs of --topic and --transactional-id."),
+        _operations("What is allowed or denied:"),
+        click.option(
+            "--deny-host", "deny_hosts", multiple=True, type=NAME, metavar="IP", help="Of --deny-principal. Default: *."
+        ),
+        click.option(
+            "--allow-host",
+            "allow_hosts",
+            multiple=True,
+            type=NAME,
+            metavar="IP",
+            help="Of --allow-principal. Default: *.",
+        ),
+        click.option("--deny-principal", "denied", multiple=True, type=NAME, metavar="TYPE:NAME"),
+        click.option(
+            "--allow-principal",
+            "allowed",
+            multiple=True,
+            type=NAME,
+            metavar="TYPE:NAME",
+            help="For example User:ann; User:* is everyone.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@acls.command(epilog="Example: muster acls add --allow-principal User:ann --consumer --topic flights --group billing")
+@by_bootstrap
+@_resources
+@_pattern_type(_ADDED, "literal")
+@_changes
+def add(bootstrap_server: str | None, directory: Path, address: str | None, pattern_type: str, **chosen: Any) -> None:
+    """Add ACLs: for each principal, host, operation and resource. They are in force when the command ends."""
+    wanted = _chosen(_ADDED[pattern_type.lower()], chosen)
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    for future in client.create_acls([AclBinding(*acl) for acl in wanted]).values():
+        result(future, "not every ACL can be added")
+    terminal.line(f"added {counted(len(wanted), 'ACL')}", err=True)
+
+
+@acls.command(epilog="Example: muster acls remove --topic flights")
+@by_bootstrap
+@_resources
+@_pattern_type(_FOUND, "literal")
+@_changes
+@click.option("--yes", is_flag=True, help="Do not request a confirmation.")
+def remove(
+    bootstrap_server: str | None, directory: Path, address: str | None, pattern_type: str, yes: bool, **chosen: Any
+) -> None:
+    """Remove the ACLs that ``add`` with the same options adds; without a principal, all of the resources."""
+    style = _FOUND[pattern_type.lower()]
+    if chosen["allowed"] or chosen["denied"]:
+        filters = [AclBindingFilter(*acl) for acl in _chosen(style, chosen)]
+    else:
+        resources = _named(chosen["topics"], chosen["groups"], chosen["transactional_ids"], chosen["cluster"])
+        if not resources:
+            raise click.UsageError("Name what to remove: --topic, --group, --transactional-id or --cluster.")
+        if any(chosen[name] for name in ("operations", "producer", "consumer", "allow_hosts", "deny_hosts")):
+            raise click.UsageError("These options need --allow-principal or --deny-principal.")
+        filters = [_filter(kind, name, style, None) for kind, name in resources]
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    if not yes:
+        _confirm(client, filters)
+    removed = [result(future, "not every ACL can be removed") for future in client.delete_acls(filters).values()]
+    terminal.line(f"removed {counted(sum(map(len, removed)), 'ACL')}", err=True)
+
+
+def _confirm(client: AdminClient, filters: Sequence[AclBindingFilter]) -> None:
+    """Show what would be removed. Aborts if it must not be."""
+    found = {_row(acl) for each in filters for acl in result(client.describe_acls(each), "ACLs cannot be listed")}
+    for kind, name, pattern, principal, permission, operation, host in sorted(found):
+        terminal.line(f"{permission} {principal} from {host}: {operation} on {kind} {name} ({pattern})", err=True)
+    if found:
+        click.confirm(f"Remove {counted(len(found), 'ACL')}?", abort=True, err=True)
+
+
+def _chosen(style: ResourcePatternType, options: dict[str, Any]) -> list[Acl]:
+    """The ACLs that the options say. CliError if they say none, or one that would mean nothing."""
+    pairs = _rights(options)
+    clients = _clients(options)
+    acls: dict[Acl, None] = {}
+    for (kind, name), operations in pairs:
+        pattern = ResourcePatternType.LITERAL if kind is ResourceType.BROKER else style
+        for permission, principal, host in clients:
+            if ":" not in principal:
+                raise CliError(f"{principal} is no principal; write TYPE:NAME, for example User:{principal}")
+            acls |= dict.fromkeys(
+                (kind, name, pattern, principal, host, operation, permission) for operation in operations
+            )
+    return list(acls)
+
+
+def _clients(options: dict[str, Any]) -> list[tuple[AclPermissionType, str, str]]:
+    found = [
+        (permission, principal, host)
+        for permission, principals, hosts in (
+            (AclPermissionType.ALLOW, options["allowed"], options["allow_hosts"]),
+            (AclPermissionType.DENY, options["denied"], options["deny_hosts"]),
+        )
+        for principal in principals
+        for host in hosts or (WILDCARD,)
+    ]
+    if not found:
+        raise click.UsageError("Name a principal: --allow-principal or --deny-principal.")
+    if (options["allow_hosts"] and not options["allowed"]) or (options["deny_hosts"] and not options["denied"]):
+        raise click.UsageError("A host is of a principal: --allow-host of --allow-principal, --deny-host of the other.")
+    return found
+
+
+def _rights(options: dict[str, Any]) -> list[tuple[Resource, tuple[AclOperation, ...]]]:
+    """Resources and operations on them."""
+    topics, groups, ids = options["topics"], options["groups"], options["transactional_ids"]
+    producer, consumer = options["producer"], options["consumer"]
+    if not (producer or consumer):
+        resources = _named(topics, groups, ids, options["cluster"])
+        if not resources:
+            raise click.UsageError("Name a resource: --topic, --group, --transactional-id or --cluster.")
+        operations = tuple(_OPERATIONS[name] for name in options["operations"]) or (AclOperation.ALL,)
+        _check_meaning(resources, operations)
+        return [(resource, operations) for resource in resources]
+    if options["operations"] or options["cluster"]:
+        raise click.UsageError("--producer and --consumer choose the operations and resources themselves.")
+    if options["denied"]:
+        raise click.UsageError("--producer and --consumer need --allow-principal, and go without --deny-principal.")
+    if not topics or (consumer and not groups) or (not consumer and groups) or (not producer and ids):
+        raise click.UsageError("--producer needs --topic, --consumer needs --topic and --group.")
+    found: list[tuple[Resource, tuple[AclOperation, ...]]] = []
+    if producer:
+        of_topic = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
+        found += [((ResourceType.TOPIC, name), of_topic) for name in topics]
+        of_id = (AclOperation.WRITE, AclOperation.DESCRIBE)
+        found += [((ResourceType.TRANSACTIONAL_ID, name), of_id) for name in ids]
+        if options["idempotent"]:
+            found.append(((ResourceType.BROKER, CLUSTER_NAME), (AclOperation.IDEMPOTENT_WRITE,)))
+    if consumer:
+        found += [((ResourceType.TOPIC, name), (AclOperation.READ, AclOperation.DESCRIBE)) for name in topics]
+        found += [((ResourceType.GROUP, name), (AclOperation.READ,)) for name in groups]
+    return found
+
+
+def _check_meaning(resources: Iterable[Resource], operations: Iterable[AclOperation]) -> None:
+    """CliError for an operation that means nothing for a resource: a gateway would store it."""
+    for kind, _ in resources:
+        for operation in operations:
+            if operation is not AclOperation.ALL and operation not in _MEANINGFUL[kind]:
+                known = ", ".join(name for name, each in _OPERATIONS.items() if each in _MEANINGFUL[kind])
+                raise CliError(f"{_text(operation)} means nothing for a {_text(kind)}; these do: All, {known}")
+
+
+def _named(
+    topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str], cluster: bool
+) -> list[Resource]:
+    return [
+        *((ResourceType.TOPIC, name) for name in topics),
+        *((ResourceType.GROUP, name) for name in groups),
+        *((ResourceType.TRANSACTIONAL_ID, name) for name in transactional_ids),
+        *(((ResourceType.BROKER, CLUSTER_NAME),) if cluster else ()),
+    ]
+
+
+def _filter(
+    kind: ResourceType, name: str | None, style: ResourcePatternType, principal: str | None
+) -> AclBindingFilter:
+    anything: Any = None  # its type leaves None out
+    names: Any = name
+    who: Any = anything if principal is None else principal
+    return AclBindingFilter(kind, names, style, who, anything, AclOperation.ANY, AclPermissionType.ANY)
+
+
+def _row(acl: AclBinding) -> tuple[str, ...]:
+    return (
+        _text(acl.restype),
+        acl.name,
+        _text(acl.resource_pattern_type),
+        acl.principal,
+        _text(acl.permission_type),
+        _text(acl.operation),
+        acl.host,
+    )
+
+
+def _text(member: Any) -> str:
+    name: str = _NAMES.get(member, member.name)
+    return name.title().replace("_", "")
