@@ -33,6 +33,8 @@ class Endpoint:
     path: str
     secret: bytes = field(repr=False)
     """The cluster's secret (sent through Ray only); proves that a peer belongs to this cluster."""
+    tls: bool = False
+    """Whether peers on other nodes use TLS."""
 
 
 class BrokerAddress(NamedTuple):

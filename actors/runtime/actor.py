@@ -117,6 +117,6 @@ class Actor:
         if all(_is_loopback(each.host or self.settings.host) for each in self.settings.config.all_listeners):
             host = "127.0.0.1"
         path = socket_path(self.settings.cluster_id, name)
-        ports = self.settings.config.actor_ports
-        endpoint = await server.start(node_id=node_id, host=host, path=path, ports=ports)
+        ports, tls = self.settings.config.actor_ports, self.settings.config.internal_ssl_enable
+        endpoint = await server.start(node_id=node_id, host=host, path=path, ports=ports, tls=tls)
         return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint, epoch=epoch)

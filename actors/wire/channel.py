@@ -19,7 +19,7 @@ from muster.actors.wire.leader_epochs import OnLeaderEpochs, read_epochs
 from muster.actors.wire.leases import ChannelLeases, MemberLease
 from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
 from muster.actors.wire.producing import ProducedPartition, ProduceRequest, read_produced, write_produce
-from muster.actors.wire.sockets import keep_alive
+from muster.actors.wire.sockets import internal_tls, keep_alive
 from muster.actors.wire.verifying import VerifyRequest, read_verified, write_verify
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
@@ -370,7 +370,8 @@ async def connect(
             _, channel = await loop.create_unix_connection(protocol, endpoint.path)
             channel.is_local = True
         else:
-            transport, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
+            tls = internal_tls(endpoint.secret, is_server=False) if endpoint.tls else None
+            transport, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port, ssl=tls)
             keep_alive(transport.get_extra_info("socket"))
         try:
             await channel.ready

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import secrets
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.markers import Marker, read_markers
 from muster.actors.wire.producing import ProduceRequest, read_produce
-from muster.actors.wire.sockets import keep_alive
+from muster.actors.wire.sockets import internal_tls, keep_alive
 from muster.actors.wire.verifying import VerifyRequest, read_verify
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
@@ -189,26 +190,29 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._path: Path | None = None
 
-    async def start(self, *, node_id: str, host: str, path: Path, ports: Sequence[int] = (0,)) -> Endpoint:
+    async def start(
+        self, *, node_id: str, host: str, path: Path, ports: Sequence[int] = (0,), tls: bool = False
+    ) -> Endpoint:
         """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it exists).
 
-        ``ports``: listens on one of these; 0 is any free port. OSError if all are taken.
+        ``ports``: listens on one of these; 0 is any free port. OSError if all are taken. ``tls``: for other nodes.
         """
         loop = asyncio.get_running_loop()
         make_room(path)
         self._path = path
         self._servers = [await loop.create_unix_server(self._accept, str(path))]
         os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
-        remote = await self._on_one_of(ports, host)
+        context = internal_tls(self.secret, is_server=True) if tls else None
+        remote = await self._on_one_of(ports, host, context)
         self._servers.append(remote)
         port = remote.sockets[0].getsockname()[1]
-        return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret)
+        return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret, tls=tls)
 
-    async def _on_one_of(self, ports: Sequence[int], host: str) -> asyncio.Server:
+    async def _on_one_of(self, ports: Sequence[int], host: str, tls: ssl.SSLContext | None) -> asyncio.Server:
         start = os.getpid() % len(ports)  # keeps actors that start together from all trying the same one
         for port in [*ports[start:], *ports[:start]]:
             try:
-                return await asyncio.get_running_loop().create_server(self._accept, host, port)
+                return await asyncio.get_running_loop().create_server(self._accept, host, port, ssl=tls)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise

@@ -1,8 +1,25 @@
-"""Options of the sockets between nodes."""
+"""Options of the sockets between nodes, and TLS on them.
+
+Key and certificate of that TLS are derived from the cluster's secret, so that every process of the cluster makes the
+same ones and trusts no other. The proof of the secret (:mod:`muster.actors.wire.envelope`) follows inside.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+_INFO = b"muster internal TLS 1"
+_NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "muster")])
+_FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -12,3 +29,43 @@ def keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+
+
+@lru_cache(maxsize=8)
+def internal_tls(secret: bytes, *, is_server: bool) -> ssl.SSLContext:
+    """TLS 1.3 between the processes of the cluster with that secret; both sides present the same certificate."""
+    key = Ed25519PrivateKey.from_private_bytes(HKDF(hashes.SHA256(), 32, salt=None, info=_INFO).derive(secret))
+    certificate = _certificate(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=certificate.decode())
+    load_pem(
+        context,
+        certificate
+        + key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
+    )
+    return context
+
+
+def _certificate(key: Ed25519PrivateKey) -> bytes:
+    """Always the same bytes: so is an Ed25519 signature."""
+    builder = x509.CertificateBuilder().subject_name(_NAME).issuer_name(_NAME).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(_FROM).not_valid_after(_UNTIL)
+    return builder.sign(key, None).public_bytes(serialization.Encoding.PEM)
+
+
+def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+    """Have the context present these certificates with this key. SSLError.
+
+    Python's ssl takes a path only: that of a file in memory, which no other user can open.
+    """
+    handle = os.memfd_create("muster-tls", os.MFD_CLOEXEC)
+    try:
+        os.write(handle, pem)
+        context.load_cert_chain(f"/proc/self/fd/{handle}")
+    finally:
+        os.close(handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from cryptography import x509
 
 from muster.actors.config.principal_rules import PrincipalRules
 from muster.actors.config.tls import TlsSettings
+from muster.actors.wire.sockets import load_pem
 from muster.gateway.security.tls.names import distinguished_name
 from muster.gateway.security.tls.stores import Keys, StoreError, pem_of, read_keys, read_trusted
 
@@ -99,7 +99,7 @@ def _context(
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     if settings.cipher_suites:
         _restrict(context, settings.cipher_suites)
-    _load_keys(context, keys)
+    load_keys(context, keys)
     context.verify_mode = verify
     if verify is not ssl.CERT_NONE:
         if trusted is None:
@@ -110,16 +110,12 @@ def _context(
     return context
 
 
-def _load_keys(context: ssl.SSLContext, keys: Keys) -> None:
-    """Python's ssl takes a path only: that of a file in memory, which no other user can open."""
-    handle = os.memfd_create("muster-tls", os.MFD_CLOEXEC)
+def load_keys(context: ssl.SSLContext, keys: Keys) -> None:
+    """Have the context present them. StoreError."""
     try:
-        os.write(handle, keys.pem())
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
+        load_pem(context, keys.pem())
     except ssl.SSLError as error:
         raise StoreError(f"OpenSSL does not take the key and its certificate: {error.reason}") from None
-    finally:
-        os.close(handle)
 
 
 def _restrict(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
