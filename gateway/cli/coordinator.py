@@ -16,7 +16,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import SIZE_BYTES, framed
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import TIMEOUT_S
-from muster.gateway.cli.login import Login, current_login
+from muster.gateway.cli.login import Login, current_security
 from muster.gateway.security.mechanisms import PLAIN
 from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.placement.host_port import host_port
@@ -42,12 +42,15 @@ class _Connection:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         self._socket.settimeout(TIMEOUT_S)
         self._correlation_id = 0
-        if (login := current_login()) is not None:
-            try:
-                self._log_in(login)
-            except BaseException:
-                self.close()
-                raise
+        security = current_security()
+        try:
+            if security is not None and security.uses_tls:
+                self._socket = security.tls.context().wrap_socket(self._socket, server_hostname=host)
+            if security is not None and security.login is not None:
+                self._log_in(security.login)
+        except BaseException:
+            self.close()
+            raise
 
     def request(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         self._correlation_id += 1

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.login import current_login
+from muster.gateway.cli.login import current_login, current_security
 from muster.gateway.cli.running import state_of, status_of
 from muster.gateway.security.mechanisms import PLAIN
 
@@ -86,8 +86,11 @@ def _connect(base: str) -> HTTPConnection:
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not a URL such as http://HOST:PORT")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=_CONNECT_S)
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=_CONNECT_S)
+    if parts.scheme == "https":
+        security = current_security()
+        context = None if security is None else security.tls.context()
+        connection = HTTPSConnection(parts.hostname, parts.port, timeout=_CONNECT_S, context=context)
     connection.connect()
     connection.sock.settimeout(_TIMEOUT_S)
     return connection

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.login import current_login
+from muster.gateway.cli.login import current_security
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _SILENT.addHandler(logging.NullHandler())
 
 def admin(bootstrap: str) -> AdminClient:
     """A client of these gateways. CliError if none of them responds."""
-    login = current_login()
+    security = current_security()
     _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
     failures: list[KafkaError] = []
     config: dict[str, Any] = {
@@ -36,7 +36,7 @@ def admin(bootstrap: str) -> AdminClient:
         "error_cb": failures.append,
     }
     client = AdminClient(
-        config | (login.librdkafka() if login else {}),
+        config | (security.librdkafka() if security else {}),
         logger=_SILENT,
     )
     try:
@@ -48,7 +48,7 @@ def admin(bootstrap: str) -> AdminClient:
             raise CliError(f"the gateway at {bootstrap} refuses the login: {refusal.str()}") from error
         raise CliError(
             f"no gateway responds at {bootstrap} ({text_of(error)}); see muster status; "
-            "where sasl.enabled.mechanisms is set, use --command-config FILE"
+            "where clients need a login or TLS, use --command-config FILE"
         ) from error
     return client
 

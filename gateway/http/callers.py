@@ -17,10 +17,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+from muster.actors.config.overrides import METRICS
 from muster.actors.group.watchdog import on_one_line
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import FAILURE_DELAY_S, Sasl
+from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.security.tokens import TokensFile
 from muster.placement.client import ANONYMOUS
 from muster.placement.mapping.nodes import canonical_host
@@ -103,15 +105,22 @@ def current_caller() -> Caller:
     return _CALLER.get()
 
 
-def principal_of(request: web.Request) -> str | None:
-    """The principal that the transport proves, as a client certificate does; None without."""
-    return None
-
-
 class _Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+
+def principal_of(request: web.Request, tls: TlsListeners) -> str | None:
+    """The principal of the client's certificate; None without one. _Refused if no mapping rule matches it."""
+    connection = request.get_extra_info("ssl_object")
+    certificate = None if connection is None else connection.getpeercert(binary_form=True)
+    if certificate is None:
+        return None
+    user = tls.served(METRICS).principal_of(certificate)
+    if user is None:
+        raise _Refused(401, "no rule of ssl.principal.mapping.rules matches the certificate")
+    return f"User:{user}"
 
 
 class Callers:
@@ -136,7 +145,9 @@ class Callers:
     @property
     def authenticates(self) -> bool:
         """Whether callers can say who they are."""
-        return self._tokens is not None or self._gateway.sasl is not None
+        tls = self._gateway.started_with.http_tls
+        by_certificate = tls is not None and tls.client_auth != "none"
+        return self._tokens is not None or self._gateway.sasl is not None or by_certificate
 
     async def _admit(self, request: web.Request) -> None:
         resource = request.match_info.route.resource
@@ -156,7 +167,7 @@ class Callers:
 
     async def _caller(self, request: web.Request) -> Caller:
         host = canonical_host(request.remote or "")
-        principal = principal_of(request)
+        principal = principal_of(request, self._gateway.tls)
         if principal is None and (header := request.headers.get("Authorization")) is not None:
             user = await self._user(header, host)
             if user is None:

@@ -40,10 +40,13 @@ class Keys:
 
     def pem(self) -> bytes:
         """The certificates and the unencrypted key, for OpenSSL."""
-        key = self.key.private_bytes(
+        return pem_of(self.chain) + self.key_pem()
+
+    def key_pem(self) -> bytes:
+        """The unencrypted key."""
+        return self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return pem_of(self.chain) + key
 
 
 def pem_of(certificates: tuple[x509.Certificate, ...]) -> bytes:
