@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.config.ssl_properties import RELOADED, SSL_KEYS
+from muster.actors.config.tls.properties import RELOADED, SSL_KEYS
 from muster.actors.config.types import SASL_MECHANISMS
 
 PREFIX = "listener.name."

@@ -38,8 +38,8 @@ from muster.actors.config.listeners import (
 from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
 from muster.actors.config.refused import unknown_property
-from muster.actors.config.ssl_properties import SslProperties
-from muster.actors.config.tls import TlsSettings, tls_settings
+from muster.actors.config.tls.properties import SslProperties
+from muster.actors.config.tls.settings import TlsSettings, tls_settings
 from muster.actors.config.types import (
     Bool,
     ConfigType,

@@ -14,7 +14,7 @@ import click
 import javaproperties
 from pydantic import SecretStr
 
-from muster.actors.config.tls import KeyStore, TrustStore
+from muster.actors.config.tls.settings import KeyStore, TrustStore
 from muster.gateway.cli.errors import CliError
 from muster.gateway.security.mechanisms import MECHANISMS
 from muster.gateway.security.tls.contexts import load_keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.actors.config.principal_rules import PrincipalRules
+from muster.actors.config.tls.principal_rules import PrincipalRules
 
 DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from muster.actors.config import MusterConfig
 from muster.actors.config.overrides import METRICS
-from muster.actors.config.tls import TlsSettings
+from muster.actors.config.tls.settings import TlsSettings
 from muster.gateway.security.tls.contexts import ChangeRefused, Served, load
 from muster.gateway.security.tls.stores import StoreError
 

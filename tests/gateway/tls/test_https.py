@@ -119,5 +119,3 @@ def test_own_commands_use_tls(https: tuple[Serving, int], tmp_path: Path, kind: 
     listed = muster("topics", "list", *there)
     assert listed.exit_code == 0, listed.output
     assert "a-topic" in listed.output
-    described = muster("groups", "describe", "no-group", *there)  # over a socket of its own
-    assert "does not" in described.output

@@ -11,11 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer as PythonConsumer
 
 from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.cli.main import cli
 from muster.gateway.listener.proxy_protocol import Source, write_header
 from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
 from muster.gateway.security.tls import transport
@@ -122,6 +124,17 @@ def test_librdkafka_produces_and_consumes(full: Serving, ports: dict[str, int], 
         found = consumer.consume(len(values), timeout=30)
         assert [message.value() for message in found] == values
         assert {each.principal for each in full.gateway.connections.values()} == {"User:ANONYMOUS"}
+
+
+def test_own_commands_reach_a_coordinator(full: Serving, ports: dict[str, int], tmp_path: Path, fresh: Fresh) -> None:
+    """Over a socket of their own, with TLS and a login."""
+    file, group = tmp_path / "ann.properties", fresh("group")
+    login = f"sasl.mechanism=SCRAM-SHA-256\nsasl.username=ann\nsasl.password={PASSWORD}\n"
+    file.write_text(f"security.protocol=SASL_SSL\nssl.ca.location={CA.write(tmp_path / 'ca.pem')}\n{login}")
+    there = ("--bootstrap-server", f"localhost:{ports['SASL']}", "--command-config", str(file))
+    described = CliRunner().invoke(cli, ("groups", "describe", group, *there))
+    assert group in described.output
+    assert "does not respond" not in described.output
 
 
 def test_kafka_python_consumes(full: Serving, ports: dict[str, int], tmp_path: Path, fresh: Fresh) -> None:

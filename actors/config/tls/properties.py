@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
 
-from muster.actors.config.principal_rules import PrincipalRules
+from muster.actors.config.tls.principal_rules import PrincipalRules
 from muster.actors.config.types import Bool, ClientAuth, HttpProtocol, Password, StoreType, Suites, Text, TlsVersions
 
 _TYPES = ("PEM", "PKCS12")

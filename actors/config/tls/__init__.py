@@ -1,0 +1,1 @@
+"""TLS: its properties, the settings of one listener, and the rules that name a client."""
