@@ -16,7 +16,16 @@ from muster.placement.view import DynamicConfigs
 
 log = logging.getLogger(__name__)
 
-OF_A_BROKER = frozenset({"connections.max.idle.ms", "fetch.max.bytes", "max.connections"})
+OF_A_BROKER = frozenset(
+    {
+        "connections.max.idle.ms",
+        "fetch.max.bytes",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+    }
+)
 """Properties that can be set for one gateway or for all."""
 
 OF_THE_CLUSTER = frozenset(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.actors.config.types import Int, problems_of
+from muster.actors.config.types import Int, Long, problems_of
 
 if TYPE_CHECKING:
     from muster.actors.group.config import OwnConfig
@@ -19,9 +19,9 @@ Broker = Mapping[str, Any]
 
 
 class GroupConfigs(BaseModel):
-    """Configs of consumer groups. The default of each is the property of the same name after ``group.``.
+    """Configs of consumer groups. The default of Kafka's is the property of the same name after ``group.``.
 
-    Bounds are the properties ``group.consumer.{min,max}.*``.
+    Their bounds are the properties ``group.consumer.{min,max}.*``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "."))
@@ -35,9 +35,18 @@ class GroupConfigs(BaseModel):
     consumer_session_timeout_ms: Int = Field(
         45_000, ge=1, description="How long a member of a consumer group may send no heartbeat, in ms."
     )
+    group_byte_rate: Long | None = Field(
+        None,
+        ge=1,
+        description="Bytes per second that a group may fetch from each gateway, all members together. Kafka has no "
+        "such quota. none: no limit.",
+    )
 
 
+GROUP_BYTE_RATE = "group.byte.rate"
 GROUP_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in GroupConfigs.model_fields.values())
+_OF_BROKER = tuple(name for name in GROUP_CONFIGS if name != GROUP_BYTE_RATE)
+"""Those that are properties, too."""
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
@@ -50,7 +59,7 @@ def group_config_errors(config: Mapping[str, str], broker: Broker) -> str | None
     except ValidationError as error:
         problems += problems_of(error)
     else:
-        problems += out_of_bounds({name: int(value) for name, value in known.items()}, broker)
+        problems += out_of_bounds({name: int(known[name]) for name in _OF_BROKER if name in known}, broker)
     return "; ".join(problems) or None
 
 
@@ -70,7 +79,7 @@ def out_of_bounds(values: Mapping[str, int], broker: Broker, prefix: str = "") -
 
 def broker_problem(broker: Broker) -> str | None:
     """What is wrong with the broker's own properties of the same names; None if nothing is."""
-    return next(out_of_bounds({name: _of_broker(name, broker) for name in GROUP_CONFIGS}, broker, "group."), None)
+    return next(out_of_bounds({name: _of_broker(name, broker) for name in _OF_BROKER}, broker, "group."), None)
 
 
 def own_configs(groups: Mapping[str, Mapping[str, str]], broker: Broker) -> dict[str, OwnConfig]:
@@ -80,7 +89,7 @@ def own_configs(groups: Mapping[str, Mapping[str, str]], broker: Broker) -> dict
     found: dict[str, OwnConfig] = {}
     for group, config in groups.items():
         values: dict[str, Any] = {}
-        for name in GROUP_CONFIGS:
+        for name in _OF_BROKER:
             if config.get(name, "").strip().isdigit():
                 low, high = _bounds(name, broker)
                 values[name.replace(".", "_")] = min(max(int(config[name]), low), high)

@@ -37,6 +37,7 @@ from muster.actors.config.listeners import (
 )
 from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
+from muster.actors.config.parts.quota_properties import QuotaProperties
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.tls.properties import SslProperties
 from muster.actors.config.tls.settings import TlsSettings, tls_settings
@@ -69,6 +70,7 @@ class MusterConfig(
     CoordinatorProperties,
     HttpProperties,
     LogProperties,
+    QuotaProperties,
     SslProperties,
     ZooKeeperProperties,
 ):

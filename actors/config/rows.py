@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS
 from muster.actors.config.derived import COORDINATOR_TOPICS, coordinator_topic_configs, topic_values
 from muster.actors.config.dynamic import DYNAMIC, Started, in_force
-from muster.actors.config.groups import GroupConfigs
+from muster.actors.config.groups import GROUP_BYTE_RATE, GroupConfigs
 from muster.actors.config.overrides import Override, is_dynamic
 from muster.actors.config.properties import PASSWORDS, MusterConfig
 from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
@@ -186,12 +186,17 @@ def _topic_row(layers: _Layers, name: str, value: Any, overrides: Mapping[str, s
 
 
 def _group_row(name: str, field: FieldInfo, overrides: Mapping[str, str], config: MusterConfig | None) -> ConfigRow:
-    of_cluster = field.default if config is None else getattr(config, f"group_{name}")
-    alias, default = str(field.alias), str(text_of(of_cluster))
-    synonyms: tuple[Synonym, ...] = (Synonym(f"group.{alias}", default, ConfigSource.DEFAULT_CONFIG),)
+    alias, synonyms = str(field.alias), _of_cluster(name, field, config)
     if alias in overrides:
         synonyms = (Synonym(alias, overrides[alias], ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
-    return _row(alias, synonyms[0].value, synonyms, field, read_only=False)
+    return _row(alias, synonyms[0].value if synonyms else None, synonyms, field, read_only=False)
+
+
+def _of_cluster(name: str, field: FieldInfo, config: MusterConfig | None) -> tuple[Synonym, ...]:
+    if field.alias == GROUP_BYTE_RATE:
+        return ()
+    value = str(text_of(field.default if config is None else getattr(config, f"group_{name}")))
+    return (Synonym(f"group.{field.alias}", value, ConfigSource.DEFAULT_CONFIG),)
 
 
 def _row(

@@ -201,6 +201,8 @@ class Account(Generic[T]):
         self._now_ms = 0
         self.on_begun: Callable[[], None] | None = None
         """Called when a client begins to fetch a partition: the coordinators must be queried (:meth:`heard`)."""
+        self.on_attributed: Callable[[str, int], None] | None = None
+        """Called with each number of bytes whose group is certain, and the group."""
 
     def sent(
         self,
@@ -228,6 +230,8 @@ class Account(Generic[T]):
             stream.messages += messages
             stream.bytes += size_bytes
             stream.entries += entries
+            if self.on_attributed is not None and stream.cell is not None and stream.verdict.group is not None:
+                self.on_attributed(stream.verdict.group, size_bytes)
             run = stream.run
             if run is None or not run.extend(now_ms, messages, size_bytes, first_offset, last_offset, control, aborted):
                 if stream.cell is None:
@@ -333,6 +337,22 @@ class Account(Generic[T]):
         """
         if connection.saw_group(client_id, group):
             self._close(self._pending.changed(((host, client_id),)))
+
+    def bytes_by_group(
+        self, connection: ConnectionState, host: str, client_id: str | None, parts: Iterable[Part], now_ms: int
+    ) -> dict[str, int]:
+        """To which groups these bytes would be attributed as far as it is known, before they are sent."""
+        fetches = connection.fetches.get(client_id)
+        found: dict[str, int] = {}
+        for topic, partition, *_, size_bytes, _, _, _ in parts:
+            stream: _Stream | None = None if fetches is None else fetches.streams.get((topic, partition))
+            if stream is not None and stream.cell is not None:
+                group = stream.verdict.group
+            else:
+                group = self.group_of(connection, host, client_id, now_ms)
+            if group is not None:
+                found[group] = found.get(group, 0) + size_bytes
+        return found
 
     def group_of(self, connection: ConnectionState, host: str, client_id: str | None, now_ms: int) -> str | None:
         """The group that the connection works for; or else that of all clients of that host and client id, if one.
@@ -490,6 +510,8 @@ class Account(Generic[T]):
             entry = settlement.entry
             cell = self._series.cell(settlement.verdict, entry.topic, entry.partition, self._now_ms)
             cell.add(entry.messages, entry.bytes, entry.entries)
+            if self.on_attributed is not None and settlement.verdict.group is not None:
+                self.on_attributed(settlement.verdict.group, entry.bytes)
         for settlement in settlements:
             verdict = settlement.verdict
             for handle in settlement.entry.handles:

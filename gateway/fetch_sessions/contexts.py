@@ -28,6 +28,10 @@ class FetchContext:
         """Called once, when it is known what there is. An error is the whole response."""
         return ErrorCode.none
 
+    def would_include(self, partition: CachedPartition, result: Result) -> bool:
+        """What :meth:`includes` would return; the session stays as it is."""
+        return True
+
     def includes(self, partition: CachedPartition, result: Result) -> bool:
         """Whether the response has this partition. Called once for each, unless nothing is new of it."""
         return True
@@ -68,6 +72,9 @@ class IncrementalFetchContext(FetchContext):
         """An error if another request has continued the session meanwhile."""
         assert self.session is not None
         return ErrorCode.none if self.session.epoch == self._epoch else ErrorCode.invalid_fetch_session_epoch
+
+    def would_include(self, partition: CachedPartition, result: Result) -> bool:
+        return partition.is_news(result)
 
     def includes(self, partition: CachedPartition, result: Result) -> bool:
         assert self.session is not None

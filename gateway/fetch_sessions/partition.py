@@ -66,12 +66,16 @@ class CachedPartition:
         self.current_leader_epoch, self.last_fetched_epoch = other.current_leader_epoch, other.last_fetched_epoch
         self.resolved = None
 
-    def respond(self, result: Result) -> bool:
-        """Whether an incremental response must include it; if so, it is considered sent."""
+    def is_news(self, result: Result) -> bool:
+        """Whether an incremental response must include it."""
         is_error, high_watermark, log_start_offset, has_records, leads_away, diverges = result
         is_new = high_watermark != self.high_watermark or log_start_offset != self.log_start_offset
-        self.high_watermark, self.log_start_offset = high_watermark, log_start_offset
-        if is_error or diverges:
+        return is_error or diverges or is_new or has_records or leads_away
+
+    def respond(self, result: Result) -> bool:
+        """Whether an incremental response must include it; if so, it is considered sent."""
+        is_news = self.is_news(result)
+        self.high_watermark, self.log_start_offset = result.high_watermark, result.log_start_offset
+        if result.is_error or result.diverges:
             self.high_watermark = _UNKNOWN  # it is sent again once that is over
-            return True
-        return is_new or has_records or leads_away
+        return is_news

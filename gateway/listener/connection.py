@@ -15,9 +15,13 @@ from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
+from muster.gateway.listener.limiting.charging import settle
+from muster.gateway.listener.limiting.throttle_time import with_throttle_time
+from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
+from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
@@ -79,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._refused: Complaint | None = None
         self._ends_when_idle = False
+        self._mute = Mute(self._unmuted)
         self.has_old_metadata = False
         self.late_produces = 0
         """Produce requests that wait for a view with their topics; later ones wait behind them."""
@@ -135,6 +140,7 @@ class Connection(asyncio.Protocol):
         if self._tls is not None:
             self._tls.lost()
         self._transport = self._tls = None
+        self._mute.cancel()
         self._give_up()
         self.leases = LeasedHeartbeats()  # they refer to requests, which refer to this connection
         self.gateway.closed(self)
@@ -208,7 +214,7 @@ class Connection(asyncio.Protocol):
 
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
-        while self._frames and self._has_room(frame := self._frames[-1]):
+        while self._frames and not self._mute and self._has_room(frame := self._frames[-1]):
             if self.leases and (response := self._leased(frame)) is not None:
                 if response is LATER:
                     return
@@ -225,8 +231,8 @@ class Connection(asyncio.Protocol):
                 break
             self._frames.pop()
             self._start(api, call)
-        self._read(not self._frames and self._refused is None)
-        if self._refused is not None and not self.waiting:
+        self._read(not self._frames and self._refused is None and not (self._mute and self._framer.pending_bytes))
+        if self._refused is not None and not self._requests and not self._frames:
             self.close(self._refused)
 
     def _leased(self, frame: bytes) -> bytes | None:
@@ -292,10 +298,42 @@ class Connection(asyncio.Protocol):
             if request.complaint is not None:
                 self.close(request.complaint)
                 return
-            if request.response is not None:
-                self._queue(request.response)
+            reply = request.response
+            if self.gateway.quotas is not None:
+                reply = self._charge(self.gateway.quotas, request)
+            if reply is not None:
+                self._queue(reply)
         if not self._ready:
             self._admit()
+
+    def _charge(self, quotas: ClientQuotas, request: PendingRequest) -> Reply | None:
+        """The response, sent at once; if the client exceeds a quota, it is muted for the throttle time."""
+        call, reply = request.call, request.response
+        throttle_ms = settle(quotas, call, is_answered=reply is not None)
+        if throttle_ms:
+            self._mute.extend(throttle_ms)
+            key, version = call.header.api_key, call.header.api_version
+            if reply is not None and version in request.api.versions:
+                return reply._replace(parts=with_throttle_time(key, version, reply.parts, throttle_ms))
+        return reply
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether no request is started, since the client exceeds a quota."""
+        return bool(self._mute)
+
+    def unmute(self) -> None:
+        """The quotas have changed: what comes next is judged by them."""
+        self._mute.lift()
+
+    def _unmuted(self) -> None:
+        self.last_active_s = time.monotonic()
+        self._admit()
+
+    def close_if_left(self) -> None:
+        """Close it if the client has closed it while it is muted, and so not read."""
+        if self._mute and not self._is_reading and self._transport is not None and has_been_closed(self._transport):
+            self.close()
 
     def _queue(self, reply: Reply) -> None:
         if not self._ready:
@@ -329,8 +367,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a request has no response yet."""
-        return bool(self._requests or self._frames)
+        """Whether a request has no response yet; not one that is not started, since the client exceeds a quota."""
+        return bool(self._requests or (self._frames and not self._mute))
 
     def pause_writing(self) -> None:
         (self.full if self._tls is None else self._tls.pause_writing)()
@@ -353,6 +391,7 @@ class Connection(asyncio.Protocol):
         if complaint is not None:
             self._say(complaint)
         self._flush()
+        self._mute.cancel()
         self._give_up()
         self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)
         self._transport.close()

@@ -24,8 +24,12 @@ from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
+from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.quotas.clients import ClientQuotas
+from muster.gateway.quotas.rate import Window
+from muster.gateway.quotas.reading import group_rates_of, limits_of
 from muster.gateway.security.authorization.authorization_log import AuthorizationLog
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import Sasl, SaslSession
@@ -78,6 +82,16 @@ class ClientConnection(Protocol):
     @property
     def log_fields(self) -> dict[str, object]:
         """What a log line about this connection has as fields of its own."""
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether no request is started, since the client exceeds a quota."""
+
+    def unmute(self) -> None:
+        """The quotas have changed: what comes next is judged by them."""
+
+    def close_if_left(self) -> None:
+        """Close it if the client has closed it while it is muted, and so not read."""
 
     def authenticated(self, user: str) -> None:
         """The connection is that user's from now on."""
@@ -170,6 +184,14 @@ class Gateway:
         self._view_changed = asyncio.Event()
         self._hearing: asyncio.Task[None] | None = None
         self._hears_again = False
+        self._client_quotas = ClientQuotas(
+            Window(config.quota_window_num, config.quota_window_size_seconds * 1000),
+            Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
+        )
+        self.quotas: ClientQuotas | None = None
+        """What clients may use; None while there is no quota."""
+        metrics.quotas = self._client_quotas
+        self._limit_clients(view)
         account.on_begun = self._hear
         self.forwarder.follow(view)
 
@@ -214,6 +236,7 @@ class Gateway:
         if view.configs.client_metrics != self._client_metrics:
             self._client_metrics = view.configs.client_metrics
             self.client_instances.subscriptions = subscriptions_of(self._client_metrics)
+        self._limit_clients(view)
         config = in_force(self.started_with, view.configs, self.id)
         if config is not self.config:
             self.config = config
@@ -229,8 +252,25 @@ class Gateway:
         allow_everyone = config.allow_everyone_if_no_acl_found
         return Authorizer(view.configs.acls, config.super_user_principals, allow_everyone=allow_everyone)
 
+    def _limit_clients(self, view: ClusterView) -> None:
+        """The quotas of the view apply from now on, also to what clients have used before."""
+        quotas, configs = self._client_quotas, view.configs
+        if not quotas.follow(limits_of(configs.entities), group_rates_of(configs.groups)):
+            return
+        self.quotas = quotas if quotas.is_active else None
+        self.account.on_attributed = self._charge_group if quotas.limits_groups else None
+        for connection in list(self.connections.values()):
+            connection.leases = LeasedHeartbeats()  # which are not measured
+            connection.unmute()
+
+    def _charge_group(self, group_id: str, size_bytes: int) -> None:
+        meter = self._client_quotas.group(group_id)
+        if meter is not None:
+            meter.record(size_bytes, monotonic_ms())
+
     def forget_silent_clients(self) -> None:
-        """Drop the series of clients that have ended. Call it about once a second."""
+        """Drop what is kept of clients that have ended. Call it about once a second."""
+        self._client_quotas.forget_unused(monotonic_ms())
         self.client_series.forget(self.client_instances.forget_silent(now_ms()))
 
     async def until_view(self, ready: Any, timeout_s: float) -> bool:

@@ -9,6 +9,7 @@ from functools import partial
 
 from muster.actors.wire.codec import UndecodableRequest
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
+from muster.gateway.listener.limiting.charging import timer_for
 from muster.gateway.listener.registry import Api, Call, Cancel, Reply
 
 
@@ -37,6 +38,8 @@ class PendingRequest:
         """Forward the request; if that is not possible, start a task that runs the API's handler."""
         faults = self.call.gateway.faults
         is_plain = (faults is None or faults.is_idle) and not self.call.connection.has_tasks
+        if self.call.gateway.quotas is not None and (timer := timer_for(self.call)) is not None:
+            self.call.timer, is_plain = timer, False  # all of a task's time can be measured
         if self.api.forward is not None and is_plain:
             try:
                 if self.call.gateway.authorizer is None or self.api.guard.passes(self.call):
@@ -47,7 +50,8 @@ class PendingRequest:
                 return
         if self._cancel is None:
             self.is_task = True
-            task = asyncio.get_running_loop().create_task(self._serve())
+            work, timer = self._serve(), self.call.timer
+            task = asyncio.get_running_loop().create_task(work if timer is None else timer.measured(work))
             self._cancel = task.cancel
             task.add_done_callback(self._served)
 

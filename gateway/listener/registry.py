@@ -10,6 +10,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
 from muster.gateway.listener.gateway import ClientConnection, Gateway
+from muster.gateway.listener.limiting.throttling import BusyTime
 from muster.gateway.security.authorization.authorization_log import Decision
 from muster.gateway.security.authorization.authorizer import SUPPORTED
 from muster.placement.security.acls import WILDCARD, AclOperation, AclResourceType
@@ -34,6 +35,10 @@ class Call:
     """What the API's module has read of it without decoding all."""
     reason: str = field(default="injected by a fault", init=False)
     """The error message of an :data:`ErrorBody`, in the APIs that have one."""
+    throttle_ms: int = field(default=0, init=False)
+    """For how long the client has to pause, after what the handler has charged to its quotas."""
+    timer: BusyTime | None = field(default=None, init=False)
+    """What measures the request, if its time is limited."""
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:

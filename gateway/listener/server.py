@@ -68,11 +68,13 @@ class GatewayServer(Gateway):
             max_idle_ms = self.config.connections_max_idle_ms
             pause_s = _IDLE_SWEEP_S if max_idle_ms < 0 else max(max_idle_ms / 4000, _MIN_SWEEP_S)
             await asyncio.sleep(min(_IDLE_SWEEP_S, pause_s))
+            for connection in list(self.connections.values()):
+                connection.close_if_left()
             if max_idle_ms < 0:
                 continue
             limit_s = time.monotonic() - max_idle_ms / 1000
             for connection in list(self.connections.values()):
-                if connection.last_active_s < limit_s and not connection.waiting:
+                if connection.last_active_s < limit_s and not connection.waiting and not connection.is_muted:
                     connection.close()
 
     def opened(self, connection: ClientConnection) -> None:

@@ -21,6 +21,7 @@ from muster.gateway.metrics.exposition import Exposition, Section, labels
 from muster.gateway.metrics.families import GATEWAY
 from muster.gateway.metrics.fetch import write_fetch
 from muster.gateway.metrics.kop import write_kop
+from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.zookeeper.outages import connectivity
@@ -83,6 +84,8 @@ class GatewayMetrics:
         """Whether each actor can be reached now, by kind and number."""
         self.storage: Path | None = None
         """``storage.path``."""
+        self.quotas: ClientQuotas | None = None
+        """Set by the gateway, too."""
         self.client_series = ClientSeries(0)
         self.client_instances = ClientInstances()
         self.certificates: Callable[[], Iterable[tuple[str, float]]] = tuple

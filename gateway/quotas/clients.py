@@ -43,9 +43,9 @@ class Meter:
             self._throttles.add(self._key.quota, self._key.shared_by, throttle_ms)
         return throttle_ms
 
-    def take_back(self, amount: float, now_ms: int) -> None:
-        """What was charged is not used after all."""
-        self._measures.get(self._key, now_ms).record(-amount, now_ms)
+    def record(self, amount: float, now_ms: int) -> None:
+        """Add what was used, or take back what was charged and is not used after all (negative)."""
+        self._measures.get(self._key, now_ms).record(amount, now_ms)
 
     def is_unused(self, now_ms: int) -> bool:
         """Whether nothing is charged in the current window."""

@@ -183,6 +183,7 @@ def test_of_what_cannot_be_together_the_first_holds() -> None:
 
 EDGES = [str(sign * 2**bits + off) for bits in (0, 4, 15, 31, 63) for sign in (-1, 1) for off in (-1, 0)]
 VALUES = [*EDGES, *(f" {text} " for text in ("7", "0.5", "true", "compact", "delete,compact", "gzip", "LogAppendTime"))]
+VALUES += ["10.0.0.1:5"]
 
 
 @pytest.mark.parametrize("name", sorted(DYNAMIC))

@@ -23,6 +23,7 @@ from muster.gateway.apis.admin import (
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.operations import authorized_operations, cluster_operations
 from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, TOPIC
+from muster.gateway.apis.topics.mutations import charge_auto_creation
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, Rule, api
@@ -125,6 +126,8 @@ async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> di
     may_create_all = CREATE_CLUSTER.allowed(call)
     allowed = [name for name in missing if may_create_all or CREATE_TOPIC.allowed(call, name)]
     refused = dict.fromkeys(set(missing) - set(allowed), ErrorCode.topic_authorization_failed)
+    if allowed:
+        charge_auto_creation(call, len(allowed) * gateway.config.num_partitions)
     return refused | (await _create(gateway, allowed) if allowed else {})
 
 

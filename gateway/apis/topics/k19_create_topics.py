@@ -27,6 +27,7 @@ from muster.gateway.apis.admin import (
 )
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS, repeated_names
+from muster.gateway.apis.topics.mutations import exceeds_quota
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView
@@ -55,6 +56,8 @@ async def create_topics(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway
     wanted = _checked(gateway, request.topics)
+    if not request.validate_only:
+        wanted = [_charged(call, each) if isinstance(each, NewTopic) else each for each in wanted]
     outcomes = await _outcomes(gateway, wanted, request.validate_only, ms(request.timeout))
     results = [
         _created(call, each, outcomes[each.name], request.validate_only)
@@ -63,6 +66,11 @@ async def create_topics(call: Call) -> Reply | None:
         for each in wanted
     ]
     return call.reply({"throttle_time": 0, "topics": results})
+
+
+def _charged(call: Call, topic: NewTopic) -> NewTopic | TopicOutcome:
+    partitions = call.gateway.config.num_partitions if topic.partitions == _DEFAULT else topic.partitions
+    return exceeds_quota(call, topic.name, partitions) or topic
 
 
 async def _outcomes(

@@ -16,6 +16,7 @@ from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC, DESCRIBE_TOPIC, MESSAGES
+from muster.gateway.apis.topics.mutations import exceeds_quota
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
@@ -56,10 +57,18 @@ _GUARD = Guard(
 async def delete_topics(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request)
-    found = _resolve(call, wanted)
+    found = {
+        each: _charged(call, topic) if isinstance(topic, Topic) else topic
+        for each, topic in _resolve(call, wanted).items()
+    }
     topics = {each.name: each for each in found.values() if isinstance(each, Topic)}
     outcomes = await _delete(call.gateway, topics, ms(request.timeout)) if topics else {}
     return call.reply({"throttle_time": 0, "responses": [_result(each, found[each], outcomes) for each in found]})
+
+
+def _charged(call: Call, topic: Topic) -> Topic | _Refused:
+    outcome = exceeds_quota(call, topic.name, topic.partitions)
+    return topic if outcome is None else _Refused(ErrorCode(outcome.error), outcome.message)
 
 
 def _wanted(request: Any) -> list[_Wanted]:

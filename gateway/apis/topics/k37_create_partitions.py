@@ -6,6 +6,7 @@ A manual assignment is checked as in CreateTopics; placement decides who owns a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.controller.admin import TopicOutcome
@@ -22,6 +23,7 @@ from muster.gateway.apis.admin import (
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import ALTER_TOPIC, repeated_names
 from muster.gateway.apis.topics.k19_create_topics import assignment_error
+from muster.gateway.apis.topics.mutations import exceeds_quota
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView, Topic
@@ -43,10 +45,18 @@ async def create_partitions(call: Call) -> Reply | None:
     gateway = call.gateway
     wanted = {topic.name: topic for topic in request.topics}
     refused = _refused(gateway.view, request.topics)
+    if not request.validate_only:
+        refused |= _exceeding(call, [topic for name, topic in wanted.items() if name not in refused])
     totals = {name: topic.count for name, topic in wanted.items() if name not in refused}
     done = await _add(gateway, totals, request.validate_only, ms(request.timeout)) if totals else {}
     outcomes = refused | done
     return call.reply({"throttle_time": 0, "results": [_result(outcomes[name]) for name in wanted]})
+
+
+def _exceeding(call: Call, topics: Iterable[Any]) -> dict[str, TopicOutcome]:
+    known = call.gateway.view.topics
+    charged = (exceeds_quota(call, topic.name, topic.count - known[topic.name].partitions) for topic in topics)
+    return {outcome.name: outcome for outcome in charged if outcome is not None}
 
 
 async def _add(

@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.data.fetching import evidence
+from muster.gateway.apis.data.fetching.limiting import max_bytes, must_wait
 from muster.gateway.apis.data.fetching.plan import Plan, plan_of
 from muster.gateway.apis.data.fetching.request import Request, read_request
 from muster.gateway.apis.data.fetching.wanted import Wanted, envelope
@@ -17,6 +18,7 @@ from muster.gateway.fetch_sessions.cache import SessionError
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
 from muster.gateway.listener.registry import Call, Reply
+from muster.gateway.quotas.clients import ClientQuotas
 
 
 class Fetch:
@@ -28,6 +30,8 @@ class Fetch:
         self.context = context
         self.plan: Plan = plan_of(call, request, context)
         self.max_bytes = min(request.max_bytes, call.gateway.config.fetch_max_bytes)
+        if call.gateway.quotas is not None:
+            self.max_bytes = max_bytes(call.gateway.quotas, call, self.max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         wait_ms = max(request.max_wait_ms, 0)
         if self.plan.leads_away:  # as in Kafka: the consumer should fetch elsewhere
@@ -59,6 +63,8 @@ class Fetch:
         if (error := context.begin_response()) is not ErrorCode.none:
             return call.reply(envelope(error, INVALID_SESSION_ID, []))
         touched = plan.touched
+        if call.gateway.quotas is not None and self._must_wait(call.gateway.quotas, touched):
+            return self._throttled()
         if context.keeps_state:
             touched = [item for item in touched if context.includes(item.cached, item.result)]
         parts = evidence.parts_of(touched)
@@ -67,6 +73,25 @@ class Fetch:
         if context.session is not None:
             context.session.plan = plan
         return Reply(reply.parts, partial(evidence.sent, call, parts)) if parts else reply
+
+    def _must_wait(self, quotas: ClientQuotas, touched: list[Wanted]) -> bool:
+        """Whether what was found exceeds a quota. The session knows nothing of it yet."""
+        context, call = self.context, self.call
+        news = [item for item in touched if not context.keeps_state or context.would_include(item.cached, item.result)]
+
+        def size_bytes() -> int:
+            return sum(map(len, call.reply(envelope(ErrorCode.none, INVALID_SESSION_ID, _by_topic(news))).parts))
+
+        return must_wait(quotas, call, size_bytes, evidence.parts_of(news) if quotas.limits_groups else ())
+
+    def _throttled(self) -> Reply:
+        """Nothing of what was found: the client requests it again, and its session is as before."""
+        session = self.context.session
+        self.plan.forget()
+        if session is not None:
+            session.plan = self.plan
+        session_id = INVALID_SESSION_ID if session is None else session.id
+        return self.call.reply(envelope(ErrorCode.none, session_id, []))
 
     def error_body(self, error: ErrorCode) -> dict[str, Any]:
         """The response that has this error for every partition."""

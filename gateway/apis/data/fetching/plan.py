@@ -93,6 +93,13 @@ class Part:
             self.settled = self.found if is_all and not any(item.leads_away for item in self.items) else None
         self.found = None
 
+    def forget(self) -> None:
+        """What was found is not sent."""
+        if not self.is_quiet:
+            self.found = None
+            for item in self.items:
+                item.forget()
+
     @property
     def is_quiet(self) -> bool:
         """Whether the client knows all that was found."""
@@ -167,6 +174,11 @@ class Plan:
     def is_quiet(self) -> bool:
         """Whether the client knows all that was found."""
         return not self.failed and all(part.is_quiet for part in self.parts)
+
+    def forget(self) -> None:
+        """What was found is not sent; it will be found again."""
+        for part in self.parts:
+            part.forget()
 
     def settle(self) -> None:
         """The response is written; the session may use the plan again."""

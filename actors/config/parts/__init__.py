@@ -1,0 +1,1 @@
+"""Parts of :class:`muster.actors.config.properties.MusterConfig`, by subject."""

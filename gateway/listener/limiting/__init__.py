@@ -1,0 +1,1 @@
+"""What keeps clients within their quotas, and connections within their limits."""
