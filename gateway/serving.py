@@ -179,7 +179,12 @@ class ServedGateway:
         app = gateway_app(self.server, self._reconciler_status)
         at = config.all_listeners[0].host or default or "0.0.0.0"
         self._http, metrics_port = await start_http(
-            app, at, metrics_port, partial(listen, "http"), self.server.tls.http_context
+            app,
+            at,
+            metrics_port,
+            partial(listen, "http"),
+            self.server.tls.http_context,
+            max_connections=config.metrics_max_connections,
         )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, self.flush),

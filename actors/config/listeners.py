@@ -131,6 +131,7 @@ class Listener:
     proxy_protocol: bool = False
     """Whether connections begin with a header of the PROXY protocol."""
     max_connections: int | None = None
+    max_connection_creation_rate: int | None = None
     """None: no limit but the gateway's."""
 
     @property
@@ -180,6 +181,7 @@ def read_listeners(
             advertised=entries.get(name),
             proxy_protocol=own.get(name, {}).get("proxy.protocol.enable", proxy_protocol),
             max_connections=own.get(name, {}).get("max.connections"),
+            max_connection_creation_rate=own.get(name, {}).get("max.connection.creation.rate"),
         )
         for name, host, port in places
     )

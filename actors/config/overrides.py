@@ -18,6 +18,7 @@ METRICS = "METRICS"
 """The name of the HTTP port: it has properties like a listener if it uses TLS."""
 
 OF_A_LISTENER = SSL_KEYS | {
+    "max.connection.creation.rate",
     "max.connections",
     "proxy.protocol.enable",
 }

@@ -103,14 +103,40 @@ def _hidden_names(gateway: GatewayServer) -> HiddenNames | None:
     return HiddenNames(caller.sees_group, caller.sees_topic, sees_clients=sees_clients, key=key)
 
 
+class _Runner(web.AppRunner):
+    """Closes connections beyond a number at once."""
+
+    max_connections: int
+
+    @property
+    def server(self) -> Any:
+        """What makes the protocol of a connection."""
+        server = super().server
+
+        def serve() -> asyncio.Protocol:
+            assert server is not None
+            return _Refused() if len(server.connections) >= self.max_connections else server()
+
+        return None if server is None else serve
+
+
+class _Refused(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 async def start_http(
     app: web.Application,
     host: str,
     port: int,
     listening: Listening = listening_sockets,
     context: ssl.SSLContext | None = None,
+    *,
+    max_connections: int = 1_000,
 ) -> tuple[web.AppRunner, int]:
     """Serve the app, at the sockets of ``listening``; HTTPS with a ``context``. Port 0 takes a free one.
+
+    Connections beyond ``max_connections`` are closed at once.
 
     Returns the runner, whose ``cleanup()`` ends it, and the port.
 
@@ -118,7 +144,8 @@ async def start_http(
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
     """
     _http_log.addFilter(_in_one_line)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = _Runner(app, access_log=None, handle_signals=False)
+    runner.max_connections = max_connections
     await runner.setup()
     try:
         for each in listening(host, port):

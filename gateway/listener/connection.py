@@ -15,6 +15,7 @@ from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
+from muster.gateway.listener.limiting.accepting import CAUSES, Admission
 from muster.gateway.listener.limiting.charging import settle
 from muster.gateway.listener.limiting.throttle_time import with_throttle_time
 from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
@@ -22,6 +23,7 @@ from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
 from muster.gateway.quotas.clients import ClientQuotas
+from muster.gateway.quotas.connections import Refused
 from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
@@ -49,10 +51,13 @@ class Connection(asyncio.Protocol):
     while the client does not take those it has, and large ones only one at a time.
     """
 
-    def __init__(self, gateway: Gateway, connection_id: str, listener: Listener) -> None:
+    def __init__(self, gateway: Gateway, connection_id: str, listener: Listener, admission: Admission) -> None:
         """``connection_id`` is like that of no other connection, also of an earlier process of the gateway."""
         self.gateway = gateway
         self.listener = listener
+        self._admission = admission
+        self._is_held = False
+        """Whether it is closed soon, and read no more: its address has too many connections."""
         self.id = connection_id
         self.host = ""
         """The client's host: behind a load balancer that sends it (PROXY protocol), not the connection's own."""
@@ -94,6 +99,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if peer is None:  # reset by the client before it was accepted; uvloop does not report it
             cast(asyncio.Transport, transport).abort()
+            self._admission.end()
             return
         self._transport = own = cast(asyncio.Transport, transport)  # uvloop has a class of its own
         if self.listener.uses_tls:
@@ -141,6 +147,7 @@ class Connection(asyncio.Protocol):
             self._tls.lost()
         self._transport = self._tls = None
         self._mute.cancel()
+        self._admission.end()
         self._give_up()
         self.leases = LeasedHeartbeats()  # they refer to requests, which refer to this connection
         self.gateway.closed(self)
@@ -167,6 +174,8 @@ class Connection(asyncio.Protocol):
         except FrameTooLarge as error:
             self._refused = _no_frame(error, self.listener)
             frames = error.frames
+        if self._is_held:
+            return
         frames.reverse()
         self._frames[:0] = frames
         self._admit()
@@ -207,7 +216,17 @@ class Connection(asyncio.Protocol):
         rest, self._proxy_header = self._proxy_header[header.size_bytes :], None
         if header.source is not None:
             self._comes_from(header.source.host, header.source.port)
+        if (refused := self._admission.comes_from(self.host)) is not None:
+            self._hold(refused)
         return rest
+
+    def _hold(self, refused: Refused) -> None:
+        """Read no more, and close it after a time."""
+        self._is_held = True
+        self._frames.clear()
+        self._read(False)
+        complaint = Complaint(CAUSES[refused.why], refused.why.value)
+        asyncio.get_running_loop().call_later(refused.hold_ms / 1000, self.close, complaint)
 
     def _admit(self) -> None:
         """Start the requests that may start, in order; read more only when none is left.

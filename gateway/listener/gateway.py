@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import Counter
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from muster.actors.audit.report import Report
 from muster.actors.config import Listener, MusterConfig, group_config, in_force, transaction_config
+from muster.actors.config.parts.quota_properties import parse_overrides
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
@@ -28,8 +28,9 @@ from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.quotas.clients import ClientQuotas
+from muster.gateway.quotas.connections import ConnectionLimits, Connections
 from muster.gateway.quotas.rate import Window
-from muster.gateway.quotas.reading import group_rates_of, limits_of
+from muster.gateway.quotas.reading import group_rates_of, ip_rates_of, limits_of
 from muster.gateway.security.authorization.authorization_log import AuthorizationLog
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import Sasl, SaslSession
@@ -156,8 +157,6 @@ class Gateway:
         self.leader_epochs = LeaderEpochs()
         self.forwarder = Forwarder(node_id, self._heard, self.leader_epochs.heard)
         self.connections: dict[str, ClientConnection] = {}
-        self._connections_of: Counter[str] = Counter()
-        """Their number, by name of the listener."""
         self.audit_report = Report()
         """The latest report of the audit."""
         self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
@@ -191,7 +190,10 @@ class Gateway:
         self.quotas: ClientQuotas | None = None
         """What clients may use; None while there is no quota."""
         metrics.quotas = self._client_quotas
+        self.accepted = Connections(self._client_quotas.window)
+        metrics.accepted = self.accepted
         self._limit_clients(view)
+        self._limit_connections(view)
         account.on_begun = self._hear
         self.forwarder.follow(view)
 
@@ -201,18 +203,9 @@ class Gateway:
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection
         self.metrics.connection_opened()
-        listener = connection.listener
-        self._connections_of[listener.name] += 1
-        if len(self.connections) > self.config.max_connections:
-            problem = f"max.connections={self.config.max_connections} is reached"
-            connection.close(Complaint(Cause.MAX_CONNECTIONS, problem))
-        elif listener.max_connections is not None and self._connections_of[listener.name] > listener.max_connections:
-            name = f"listener.name.{listener.name.lower()}.max.connections"
-            connection.close(Complaint(Cause.MAX_CONNECTIONS, f"{name}={listener.max_connections} is reached"))
 
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.id, None):
-            self._connections_of[connection.listener.name] -= 1
             self.metrics.connection_closed()
             self.account.closed(connection.attribution)
 
@@ -243,6 +236,7 @@ class Gateway:
             self.tls.follow(config)
             self.group_config = group_config(config)
             self.transaction_config = transaction_config(config)
+        self._limit_connections(view)
 
     def _authorizer_of(self, view: ClusterView) -> Authorizer | None:
         config = self.started_with
@@ -263,6 +257,16 @@ class Gateway:
             connection.leases = LeasedHeartbeats()  # which are not measured
             connection.unmute()
 
+    def _limit_connections(self, view: ClusterView) -> None:
+        config, overrides = self.config, self.config.max_connections_per_ip_overrides
+        self.accepted.limits = ConnectionLimits(
+            config.max_connections,
+            config.max_connection_creation_rate,
+            config.max_connections_per_ip,
+            {} if overrides is None else parse_overrides(overrides),
+            ip_rates_of(view.configs.entities),
+        )
+
     def _charge_group(self, group_id: str, size_bytes: int) -> None:
         meter = self._client_quotas.group(group_id)
         if meter is not None:
@@ -271,6 +275,7 @@ class Gateway:
     def forget_silent_clients(self) -> None:
         """Drop what is kept of clients that have ended. Call it about once a second."""
         self._client_quotas.forget_unused(monotonic_ms())
+        self.accepted.forget_unused(monotonic_ms())
         self.client_series.forget(self.client_instances.forget_silent(now_ms()))
 
     async def until_view(self, ready: Any, timeout_s: float) -> bool:

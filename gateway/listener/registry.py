@@ -36,9 +36,11 @@ class Call:
     reason: str = field(default="injected by a fault", init=False)
     """The error message of an :data:`ErrorBody`, in the APIs that have one."""
     throttle_ms: int = field(default=0, init=False)
-    """For how long the client has to pause, after what the handler has charged to its quotas."""
+    """For how long the client has to pause (:meth:`pause`)."""
     timer: BusyTime | None = field(default=None, init=False)
     """What measures the request, if its time is limited."""
+    _whole: Call | None = field(default=None, init=False)
+    """The request of which this is a part."""
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
@@ -94,7 +96,14 @@ class Call:
         )
         call = Call(self.gateway, self.connection, codec.decode_header(frame), frame)
         call._entity = entity
+        call.timer, call._whole = self.timer, self
         return call
+
+    def pause(self, throttle_ms: int) -> None:
+        """The client has to pause for so long, after what the handler has charged to its quotas."""
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        if self._whole is not None:
+            self._whole.pause(throttle_ms)
 
     def reply(self, body: Body) -> Reply:
         """A response in the request's version."""

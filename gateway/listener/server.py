@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any
 
 from muster.actors.config import Listener
-from muster.actors.wire.held_sockets import BACKLOG, Listening, listening_sockets
+from muster.actors.wire.held_sockets import Listening, listening_sockets
 from muster.gateway.listener.complaints import Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import ClientConnection, Gateway
+from muster.gateway.listener.limiting.accepting import CAUSES, Acceptor, Admission, Door
+from muster.gateway.quotas.connections import NO_LIMIT, ListenerLimits, Refused
 
 _ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
 _FETCHING_MS = 5_000
@@ -31,7 +33,7 @@ class GatewayServer(Gateway):
         self._token = secrets.token_hex(4)
         """Distinguishes its connections from those to other processes of the gateway."""
         self._numbers = itertools.count(1)
-        self._servers: tuple[asyncio.Server, ...] = ()
+        self._acceptors: tuple[Acceptor, ...] = ()
         self._sweeper: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._unused = asyncio.Event()
@@ -46,8 +48,8 @@ class GatewayServer(Gateway):
         loop = asyncio.get_running_loop()
         sockets = listening(host, port)
         bound = int(sockets[0].getsockname()[1])
-        accept = partial(self._accept, listener or self.started_with.all_listeners[0])
-        self._servers += tuple([await loop.create_server(accept, sock=each, backlog=BACKLOG) for each in sockets])
+        door = self._door(listener or self.started_with.all_listeners[0])
+        self._acceptors += tuple([Acceptor(each, door, self.accepted, self._let_in) for each in sockets])
         if self._sweeper is None:
             self._sweeper = loop.create_task(self._close_idle())
             self._producer_ids.prepare()
@@ -58,10 +60,26 @@ class GatewayServer(Gateway):
     @property
     def serving(self) -> bool:
         """Whether clients can connect."""
-        return bool(self._servers) and all(server.is_serving() for server in self._servers)
+        return bool(self._acceptors) and all(acceptor.is_open for acceptor in self._acceptors)
 
-    def _accept(self, listener: Listener) -> Connection:
-        return Connection(self, f"{self.id}-{self._token}-{next(self._numbers)}", listener)
+    def _door(self, listener: Listener) -> Door:
+        own = ListenerLimits(listener.max_connections or NO_LIMIT, listener.max_connection_creation_rate or NO_LIMIT)
+
+        def serve(admission: Admission) -> Connection:
+            number = next(self._numbers)
+            return Connection(self, f"{self.id}-{self._token}-{number}", listener, admission)
+
+        return Door(listener.name, own, not listener.proxy_protocol, serve, partial(self._refused, listener))
+
+    def _refused(self, listener: Listener, ip: str, refused: Refused) -> None:
+        cause = CAUSES[refused.why]
+        self.metrics.connection_closed_for(cause)
+        text = "a connection of %s to listener %s is closed: %s"
+        self.complaints.warning(cause, ip, text, ip, listener.name, refused.why.value)
+
+    def _let_in(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.resume()
 
     async def _close_idle(self) -> None:
         while True:
@@ -126,8 +144,8 @@ class GatewayServer(Gateway):
 
     def close_listeners(self) -> None:
         """Accept no more connections."""
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
 
     async def stop(self) -> None:
         """Accept no more connections, and close the open ones."""

@@ -22,6 +22,7 @@ from muster.gateway.metrics.families import GATEWAY
 from muster.gateway.metrics.fetch import write_fetch
 from muster.gateway.metrics.kop import write_kop
 from muster.gateway.quotas.clients import ClientQuotas
+from muster.gateway.quotas.connections import Connections
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.zookeeper.outages import connectivity
@@ -84,6 +85,7 @@ class GatewayMetrics:
         """Whether each actor can be reached now, by kind and number."""
         self.storage: Path | None = None
         """``storage.path``."""
+        self.accepted: Connections | None = None
         self.quotas: ClientQuotas | None = None
         """Set by the gateway, too."""
         self.client_series = ClientSeries(0)

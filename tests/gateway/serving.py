@@ -369,7 +369,14 @@ class Serving:
     def http_url(self) -> str:
         """URL of the gateway's HTTP side, which is started if necessary."""
         if self._http is None:
-            self._http = self.run(start_http(gateway_app(self.gateway), "127.0.0.1", 0))
+            self._http = self.run(
+                start_http(
+                    gateway_app(self.gateway),
+                    "127.0.0.1",
+                    0,
+                    max_connections=self.gateway.config.metrics_max_connections,
+                )
+            )
         return f"http://127.0.0.1:{self._http[1]}"
 
     def http(self, path: str, **headers: str) -> tuple[int, str]:

@@ -34,7 +34,7 @@ def exceeds_quota(call: Call, name: str, partitions: int) -> TopicOutcome | None
     if throttle_ms:
         if throttle_ms > call.throttle_ms:
             meter.throttled(throttle_ms)
-            call.throttle_ms = throttle_ms
+            call.pause(throttle_ms)
         if is_strict:
             return refusal(name, ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded.")
     elif is_strict:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
@@ -144,12 +142,8 @@ def test_ipv6(full: Serving, mapping: ZooKeeperClient, fresh: Fresh, bound: str,
     listener = socket.create_server((bound, 0), family=socket.AF_INET6, dualstack_ipv6=bound == "::")
     port = listener.getsockname()[1]
 
-    accept = partial(full.gateway._accept, full.gateway.started_with.all_listeners[0])
-
-    async def listen() -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(accept, sock=listener)
-
-    server = full.run(listen())
+    gateway = full.gateway
+    assert full.run(gateway.listen(bound, 0, lambda *_: [listener])) == port
     try:
         with Client(port, host=to) as client:
             member = Member(client, group, version=8)
@@ -158,4 +152,9 @@ def test_ipv6(full: Serving, mapping: ZooKeeperClient, fresh: Fresh, bound: str,
         assert registration.host == host
         assert _written(full, mapping, registration) == registration
     finally:
-        server.close()
+
+        async def close() -> None:
+            gateway._acceptors[-1].close()
+
+        full.run(close())
+        gateway._acceptors = gateway._acceptors[:-1]

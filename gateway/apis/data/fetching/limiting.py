@@ -45,7 +45,7 @@ def must_wait(quotas: ClientQuotas, call: Call, size: Callable[[], int], parts: 
         was_unused = client.fetch.is_unused(now_ms)
         throttle_ms = client.fetch.charge(size_bytes, now_ms)
         if was_unused:
-            call.throttle_ms = max(call.throttle_ms, throttle_ms)
+            call.pause(throttle_ms)
         else:
             pause_ms = max(pause_ms, throttle_ms)
     for meter, group_bytes in _groups(quotas, call, parts):
@@ -53,12 +53,12 @@ def must_wait(quotas: ClientQuotas, call: Call, size: Callable[[], int], parts: 
         throttle_ms = meter.charge(group_bytes, now_ms)
         meter.record(-group_bytes, now_ms)  # they are charged when they are attributed
         if was_unused:
-            call.throttle_ms = max(call.throttle_ms, throttle_ms)
+            call.pause(throttle_ms)
         else:
             pause_ms = max(pause_ms, throttle_ms)
     if pause_ms and client.fetch is not None:
         client.fetch.record(-size_bytes, now_ms)
-    call.throttle_ms = max(call.throttle_ms, pause_ms)
+    call.pause(pause_ms)
     return pause_ms > 0
 
 
