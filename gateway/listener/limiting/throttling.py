@@ -7,7 +7,7 @@ import socket
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -65,6 +65,12 @@ class BusyTime:
                 error = thrown
 
 
+class HasSocket(Protocol):
+    """A transport."""
+
+    def get_extra_info(self, name: str, default: Any = None, /) -> Any: ...
+
+
 class Mute:
     """For how long no request of a connection is started; true while it lasts. One timer, however often it is extended.
 
@@ -109,7 +115,7 @@ class Mute:
             self._timer, self._until_s = None, 0.0
 
 
-def has_been_closed(transport: asyncio.Transport) -> bool:
+def has_been_closed(transport: HasSocket) -> bool:
     """Whether the client has closed a connection that is not read, where the system can say so."""
     sock = transport.get_extra_info("socket")
     try:

@@ -112,7 +112,7 @@ FRAMES = {
     "no header": (b"\0\x12\0\0\0", "a frame of 5 bytes has no request header"),
     "unknown api": (request(999, 0), "api key 999 version 0 is not served"),
     "negative api": (request(-3, 0), "api key -3 version 0 is not served"),
-    "not served api": (request(55, 0), "api key 55 is not served"),
+    "not served api": (request(53, 0), "api key 53 is not served"),
     "unknown version": (request(PRODUCE, 99), "api key 0 version 99 is not served"),
     "old version": (request(PRODUCE, 2), "api key 0 version 2 is not served"),
     "no body": (request(3, 9, b"\0"), "MetadataRequest v9: the message ends after"),
