@@ -36,6 +36,9 @@ _COMMANDS = {
         "lifecycle.status:status",
         "Show nodes and actors: where each actor runs, its pid and its state.",
     ),
+    "doctor": _Command(
+        "doctor.commands:doctor", "Check what Muster needs of this machine, and how to mend what is missing."
+    ),
     "backup": _Command(
         "backup.commands:backup", "Copy everything that a Muster has acknowledged to the new directory TARGET."
     ),

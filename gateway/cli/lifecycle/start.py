@@ -17,18 +17,17 @@ from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSetti
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
-from muster.gateway.cli.lifecycle.advertising import check_addresses
-from muster.gateway.cli.lifecycle.exposure import check_exposure
+from muster.gateway.cli.lifecycle.config_checks import (
+    check_certificates,
+    check_listeners,
+    check_tokens,
+    check_users,
+)
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
-from muster.gateway.security.credentials import CredentialsError
-from muster.gateway.security.session import Sasl
-from muster.gateway.security.tls.listeners import TlsListeners
-from muster.gateway.security.tls.stores import StoreError
-from muster.gateway.security.tokens import TokensError, TokensFile
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import Access
 
@@ -63,10 +62,10 @@ class Start:
 
     def run(self) -> ClusterReady:
         """Check everything, then start everything; returns when it serves. CliError if it cannot start."""
-        _check_users(self._config)
-        _check_tokens(self._config)
-        _check_certificates(self._config)
-        _check_addresses(self._config, on_cluster=self._address is not None)
+        check_users(self._config)
+        check_tokens(self._config)
+        check_certificates(self._config)
+        check_listeners(self._config, on_cluster=self._address is not None)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         if self._address is not None:
@@ -264,37 +263,6 @@ def _java() -> dict[str, str]:
     try:
         return java_environment()
     except JavaNotFound as error:
-        raise CliError(str(error)) from error
-
-
-def _check_users(config: MusterConfig) -> None:
-    try:
-        if (sasl := Sasl.of(config)) is not None:
-            sasl.close()
-    except CredentialsError as error:
-        raise CliError(f"{error}; muster user add writes them") from error
-
-
-def _check_tokens(config: MusterConfig) -> None:
-    try:
-        if config.http_tokens_file is not None:
-            TokensFile(Path(config.http_tokens_file))
-    except TokensError as error:
-        raise CliError(f"{error}; muster token add writes them") from error
-
-
-def _check_certificates(config: MusterConfig) -> None:
-    try:
-        TlsListeners(config).close()
-    except StoreError as error:
-        raise CliError(str(error)) from error
-
-
-def _check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
-    try:
-        check_addresses(config, on_cluster=on_cluster)
-        check_exposure(config, on_cluster=on_cluster)
-    except ValueError as error:
         raise CliError(str(error)) from error
 
 

@@ -129,7 +129,7 @@ def holder(storage: Path) -> int | None:
     try:
         with (storage / "run" / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except BlockingIOError:
         return _read_holder(storage)[0]

@@ -1,0 +1,107 @@
+"""Checks of what runs: ZooKeeper, and the clocks of other machines."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterable, Iterator
+from email.utils import parsedate_to_datetime
+
+from kazoo.exceptions import KazooException
+
+from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
+from muster.placement.zookeeper.access import Access
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+
+_CONNECT_S = 5.0
+_MIN_VERSION = (3, 6)
+"""The first with recursive watches (ZOOKEEPER-1416)."""
+_SLOW_MS = 50.0
+_SKEW_MS = 1_000.0
+_MIN_SKEW_MS = 500.0
+_PINGS = 10
+_CLOCKS = "run chrony or ntpd on all machines"
+
+
+def zookeeper(hosts: str, access: Access) -> Iterator[Finding]:
+    """Whether it responds, how fast, its version, and its clock."""
+    try:
+        zk = connect(hosts, access, timeout_s=_CONNECT_S)
+    except ZooKeeperUnreachable as error:
+        yield failed("zookeeper", str(error), "start it, or correct --zookeeper; check the firewall")
+        return
+    try:
+        yield from _version(zk, hosts)
+        yield from _latency(zk)
+        yield from _clock(zk)
+    except (KazooException, ZooKeeperUnreachable) as error:
+        yield failed("zookeeper", f"{hosts}: {error or type(error).__name__}", "see its log, and its ACLs")
+    finally:
+        zk.shut()
+
+
+def _version(zk: ZooKeeperClient, hosts: str) -> Iterator[Finding]:
+    try:
+        said = str(zk.command(b"srvr"))
+    except (KazooException, OSError):
+        said = ""
+    found = re.search(r"version: (\d+)\.(\d+)\.(\d+)", said)
+    if found is None:
+        yield ok("zookeeper", f"{hosts} responds; its version is not shown (4lw.commands.whitelist)")
+    elif (int(found[1]), int(found[2])) < _MIN_VERSION:
+        yield failed("zookeeper", f"version {found[0][9:]}", f"use {_MIN_VERSION[0]}.{_MIN_VERSION[1]} or later")
+    else:
+        yield ok("zookeeper", f"{hosts}, version {found[0][9:]}")
+
+
+def _latency(zk: ZooKeeperClient) -> Iterator[Finding]:
+    taken_ms = []
+    for _ in range(_PINGS):
+        began = time.perf_counter()
+        zk.call(zk.exists_async, "/")
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    median_ms = statistics.median(taken_ms)
+    said = f"{median_ms:.1f} ms for a read (median of {_PINGS})"
+    if median_ms > _SLOW_MS:
+        yield warning("zookeeper latency", said, "place it near Muster; give its transaction log a disk of its own")
+    else:
+        yield ok("zookeeper latency", said)
+
+
+def _clock(zk: ZooKeeperClient) -> Iterator[Finding]:
+    """By the time that the server gives to a node, which ends with this session."""
+    path = f"/muster-doctor-{uuid.uuid4()}"
+    before_ms = time.time() * 1000
+    zk.call(zk.create_async, path, b"", ephemeral=True)
+    after_ms = time.time() * 1000
+    stat = zk.call(zk.exists_async, path)
+    yield skew("clock of zookeeper", stat.ctime, before_ms, after_ms)
+
+
+def skew(check: str, there_ms: float, before_ms: float, after_ms: float, resolution_ms: float = 1) -> Finding:
+    """From another machine's time between two of this one."""
+    off_ms = max(0.0, before_ms - there_ms - resolution_ms, there_ms - after_ms)
+    if off_ms > _SKEW_MS:
+        return warning(check, f"at least {off_ms / 1000:.1f} s away from this machine's", _CLOCKS)
+    return ok(check, "as here" if off_ms <= _MIN_SKEW_MS else f"{off_ms / 1000:.1f} s away")
+
+
+def clocks(metrics_urls: Iterable[str]) -> Iterator[Finding]:
+    """Of the gateways' machines, by the header Date, which has seconds."""
+    for url in metrics_urls:
+        health = f"{url.rpartition('/')[0]}/healthz"
+        before_ms = time.time() * 1000
+        try:
+            with urllib.request.urlopen(health, timeout=_CONNECT_S) as response:
+                date = response.headers["Date"]
+        except urllib.error.HTTPError as error:
+            date = error.headers["Date"]
+        except OSError as error:
+            yield warning("gateway", f"{health} does not respond: {error}", "see run/log/gateway-<id>.log")
+            continue
+        there_ms = parsedate_to_datetime(date).timestamp() * 1000
+        yield skew(f"clock of {url.split('/')[2]}", there_ms, before_ms, time.time() * 1000, resolution_ms=1000)

@@ -1,0 +1,56 @@
+"""The result of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from muster.gateway.cli.errors import CliError
+
+Level = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    level: Level
+    found: str
+    mend: str | None = None
+    """What to do; None if nothing has to be done."""
+
+
+def ok(check: str, found: str) -> Finding:
+    """Nothing to do."""
+    return Finding(check, "ok", found)
+
+
+def warning(check: str, found: str, mend: str) -> Finding:
+    """Muster works, but not as well or as safely as it could."""
+    return Finding(check, "warning", found, mend)
+
+
+def failed(check: str, found: str, mend: str) -> Finding:
+    """Muster does not start, or does not serve."""
+    return Finding(check, "failed", found, mend)
+
+
+def from_error(check: str, error: CliError) -> Finding:
+    """A refusal of ``muster up``: the last part of its message says what to do."""
+    found, separator, mend = error.format_message().rpartition("; ")
+    return failed(check, found, mend) if separator else failed(check, mend, "change it, then check again")
+
+
+def passes(check: str, found: str, attempts: Iterable[Callable[[], object]]) -> Iterator[Finding]:
+    """A finding for each attempt that is refused; ``found`` if none is."""
+    refused = False
+    for attempt in attempts:
+        try:
+            attempt()
+        except CliError as error:
+            refused = True
+            yield from_error(check, error)
+    if not refused:
+        yield ok(check, found)
