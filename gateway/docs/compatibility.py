@@ -20,7 +20,7 @@ class NotServed(NamedTuple):
 NOT_SERVED = (
     NotServed(
         "Delegation tokens",
-        "come with a later version; SASL is served (PLAIN, SCRAM-SHA-256 and -512), TLS is not",
+        "come with a later version; SASL is served (PLAIN, SCRAM-SHA-256 and -512)",
         (38, 39, 40, 41),
     ),
     NotServed("SCRAM users", "are in a file, `muster user add` writes it", (50, 51)),

@@ -94,7 +94,7 @@ def _context(
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 0  # every handshake checks the client's certificate anew
+    context.num_tickets = 0  # every connection shows its certificate
     versions = sorted(_VERSIONS[each] for each in settings.versions)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     if settings.cipher_suites:

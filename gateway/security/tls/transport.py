@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import deque
 from collections.abc import Iterable
@@ -182,10 +183,19 @@ class TlsTransport:
         if self._record:
             self._incoming.write(self._record)
         self._record = None
+        self._acknowledge()
         self._socket.resume_reading()
         self._client.established()
         if not (self._is_closing or self._is_lost):
             self._decrypt()
+
+    def _acknowledge(self) -> None:
+        """At once: nothing is sent at the end of the handshake that would carry it, and Nagle's algorithm in a client
+        holds the first request back until it comes, 40 ms otherwise."""
+        found = self._socket.get_extra_info("socket")
+        if found is not None:
+            with contextlib.suppress(OSError):
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _too_late(self) -> None:
         self._fail(HandshakeTimeout())
