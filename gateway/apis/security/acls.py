@@ -1,8 +1,8 @@
 """Shared by DescribeAcls, CreateAcls and DeleteAcls: checks, entries, waiting until a change is in force.
 
-Checks and messages are those of Kafka's AclApis and AclControlManager. What is different: a request with an unknown
-type, operation or permission gets INVALID_REQUEST where Kafka closes the connection, and so do names that ZooKeeper
-cannot have, as from a Kafka with ZooKeeper.
+Checks and messages are those of Kafka's AclApis and AclControlManager. What is different: each element with an unknown
+type, operation or permission gets INVALID_REQUEST, where Kafka closes the connection; each creation with ANY, where
+Kafka fails the whole request; and names that ZooKeeper cannot have, as from a Kafka with ZooKeeper.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def acl_of(creation: Any) -> Acl:
     permission = _known(AclPermission, creation.permission_type, PERMISSIONS, "permissionType")
     name, principal, host = creation.resource_name, creation.principal, creation.host
     if not name:
-        raise BadAcl("Resource name should not be empty")
+        raise BadAcl("Invalid empty resource name")
     if kind is AclResourceType.CLUSTER and name != CLUSTER_NAME:
         raise BadAcl(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if ":" not in principal:

@@ -33,7 +33,7 @@ async def describe_acls(call: Call) -> Reply | None:
         wanted = filter_of(request)
     except BadAcl as error:
         return call.reply(_failed(ErrorCode.invalid_request, str(error)))
-    return call.reply({**_failed(ErrorCode.none, None), "resources": _resources(authorizer, wanted)})
+    return call.reply({**_failed(ErrorCode.none, ""), "resources": _resources(authorizer, wanted)})
 
 
 def _resources(authorizer: Authorizer, wanted: AclFilter) -> list[dict[str, Any]]:
@@ -45,5 +45,5 @@ def _resources(authorizer: Authorizer, wanted: AclFilter) -> list[dict[str, Any]
     ]
 
 
-def _failed(error: ErrorCode, message: str | None) -> dict[str, Any]:
+def _failed(error: ErrorCode, message: str) -> dict[str, Any]:
     return {"throttle_time": 0, "error_code": error, "error_message": message, "resources": []}

@@ -33,7 +33,7 @@ async def create_acls(call: Call) -> Reply | None:
         return call.reply({"throttle_time": 0, "results": [SECURITY_DISABLED for _ in creations]})
     checked = [_checked(creation) for creation in creations]
     done = iter(await _carried_out(call.gateway, [acl for acl in checked if isinstance(acl, Acl)]))
-    results = [error_fields(next(done)) if isinstance(acl, Acl) else _invalid(acl) for acl in checked]
+    results = [_created(next(done)) if isinstance(acl, Acl) else _invalid(acl) for acl in checked]
     return call.reply({"throttle_time": 0, "results": results})
 
 
@@ -42,6 +42,10 @@ def _checked(creation: Any) -> Acl | BadAcl:
         return acl_of(creation)
     except BadAcl as error:
         return error
+
+
+def _created(outcome: AclOutcome) -> dict[str, Any]:
+    return {**error_fields(outcome), "error_message": outcome.message or ""}
 
 
 def _invalid(error: BadAcl) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from muster.placement.security.acls import (
     AclResourceType,
 )
 from tests.gateway.acl_requests import ACL, ACL_FILTER, CREATE, DELETE, DESCRIBE, VERSIONS
+from tests.gateway.authorization.acl_script import KAFKAS, transcript
 from tests.gateway.serving import Client, Serving
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -202,3 +203,8 @@ def test_many_at_once(served: Serving) -> None:
         assert [result.error_code for result in results] == [0] * 100
         client.close()
     assert len(rows(served.client)) == 300
+
+
+@by_root
+def test_requests_get_kafkas_responses(served: Serving) -> None:
+    assert transcript(served.client) == KAFKAS
