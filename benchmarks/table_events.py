@@ -14,6 +14,7 @@ from benchmarks.table_world import HOUR_MS, LOGS, World
 from muster.actors.tables.parquet import COMPRESSION, write_rows
 from muster.actors.tables.rollup import hour_folder
 from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE, REPAIRS
 from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS, END_OFFSETS
@@ -39,6 +40,7 @@ def write(metrics: Path, world: World) -> None:
         (LIFECYCLE, _lifecycle(world)),
         (REPAIRS, _repairs(world)),
         (FAULTS, _faults(world)),
+        (ADMINISTRATION, _administration(world)),
     ):
         schema = TABLES[name]
         write_rows(metrics / name, f"bench-{name}", schema, [_whole(schema.arrow, row) for row in rows])
@@ -259,6 +261,21 @@ def _faults(world: World) -> Iterator[dict[str, Any]]:
             "event": event,
             "action": "kill",
             "actor": planted.killed_actor,
+        }
+
+
+def _administration(world: World) -> Iterator[dict[str, Any]]:
+    for number, group in enumerate(world.groups[:20]):
+        yield {
+            "ts": world.start_ms + number * 60_000,
+            "gateway": 1,
+            "door": "kafka",
+            "principal": "User:made-up",
+            "api": "OffsetCommit",
+            "resource_type": "GROUP",
+            "resource": group,
+            "error": "NONE",
+            "times": 1,
         }
 
 

@@ -19,12 +19,15 @@ from muster.actors.audit.sends import Sends
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
 from muster.actors.runtime.errors import last_line
+from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController
-from muster.actors.runtime.process import now_ms
+from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.reading import TableDamaged
+from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.actors.tables.spool import SampleStore
 from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.administration.trail import Trail
 from muster.gateway.attribution.account import End
 from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
@@ -109,6 +112,7 @@ class ServedGateway:
         self._id = gateway_id
         self._sends = sends
         self._store: SampleStore | None = None
+        self._trail: EventWriter | None = None
         self._server: GatewayServer | None = None
         self._lost_hosts: LostHosts | None = None
         self._http: web.AppRunner | None = None
@@ -143,6 +147,15 @@ class ServedGateway:
             storage=Path(self._settings.storage),
         )
         self._upkeep = Upkeep(account)
+        self._trail = EventWriter(
+            Path(self._settings.storage),
+            ADMINISTRATION,
+            f"gateway-{self._id}",
+            flush_ms=config.metrics_events_flush_ms,
+            now_ms=wall_ms,
+        )
+        self._trail.start()
+        server.trail = Trail(self._trail.add, wall_ms, self._id)
         self._lost_hosts = LostHosts(_alive_nodes, server.have_metadata_requested)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(self._settings))
@@ -236,6 +249,8 @@ class ServedGateway:
     async def _settle(self) -> None:
         self._upkeep.settle(now_ms())
         self.server.forget_silent_clients()
+        if self.server.trail is not None:
+            self.server.trail.settle()
         if self.server.account.is_pending:
             self._is_settled.clear()
         else:
@@ -258,6 +273,10 @@ class ServedGateway:
             await self._http.cleanup()
         if self._server is not None:
             self._server.account.close()
+            if self._server.trail is not None:
+                self._server.trail.close()
+        if self._trail is not None:
+            await self._trail.close()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
 

@@ -51,6 +51,10 @@ _COMMANDS = {
     "user": _Command("user:user", "Add and remove users that may log in."),
     "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
+    "administration": _Command(
+        "security.administration:administration",
+        "Show who changed topics, configs, offsets, groups, ACLs, quotas, users and faults, or tried to.",
+    ),
     "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
     "zookeeper": _Command("security.zookeeper:zookeeper", "Protect nodes that exist in ZooKeeper, or open them."),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from muster.actors.config.overrides import METRICS
 from muster.actors.group.watchdog import on_one_line
+from muster.gateway.administration.trail import Change, Who
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.session import FAILURE_DELAY_S, Sasl
@@ -31,6 +32,7 @@ from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResour
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 """Of the request that the current task serves."""
 _MAX_CREDENTIALS_CHARS = 8192
+DOOR = "http"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -134,11 +136,16 @@ class Callers:
 
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            _CALLER.set(Caller(ANONYMOUS, canonical_host(request.remote or ""), may_all=False))
             try:
                 await self._admit(request)
             except _Refused as refused:
-                return self._refusal(request, refused)
-            return await handler(request)
+                response: web.StreamResponse = self._refusal(request, refused)
+                self._record(request, response, None)
+                return response
+            response = await handler(request)
+            self._record(request, response, await request.read() if response.status < 400 else None)
+            return response
 
         self.middleware = middleware
 
@@ -150,12 +157,9 @@ class Callers:
         return self._tokens is not None or self._gateway.sasl is not None or by_certificate
 
     async def _admit(self, request: web.Request) -> None:
-        resource = request.match_info.route.resource
-        if resource is None:
-            return  # 404 or 405
-        method = "GET" if request.method == "HEAD" else request.method
-        right = RIGHTS.get((method, resource.canonical))
-        if right is Right.NONE:
+        route = _route(request)
+        right = RIGHTS.get(route)
+        if right is Right.NONE or not route[1]:  # no route: 404 or 405
             return
         if right is None:
             raise _Refused(403, "no right is defined for this route")
@@ -189,16 +193,33 @@ class Callers:
             return await _user_with_password(self._gateway.sasl, value.strip(), host)
         return None
 
+    def _record(self, request: web.Request, response: web.StreamResponse, body: bytes | None) -> None:
+        """In the gateway's trail, if it is a change, or the attempt of one."""
+        trail, route = self._gateway.trail, _route(request)
+        if trail is None or RIGHTS.get(route) is not Right.CHANGE_CLUSTER:
+            return
+        caller, fault_id = current_caller(), request.match_info.get("id")
+        detail = " ".join(body.decode(errors="replace").split()) if body else None
+        change = Change(" ".join(route), "FAULT", fault_id, str(response.status), detail)
+        trail.record(DOOR, Who(caller.principal, caller.host), change)
+
     def _refusal(self, request: web.Request, refused: _Refused) -> web.Response:
         response = web.json_response({"error": str(refused)}, status=refused.status)
         if refused.status == 401:
             schemes = [("Bearer", self._tokens), ("Basic", self._gateway.sasl)]
             known = [f'{scheme} realm="muster"' for scheme, held in schemes if held is not None]
             response.headers["WWW-Authenticate"] = ", ".join(known)
-        what = f"{request.method} {request.match_info.route.resource.canonical}"  # type: ignore[union-attr]
+        what = " ".join(_route(request))
         host = canonical_host(request.remote or "")
         self._gateway.limited_log.warning("http", host, "%s of %s is refused: %s", what, host, str(refused))
         return response
+
+
+def _route(request: web.Request) -> tuple[str, str]:
+    """As in RIGHTS; without a path if there is none."""
+    resource = request.match_info.route.resource
+    method = "GET" if request.method == "HEAD" else request.method
+    return method, "" if resource is None else resource.canonical
 
 
 def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:

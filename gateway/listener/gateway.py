@@ -15,6 +15,7 @@ from muster.actors.config.parts.quota_properties import parse_overrides
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.administration.trail import Trail
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.table import HEAR_MS
@@ -161,6 +162,8 @@ class Gateway:
         """The latest report of the audit."""
         self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
         """The log of connections; clients must not be able to flood it."""
+        self.trail: Trail | None = None
+        """Of administrative requests; set before the gateway listens, if they are recorded."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""
         self.fetch_sessions = FetchSessions(

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from muster.actors.wire.codec import UndecodableRequest
+from muster.gateway.administration.requests import READERS
+from muster.gateway.listener.administration import record
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.limiting.charging import timer_for
 from muster.gateway.listener.registry import Api, Call, Cancel, Reply
@@ -90,6 +92,8 @@ class PendingRequest:
         if self.is_done:
             return
         self.response = reply
+        if self.api.key in READERS and reply is not None:
+            record(self.call, reply)
         self._done("ANSWERED")
 
     def fail(self, error: BaseException) -> None:

@@ -24,6 +24,7 @@ PURE = (
     *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "actors/transactions").rglob("*.py")),
+    *sorted((ROOT / "gateway/administration").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     *sorted((ROOT / "gateway/quotas").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),

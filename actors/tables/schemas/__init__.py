@@ -5,6 +5,7 @@ The field metadata of each column holds its unit and meaning, so a Parquet file 
 
 from __future__ import annotations
 
+from muster.actors.tables.schemas.administration import ADMINISTRATION, ADMINISTRATION_SCHEMA
 from muster.actors.tables.schemas.base import TableSchema
 from muster.actors.tables.schemas.cluster import (
     FAULTS,
@@ -31,5 +32,6 @@ TABLES: dict[str, TableSchema] = {
     REPAIRS: REPAIRS_SCHEMA,
     LIFECYCLE: LIFECYCLE_SCHEMA,
     FAULTS: FAULTS_SCHEMA,
+    ADMINISTRATION: ADMINISTRATION_SCHEMA,
 }
 """Every table by its name."""

@@ -1,0 +1,1 @@
+"""Who changed what, or tried to: the table ``administration``, of the requests that one gateway got."""

@@ -1,0 +1,67 @@
+"""``muster administration``: who changed what, from the table ``administration``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.times import Moment
+
+_COLUMNS = ("TIME", "GATEWAY", "PRINCIPAL", "HOST", "CLIENT-ID", "API", "TYPE", "RESOURCE", "ERROR", "TIMES", "DETAIL")
+_FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", "resource", "error", "times", "detail")
+
+
+@click.command(epilog="Example: muster administration --since -1d --refused")
+@click.option(
+    "--storage",
+    "directory",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=Path("muster-data"),
+    help="Storage directory. Default ./muster-data.",
+)
+@click.option("--since", type=Moment(), default="-1d", metavar="TIME", help="From this time on. Default -1d.")
+@click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Show only what this principal did.")
+@click.option("--resource", type=NAME, metavar="NAME", help="Show only what was done to this topic, group or user.")
+@click.option("--refused", is_flag=True, help="Show only what ended with an error.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
+def administration(
+    directory: Path, since: datetime, principal: str | None, resource: str | None, refused: bool, as_json: bool
+) -> None:
+    """Show who changed topics, configs, offsets, groups, ACLs, quotas, users and faults, or tried to.
+
+    Gateways write rows every metrics.events.flush.ms. Further attempts of one kind in a minute are one row (TIMES).
+    """
+    from muster.actors.tables.reading import TableDamaged, read
+    from muster.actors.tables.schemas.administration import ADMINISTRATION
+
+    if not directory.is_dir():
+        raise CliError(f"there is no storage directory {directory}; name one with --storage")
+    try:
+        rows = read(directory, ADMINISTRATION, round(since.timestamp() * 1000)).sort_by("ts").to_pylist()
+    except TableDamaged as error:
+        raise CliError(str(error)) from error
+    found = [
+        row
+        for row in rows
+        if principal in (None, row["principal"])
+        and resource in (None, row["resource"])
+        and not (refused and _is_done(row["error"]))
+    ]
+    if as_json:
+        print_json([{**row, "ts": round(row["ts"].timestamp() * 1000)} for row in found])
+    else:
+        print_table(
+            _COLUMNS,
+            [(f"{row['ts']:%Y-%m-%dT%H:%M:%S}Z", *(row[name] for name in _FIELDS)) for row in found],
+        )
+
+
+def _is_done(error: str) -> bool:
+    """Kafka's NONE, or a status of HTTP that is no error."""
+    return error == "NONE" or error.startswith("2")
