@@ -1,19 +1,26 @@
-"""A whole Muster that requires logins, on an IPv6 address: real clients, Muster's own commands, attribution."""
+"""A whole Muster that requires logins, on an IPv6 address: clients, Muster's own commands, attribution, secrets."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.actors.tables.reading import read
+from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.main import cli
 from tests.muster_process import Muster, eventually
 
@@ -24,7 +31,7 @@ LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",
     "sasl.username": "ann",
-    "sasl.password": "of ann",
+    "sasl.password": "planted-secret-of-ann",
 }
 
 
@@ -46,12 +53,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory, login: Path) -> Iterator[M
             "listeners": "SASL_PLAINTEXT://[::1]:0",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "sasl.credentials.file": str(users),
+            "http.tokens.file": str(login.with_name("tokens.properties")),
+            "fault.injection.enable": "true",
+            "metrics.events.flush.ms": "500",
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "2",
         },
     )
     added = CliRunner().invoke(cli, ["user", "add", "ann", "--file", str(users), "--password", LOGIN["sasl.password"]])
     assert added.exit_code == 0, added.output
+    token = CliRunner().invoke(cli, ["token", "add", "tester", "--file", str(login.with_name("tokens.properties"))])
+    assert token.exit_code == 0, token.output
+    login.with_name("token").write_text(token.output)
     with muster:
         yield muster
 
@@ -83,7 +96,9 @@ def test_the_group_of_a_client_that_logged_in(secured: Muster, login: Path) -> N
 
 def _attributed(muster: Muster) -> dict[str, int]:
     """Messages by group in /metrics; "" for those without a group."""
-    with urllib.request.urlopen(muster.metrics_urls[0]) as response:
+    user = base64.b64encode(f"{LOGIN['sasl.username']}:{LOGIN['sasl.password']}".encode()).decode()
+    request = urllib.request.Request(muster.metrics_urls[0], headers={"Authorization": f"Basic {user}"})
+    with urllib.request.urlopen(request) as response:
         families = list(text_string_to_metric_families(response.read().decode()))
     return {
         sample.labels.get("group", ""): int(sample.value)
@@ -106,3 +121,70 @@ def test_clients_without_the_right_login_are_refused(secured: Muster) -> None:
     refused = secured.run("topics", "list")
     assert refused.returncode != 0
     assert "--command-config" in refused.stderr
+
+
+def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> None:
+    """After logins, requests and faults that succeed and fail: passwords, tokens and credentials are nowhere else."""
+    token_file = login.with_name("token")
+    by_token = replace(secured, environment={**os.environ, "MUSTER_HTTP_TOKEN_FILE": str(token_file)})
+    refused = secured.run("fault", "list")
+    assert (refused.returncode, "401" in refused.stderr or "may not do this" in refused.stderr) == (1, True)
+    wrong = "planted-but-wrong"
+    for header in (f"Bearer {wrong}", f"Basic {base64.b64encode(f'ann:{wrong}'.encode()).decode()}"):
+        request = urllib.request.Request(secured.metrics_urls[0], headers={"Authorization": header})
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request)
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": secured.bootstrap, **LOGIN, "sasl.password": wrong}).list_topics(timeout=5)
+    by_token.cli("fault", "inject", "drop", "--api", "Heartbeat")
+    by_token.cli("fault", "clear")
+    secured.cli("topics", "create", "of-ann", "--partitions", "1", "--command-config", str(login))
+    trail = eventually(lambda: _administration(secured), lambda rows: len(rows) >= 4, "the trail is written")
+    assert {("User:ann", "CreateTopics"), ("User:tester", "POST /v1/faults"), ("User:tester", "DELETE /v1/faults")} <= {
+        (row["principal"], row["api"]) for row in trail
+    }
+
+    credentials, ray_token = secured.storage / "zookeeper/credentials", secured.storage / "run/ray-token"
+    secrets = {
+        "password": LOGIN["sasl.password"],
+        "wrong password": wrong,
+        "token": token_file.read_text().strip(),
+        "ZooKeeper": credentials.read_text().strip().partition(":")[2],
+        "Ray": ray_token.read_text().strip(),
+    }
+    assert secured.process is not None
+    family = [psutil.Process(secured.process.pid), *psutil.Process(secured.process.pid).children(recursive=True)]
+    places = {
+        "status": secured.cli("status", "--json"),
+        "output": (secured.storage.parent / f"{secured.storage.name}.log").read_text(),
+        **{f"process {each.pid}": f"{each.cmdline()} {each.environ()}" for each in family if each.is_running()},
+        **{f"node {path}": text for path, text in _nodes(secured).items()},
+        **{f"table {name}": str(read(secured.storage, name).to_pylist()) for name in TABLES},
+        **{
+            f"file {path}": path.read_bytes().decode("latin-1")
+            for path in secured.storage.rglob("*")
+            if path.is_file() and path not in (credentials, ray_token)
+        },
+    }
+    assert len(family) > 5
+    found = [(place, name) for place, text in places.items() for name, secret in secrets.items() if secret in text]
+    assert found == []
+
+
+def _administration(muster: Muster) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(muster.cli("administration", "--json"))
+    return rows
+
+
+def _nodes(muster: Muster) -> dict[str, str]:
+    zk = muster.zookeeper()
+    found = {}
+    try:
+        paths = ["/"]
+        while paths:
+            path = paths.pop()
+            found[path] = zk.get(path)[0].decode("latin-1")
+            paths += [f"{path.rstrip('/')}/{name}" for name in zk.get_children(path)]
+    finally:
+        zk.shut()
+    return found
