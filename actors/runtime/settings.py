@@ -19,7 +19,7 @@ NAMESPACE = "muster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """All settings that the actors are started with. Picklable; holds no secret."""
+    """All settings that the actors are started with. Picklable. Has passwords, hidden from ``repr``."""
 
     config: MusterConfig
     storage: str

@@ -39,8 +39,11 @@ class Served:
     _keys: Keys = field(repr=False, compare=False)
 
     def principal_of(self, certificate: bytes) -> str | None:
-        """The name of a client with that certificate (DER); None if no mapping rule matches."""
-        return self.rules.name(distinguished_name(x509.load_der_x509_certificate(certificate).subject))
+        """The name of a client with that certificate (DER); None if no mapping rule matches, or it is malformed."""
+        try:
+            return self.rules.name(distinguished_name(x509.load_der_x509_certificate(certificate).subject))
+        except ValueError:  # OpenSSL is more lenient
+            return None
 
     def days_left(self) -> float:
         """Until the certificate expires; negative afterwards."""

@@ -71,6 +71,7 @@ class TlsTransport:
 
     __slots__ = (
         "_client",
+        "_context",
         "_deadline",
         "_incoming",
         "_is_busy",
@@ -101,7 +102,9 @@ class TlsTransport:
         self._client = client
         self._threads = threads
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context = context
+        self._object: ssl.SSLObject | None = None
+        """Made for the first record: who sends none costs little."""
         self._record: bytearray | None = bytearray()
         """Until the handshake is complete: what has come of a record."""
         self._deadline = self._loop.call_later(HANDSHAKE_S, self._too_late)
@@ -119,6 +122,7 @@ class TlsTransport:
     @property
     def certificate(self) -> bytes | None:
         """The client's, as DER; None if it has none."""
+        assert self._object is not None
         return self._object.getpeercert(binary_form=True)
 
     def feed(self, data: bytes) -> None:
@@ -140,13 +144,12 @@ class TlsTransport:
     def _advance(self) -> None:
         """Continue the handshake with whole records: a client that sends single bytes occupies no thread."""
         record = self._record
-        if self._is_busy or not record or len(record) < _HEAD_BYTES:
+        if self._is_busy or not record or not (whole_bytes := _whole_records(record)):
             return
-        size = int.from_bytes(record[3:_HEAD_BYTES], "big")
-        if len(record) < _HEAD_BYTES + size <= _HEAD_BYTES + _MAX_RECORD_BYTES:
-            return
-        self._incoming.write(record)
-        record.clear()
+        if self._object is None:
+            self._object = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._incoming.write(record[:whole_bytes])
+        del record[:whole_bytes]
         self._is_busy = True
         self._socket.pause_reading()
         self._loop.run_in_executor(self._threads, self._handshake).add_done_callback(self._advanced)
@@ -155,6 +158,7 @@ class TlsTransport:
         """In a thread. Returns whether it is complete. SSLError."""
         if self._is_lost:
             return False
+        assert self._object is not None
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -208,6 +212,7 @@ class TlsTransport:
     def _decrypt(self) -> None:
         pieces: list[bytes] = []
         ended, error = False, None
+        assert self._object is not None
         try:
             while piece := self._object.read(_READ_BYTES):
                 pieces.append(piece)
@@ -280,6 +285,7 @@ class TlsTransport:
         """Encrypt at most that many bytes of the piece, and keep the rest. Returns how many were."""
         view = memoryview(piece)
         part = view[:budget]
+        assert self._object is not None
         try:
             self._object.write(part)
         except ssl.SSLError as error:
@@ -338,6 +344,7 @@ class TlsTransport:
 
     def _shut(self) -> None:
         """The client's own end is not awaited: who sends no more needs none."""
+        assert self._object is not None
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
         self._send_encrypted()
@@ -352,3 +359,16 @@ class TlsTransport:
         self._is_lost = True
         self._deadline.cancel()
         self._pending.clear()
+
+
+def _whole_records(data: bytearray) -> int:
+    """How many bytes at the start of the data are whole records. One that is too long counts: OpenSSL refuses it."""
+    at = 0
+    while len(data) - at >= _HEAD_BYTES:
+        size = int.from_bytes(data[at + 3 : at + _HEAD_BYTES], "big")
+        if size > _MAX_RECORD_BYTES:
+            return len(data)
+        if len(data) < at + _HEAD_BYTES + size:
+            break
+        at += _HEAD_BYTES + size
+    return at

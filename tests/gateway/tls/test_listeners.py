@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from muster.placement.view import Broker, BrokerAddress
 from tests.certificates import Authority, Issued
 from tests.gateway.serving import Client, Serving
 
-METADATA, API_VERSIONS = 3, 18
+FETCH, METADATA, API_VERSIONS = 1, 3, 18
 NO_TOPICS = {"topics": [], "allow_auto_topic_creation": False}
 CA, OTHER_CA = Authority(), Authority("Another CA")
 GATEWAY = CA.issue("CN=gateway,O=Test")
@@ -226,6 +226,29 @@ def test_any_split_of_the_bytes_is_the_same(full: Serving, ports: dict[str, int]
         assert head[4:8] == b"\0\0\0\1"
 
 
+@pytest.mark.parametrize("cut", [3, 6, 26])
+def test_a_record_that_comes_in_two_pieces(full: Serving, ports: dict[str, int], cut: int) -> None:
+    """The client's last flight are two records; the second may begin in the packet of the first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", ports["SSL"]), timeout=20) as raw:
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+        raw.sendall(hello := outgoing.read())
+        while side.version() is None or not outgoing.pending:
+            incoming.write(raw.recv(65536))
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        flight = outgoing.read()
+        raw.sendall(flight[:cut])
+        port, came = raw.getsockname()[1], len(hello) + cut
+        (tls,) = (_tls(each) for each in full.gateway.connections.values() if each.port == port)
+        assert tls is not None
+        until(lambda: tls.received_bytes == came)
+        raw.sendall(flight[cut:])
+        until(lambda: tls.is_established)
+
+
 def fails(port: int, context: ssl.SSLContext) -> None:
     """A client of TLS 1.3 hears of it only when it reads."""
     try:
@@ -293,8 +316,33 @@ async def _open_handshakes(full: Serving) -> list[object]:
     return [each for each in _connections(full) if (tls := _tls(each)) is not None and not tls.is_established]
 
 
-def test_a_client_that_does_not_read_stops_the_encryption(full: Serving, ports: dict[str, int], fresh: Fresh) -> None:
-    """Responses of a client that reads nothing stay plain, in one piece with the page cache; none gets lost."""
+def test_a_response_is_encrypted_as_the_client_takes_it(
+    full: Serving, ports: dict[str, int], tmp_path: Path, fresh: Fresh
+) -> None:
+    topic = full.create(fresh("topic")).name
+    producer = Producer(librdkafka(full, ports["SSL"], tmp_path))
+    for _ in range(16):
+        producer.produce(topic, bytes(900_000))
+    assert producer.flush(30) == 0
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50_000_000}
+    body = {"replica_id": -1, "max_wait": 100, "min_bytes": 1, "max_bytes": 50_000_000, "isolation_level": 0}
+    with secure(ports["SSL"], client_context()) as client:
+        client.request(FETCH, 4, {**body, "topics": [{"topic": topic, "partitions": [part]}]})
+        (tls,) = (_tls(each) for each in full.gateway.connections.values() if each.port == client.port)
+        assert tls is not None
+        until(lambda: tls._pending_bytes > 0 and tls._is_paused)
+        encrypted_bytes = full.run(_encrypted(tls))
+        assert encrypted_bytes <= transport._HIGH_WATER_BYTES + 2 * transport._PIECE_BYTES < tls._pending_bytes
+        (response,) = client.response(FETCH, 4).responses
+        assert len(response.partitions[0].records) > 14_000_000
+        assert works(client)
+
+
+async def _encrypted(tls: transport.TlsTransport) -> int:
+    return tls._socket.get_write_buffer_size()
+
+
+def test_many_requests_at_once(full: Serving, ports: dict[str, int]) -> None:
     with secure(ports["SSL"], client_context()) as client:
         for _ in range(2000):
             client.request(API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"})
