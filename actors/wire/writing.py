@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Body: TypeAlias = "dict[str, Any] | DataclassInstance"
 """The fields of an entity, by the names of kio's schema; those of nested entities, too."""
 _SEQUENCES = (list, tuple)
+MAX_MESSAGE_CHARS = 8_000
+"""Error messages are cut there: in UTF-8 that is less than the longest STRING."""
 
 
 class Unwritable(ValueError):
@@ -272,9 +274,20 @@ def _value(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
         one: Write = writer(nested)
     else:
         one = primitive(declared.metadata["kafka_type"], is_compact, is_nullable=is_nullable and not many)
+        if declared.name == "error_message":
+            one = _shortened(one)
     if many:
         return _array(one, is_compact, is_nullable=is_nullable)
     return _nullable_entity(one) if nested is not None and is_nullable else one
+
+
+def _shortened(write: Write) -> Write:
+    """A message may repeat a name that has the length of the longest STRING, and would be longer than that."""
+
+    def write_short(value: Any, put: Put) -> None:
+        write(value if value is None else value[:MAX_MESSAGE_CHARS], put)
+
+    return write_short
 
 
 def _array(write_item: Write, is_compact: bool, *, is_nullable: bool) -> Write:
