@@ -185,8 +185,10 @@ class ClusterView:
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
         """The gateway that Metadata names as leader; of a coordinator's partition, as FindCoordinator does.
 
-        None without gateways.
+        None without gateways, and of a partition that the topic does not have: clients may name any.
         """
+        if not 0 <= partition < topic.partitions:
+            return None
         if topic.name in COORDINATORS:
             return self.coordinator_of(partition, COORDINATORS[topic.name])
         leaders = self.leaders.get(topic.topic_id, ())

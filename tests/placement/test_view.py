@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from functools import partial
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +103,15 @@ def test_the_coordinator_is_the_leader_of_the_groups_offsets_partition() -> None
     for partition in range(OFFSETS.partitions):
         assert VIEW.coordinator_of(partition) == VIEW.leader_of(OFFSETS, partition)
         assert VIEW.coordinator_of(partition) in VIEW.brokers
+
+
+@pytest.mark.parametrize("topic", [FLIGHTS, OFFSETS], ids=lambda topic: topic.name)
+@pytest.mark.parametrize("partition", [-1, -(2**31), 2**31 - 1])
+def test_a_partition_that_does_not_exist_has_no_leader_and_takes_no_memory(topic: Topic, partition: int) -> None:
+    before = len(VIEW._found)
+    assert VIEW.leader_of(topic, partition) is None
+    assert VIEW.replica_in("a", topic, partition) is None
+    assert len(VIEW._found) == before
 
 
 def test_a_gateway_that_is_gone_leads_nothing() -> None:
