@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-planted | test-versions | simulate | chaos | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-planted | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -10,7 +10,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-planted test-versions simulate chaos conformance cluster-test bench bench-compare lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-planted test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
+	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
@@ -113,6 +114,10 @@ SEED ?= 1
 MINUTES ?= 3
 chaos: setup
 	$(PYTHON) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
+FRAMES ?= 1000000
+fuzz: setup
+	$(PYTHON) -m tests.fuzz --seed $(SEED) --frames $(FRAMES) $(FUZZ)
 
 lint: setup
 	$(PYTHON) -m ruff check .

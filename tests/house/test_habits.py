@@ -21,8 +21,8 @@ _SLEEPS = {
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
 }
 """Reasons why a test may let time pass."""
-_NO_TESTS = ("tests/chaos/", "tests/simulation/")
-"""Programs: one is a load in real time, in the other the clock is simulated."""
+_NO_TESTS = ("tests/chaos/", "tests/simulation/", "tests/fuzz/__main__.py", "tests/fuzz/storms.py")
+"""Programs: loads in real time, and one whose clock is simulated."""
 
 
 def test_tests_wait_for_events() -> None:

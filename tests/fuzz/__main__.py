@@ -1,0 +1,231 @@
+"""``python -m tests.fuzz --seed S --frames N``: hostile clients against a gateway with the real actors, or a cluster.
+
+It prints what was sent, the memory of the process, and the times of a client that behaves, before and during the
+attack. Exit code 1 if the log has an error, a traceback or a lost actor, if a valid request got no response, if the
+client that behaves was refused, or if memory grew. The frames before a problem are kept; ``--replay FILE`` sends them
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+
+from tests.fuzz import corpus
+from tests.fuzz.attack import Attack, Totals, Unanswered
+from tests.fuzz.canary import Quantiles
+from tests.fuzz.frames import Generator
+from tests.fuzz.target import PASSWORD, USER, prepare
+from tests.fuzz.values import Values
+from tests.gateway.serving import Client
+
+BEFORE_LOGIN = (17, 18, 36)
+WARM_UP_S = 20.0
+MAX_GROWTH_BYTES = 150 << 20
+"""From the end of the warm-up. Producers, groups and fetch sessions that the frames may begin are far fewer."""
+_LOOK_S = 5.0
+
+
+class Child:
+    """A process that prints a line of JSON when it is ready, and one for each line that it gets."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.ready = self._line()
+
+    @property
+    def rss_bytes(self) -> int:
+        return int(psutil.Process(self._process.pid).memory_info().rss)
+
+    def report(self) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def _line(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ChildProcessError(f"{self._process.args!r} has ended with {self._process.wait()}")
+        return json.loads(line)
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+class Run:
+    """One attack."""
+
+    def __init__(self, host: str, ports: dict[str, int], seed: int, target: Child | None, folder: Path) -> None:
+        self._host = host
+        self._ports = ports
+        self._target = target
+        self._folder = folder
+        self.problems: list[str] = []
+        self._over = False
+        with Client(ports["plain"], host=host) as client:
+            ids = prepare(client)
+        self.attacks = [self._attack(seed, "plain", ids, 12, None)]
+        if "secured" in ports:
+            self.attacks += [
+                self._attack(seed + 1_000_003, "secured", ids, 4, (USER, PASSWORD)),
+                self._attack(seed + 2_000_003, "secured", ids, 2, None, BEFORE_LOGIN),
+                self._attack(seed + 3_000_003, "secured", ids, 1, None),
+            ]
+
+    def _attack(
+        self,
+        seed: int,
+        listener: str,
+        ids: list[Any],
+        lines: int,
+        user: tuple[str, str] | None,
+        apis: tuple[int, ...] | None = None,
+    ) -> Attack:
+        values = Values(ids)
+        frames = iter(Generator(seed, values, apis))
+        return Attack(self._host, self._ports[listener], frames, values, user=user, lines=lines)
+
+    @property
+    def totals(self) -> Totals:
+        return Totals.of(attack.totals for attack in self.attacks)
+
+    async def go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
+        """Attack with so many frames, or for that long (0: however long they take). Problems are in ``problems``."""
+        began_s, is_warm = time.monotonic(), False
+        tasks = [asyncio.create_task(attack.run(lambda: self._over)) for attack in self.attacks]
+        while not self._over:
+            done, _ = await asyncio.wait(tasks, timeout=_LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
+            spent_s = time.monotonic() - began_s
+            if not is_warm and spent_s > WARM_UP_S:
+                is_warm = True
+                on_warm()
+            self._look()
+            self._over = (
+                bool(done) or bool(self.problems) or self.totals.sent >= frames or spent_s > (seconds or spent_s)
+            )
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, BaseExceptionGroup | Unanswered | OSError):
+                self.problems.append(f"{result!r}: {getattr(result, 'exceptions', '')}")
+        self._look()
+
+    def _look(self) -> None:
+        if self._target is not None and (found := self._target.report()):
+            self.problems += found
+            for number, attack in enumerate(self.attacks):
+                corpus.write(self._folder / f"frames-{number}.bin", list(attack.recent))
+
+
+@click.command()
+@click.option("--seed", default=1, show_default=True, help="Which frames; what responses teach is not fixed by it.")
+@click.option("--frames", default=1_000_000, show_default=True, help="How many; the warm-up's are among them.")
+@click.option("--minutes", default=0.0, help="At most this long.")
+@click.option("--bootstrap-server", help="HOST:PORT of a running cluster instead of a gateway of its own.")
+@click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Send the frames of a file, and end.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where the log and found frames go, and stay.")
+def main(
+    seed: int, frames: int, minutes: float, bootstrap_server: str | None, replay: Path | None, folder: Path | None
+) -> None:
+    """Attack, and say what came of it."""
+    place = folder or Path(tempfile.mkdtemp(prefix="muster-fuzz-"))
+    place.mkdir(parents=True, exist_ok=True)
+    target = None
+    host, ports = "127.0.0.1", {}
+    if bootstrap_server is None:
+        target = Child("tests.fuzz.target", str(place))
+        ports = target.ready
+    else:
+        host, _, port = bootstrap_server.rpartition(":")
+        ports = {"plain": int(port)}
+    try:
+        if replay is not None:
+            problems = _replayed(host, ports["plain"], replay, target)
+        else:
+            problems = _attacked(
+                Run(host, ports, seed, target, place), host, ports["plain"], frames, minutes * 60, target
+            )
+    finally:
+        if target is not None:
+            target.stop()
+    for problem in problems[:20]:
+        click.echo(f"fuzz: {problem}")
+    if problems:
+        click.echo(f"fuzz: FAILED with seed {seed}; the log and the frames before are in {place}")
+        sys.exit(1)
+    if folder is None:
+        shutil.rmtree(place)
+
+
+def _attacked(run: Run, host: str, port: int, frames: int, seconds: float, target: Child | None) -> list[str]:
+    canary = Child("tests.fuzz.canary", host, str(port))
+    time.sleep(WARM_UP_S / 2)
+    alone = Quantiles(*canary.report())
+    warm_bytes: list[int] = []
+
+    def on_warm() -> None:
+        canary.report()
+        warm_bytes.extend([target.rss_bytes] if target is not None else [])
+
+    began_s = time.monotonic()
+    try:
+        asyncio.run(run.go(frames, seconds, on_warm))
+        beside = Quantiles(*canary.report())
+    except ChildProcessError as error:
+        run.problems.append(str(error))
+        beside = alone
+    duration_s = time.monotonic() - began_s
+    canary.stop()
+    totals = run.totals
+    click.echo(
+        f"fuzz: {totals.sent:,} frames in {duration_s:.0f} s, {len(totals.by_api)} APIs: {totals.answered:,} answered, "
+        f"{totals.refused:,} connections closed by the service, {totals.waited:,} by the client after waiting; "
+        f"{totals.connections:,} connections"
+    )
+    click.echo(
+        f"fuzz: canary alone p50 {alone.p50:.2f} ms, p99 {alone.p99:.2f} ms ({alone.requests} requests); "
+        f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
+        f"({beside.requests}); p99 ratio {beside.p99 / alone.p99:.1f}"
+    )
+    if target is not None and warm_bytes and not run.problems:
+        (start_bytes,), end_bytes = warm_bytes, target.rss_bytes
+        click.echo(f"fuzz: memory {start_bytes >> 20} MB after warm-up, {end_bytes >> 20} MB at the end")
+        if end_bytes - start_bytes > MAX_GROWTH_BYTES:
+            run.problems.append(f"memory grew by {(end_bytes - start_bytes) >> 20} MB")
+    return run.problems
+
+
+def _replayed(host: str, port: int, file: Path, target: Child | None) -> list[str]:
+    with Client(port, host=host) as client:
+        prepare(client)
+    frames = corpus.read(file)
+    problems: list[str] = []
+    for frame in itertools.chain(frames):
+        asyncio.run(corpus.send(host, port, [frame]))
+        found = target.report() if target is not None else []
+        problems += [f"{frame[:400]!r}: {each}" for each in found]
+    click.echo(f"fuzz: {len(frames)} frames of {file} were sent again")
+    return problems
+
+
+if __name__ == "__main__":
+    main()
