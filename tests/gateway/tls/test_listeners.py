@@ -226,7 +226,7 @@ def test_any_split_of_the_bytes_is_the_same(full: Serving, ports: dict[str, int]
         assert head[4:8] == b"\0\0\0\1"
 
 
-@pytest.mark.parametrize("cut", [3, 6, 26])
+@pytest.mark.parametrize("cut", [3, 6, 7, 26])
 def test_a_record_that_comes_in_two_pieces(full: Serving, ports: dict[str, int], cut: int) -> None:
     """The client's last flight are two records; the second may begin in the packet of the first."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
