@@ -18,6 +18,10 @@ _KEYWORDS = {
     NameOID.USER_ID: "UID",
 }
 _ESCAPED = frozenset(',=+<>#;"\\')
+_TEXTS = frozenset(
+    (_ASN1Type.UTF8String, _ASN1Type.PrintableString, _ASN1Type.IA5String, _ASN1Type.T61String, _ASN1Type.BMPString)
+)
+"""What Java writes as text, if the type has a keyword."""
 _ENCODINGS = {
     _ASN1Type.BMPString: "utf-16-be",
     _ASN1Type.UniversalString: "utf-32-be",
@@ -32,7 +36,7 @@ def distinguished_name(name: x509.Name) -> str:
 
 def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
     keyword = _KEYWORDS.get(attribute.oid)
-    if keyword is None or isinstance(attribute.value, bytes):
+    if keyword is None or isinstance(attribute.value, bytes) or attribute._type not in _TEXTS:
         return f"{keyword or attribute.oid.dotted_string}=#{_der(attribute).hex()}"
     return f"{keyword}={_escaped(attribute.value)}"
 

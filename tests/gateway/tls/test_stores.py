@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from muster.actors.config import MusterConfig
@@ -114,6 +115,7 @@ def named(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
         (named((NameOID.DOMAIN_COMPONENT, "test"), (NameOID.USER_ID, "ann")), "UID=ann,DC=test"),
         (named((NameOID.COMMON_NAME, ' #a,b=c+"d\\e<f>;ä ')), '\\ \\#a\\,b\\=c\\+\\"d\\\\e\\<f\\>\\;ä\\ '),
         (named((EMAIL, "a@b.test"), (NameOID.COMMON_NAME, "x")), "CN=x,1.2.840.113549.1.9.1=#1608" + b"a@b.test".hex()),
+        (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vis", _ASN1Type.VisibleString)]), "CN=#1a03766973"),
         (
             x509.Name(
                 [
@@ -127,5 +129,6 @@ def named(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
     ],
 )
 def test_names_are_written_as_java_does(name: x509.Name, text: str) -> None:
+    """As ``X500Principal.getName()`` of Java 17 writes them."""
     wanted = text if "=" in text.split(",")[0][:12] and not text.startswith("\\") else f"CN={text}"
     assert distinguished_name(name) == wanted
