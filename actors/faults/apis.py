@@ -45,6 +45,8 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DescribeAcls": frozenset(),
     "CreateAcls": frozenset(),
     "DeleteAcls": frozenset(),
+    "DescribeClientQuotas": frozenset(),
+    "AlterClientQuotas": frozenset(),
     "DescribeConfigs": frozenset(),
     "AlterConfigs": frozenset(),
     "IncrementalAlterConfigs": frozenset(),

@@ -154,6 +154,11 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "metrics": b"",
         },
         75: {"topics": [{"name": topic.name}], "response_partition_limit": 10, "cursor": None},
+        48: {"components": [], "strict": False},
+        49: {
+            "entries": [{"entity": [{"entity_type": "client-id", "entity_name": "a"}], "ops": []}],
+            "validate_only": True,
+        },
         44: {
             "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],
             "validate_only": True,
