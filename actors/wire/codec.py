@@ -262,6 +262,18 @@ def element(api_key: int, version: int, name: str, body: Body) -> bytes:
     return b"".join(parts)
 
 
+def filtered(api_key: int, version: int, name: str, part: bytes, keep: Callable[[Any], bool]) -> bytes:
+    """An element of the response's array ``name``, without those of the array that it ends with that are not kept."""
+    kind = nested_entity(typing.get_type_hints(response_type(api_key, version))[name])[0]
+    last = list(typing.get_type_hints(kind).values())[-1]
+    inner = entity_reader(nested_entity(last)[0])
+    elements = last_array(kind, part, 0)
+    kept = [each for each in elements if keep(inner(each, 0)[0])]
+    tail = b"\0" if kind.__flexible__ else b""
+    head = part[: len(part) - len(tail) - sum(map(len, elements)) - len(array_head(kind, len(elements)))]
+    return b"".join((head, array_head(kind, len(kept)), *kept, tail))
+
+
 __all__ = [
     "API_VERSIONS",
     "Body",
@@ -281,6 +293,7 @@ __all__ = [
     "encode_response",
     "encode_response_parts",
     "field",
+    "filtered",
     "join_response",
     "ms",
     "request_type",

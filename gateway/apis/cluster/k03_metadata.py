@@ -162,7 +162,14 @@ def _response(call: Call, wanted: _Wanted, failed: dict[str, ErrorCode]) -> dict
         return _missing(wanted, ErrorCode.invalid_request, version)
     if name_error(wanted.name) is not None:
         return _missing(wanted, ErrorCode.invalid_topic_exception, version)
-    return _missing(wanted, failed.get(wanted.name, ErrorCode.unknown_topic_or_partition), version)
+    operations = authorized_operations(call, _are_operations_requested(call), TOPIC, wanted.name)
+    error = failed.get(wanted.name, ErrorCode.unknown_topic_or_partition)
+    return _missing(wanted, error, version) | {"topic_authorized_operations": operations}
+
+
+def _are_operations_requested(call: Call) -> bool:
+    requested: bool = field(call.entity(), "include_topic_authorized_operations", False)
+    return requested
 
 
 def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
 
 
 def _found(call: Call, topic: Topic) -> dict[str, Any]:
-    gateway, requested = call.gateway, field(call.entity(), "include_topic_authorized_operations", False)
+    gateway, requested = call.gateway, _are_operations_requested(call)
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,

@@ -25,7 +25,10 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "results": [failed] if call.header.api_version < _FIRST_WITH_ERROR else []}
 
 
-@api(35, "DescribeLogDirs", guard=Guard(Need((DESCRIBE_CLUSTER,), the_cluster)), error_body=_error_body)
+_GUARD = Guard(Need((DESCRIBE_CLUSTER,), the_cluster), body=lambda _, error: {"error_code": error, "results": ()})
+
+
+@api(35, "DescribeLogDirs", guard=_GUARD, error_body=_error_body)
 async def describe_log_dirs(call: Call) -> Reply | None:
     led = list(_led(call.gateway, call.entity().topics))
     result = await asyncio.to_thread(_described, call.gateway, led)

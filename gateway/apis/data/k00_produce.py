@@ -22,7 +22,7 @@ from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
 from muster.gateway.apis.batches import summarize, transactional_producer
 from muster.gateway.apis.guards.guard import Each, Guard, Need
-from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, transactional_id
 from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
@@ -91,18 +91,19 @@ def _forward(call: Call, responder: Responder) -> Cancel | None:
     return _send(call, channel, request, partitions, on_produced)
 
 
-def _transactional_id(call: Call) -> Iterable[str]:
-    """That of the producer whose transactional batches the request has; a null id is refused with them."""
-    request = call.entity()
-    if request.transactional_id is None:
-        return ()
-    all_records = (data.records for topic in request.topic_data for data in topic.partition_data)
-    is_transactional = any(transactional_producer(records) is not None for records in all_records)
-    return (request.transactional_id,) if is_transactional else ()
+class _OfTransaction(Need):
+    """Needed for the transactional id of transactional batches, which no client may write without one."""
+
+    def refusal(self, call: Call) -> ErrorCode | None:
+        request = call.entity()
+        all_records = (data.records for topic in request.topic_data for data in topic.partition_data)
+        if all(transactional_producer(records) is None for records in all_records):
+            return None
+        return self.error if request.transactional_id is None else super().refusal(call)
 
 
 _GUARD = Guard(
-    Need((WRITE_TRANSACTIONAL_ID,), _transactional_id, "of transactional batches"),
+    _OfTransaction((WRITE_TRANSACTIONAL_ID,), transactional_id, "of transactional batches"),
     each=Each((WRITE_TOPIC,), "topic_data", "responses"),
 )
 

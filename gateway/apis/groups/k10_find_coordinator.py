@@ -39,6 +39,10 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     )
 
 
+def _refused(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"coordinators": [_failed(key, error) for key in call.entity().coordinator_keys]}
+
+
 def _key_of(key_type: int) -> Names:
     def names(call: Call) -> Iterable[str]:
         """The only key, in versions that have no array of keys."""
@@ -60,7 +64,7 @@ class _EachKey(Each):
 _RIGHTS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
 _GUARD = Guard(
     *(Need((right,), _key_of(key_type)) for key_type, right in _RIGHTS.items()),
-    each=_EachKey((*_RIGHTS.values(),), "coordinator_keys", "coordinators"),
+    each=_EachKey((*_RIGHTS.values(),), "coordinator_keys", "coordinators", body=_refused),
 )
 
 

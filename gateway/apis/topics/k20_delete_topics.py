@@ -7,7 +7,7 @@ Internal topics are not deleted: INVALID_REQUEST, where Kafka's broker would del
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -111,16 +111,13 @@ def _find(call: Call, wanted: _Wanted, duplicate: bool, by_id: set[UUID | None])
 
 
 def _unauthorized(call: Call, wanted: _Wanted, topic: Topic | None) -> _Refused | None:
-    """A name says whether a topic exists, so it is judged in any case; an id is no secret (KIP-516)."""
-    name = topic.name if topic is not None else wanted.name
-    if name is None:
+    """A name is judged whether or not a topic has it: that is a secret. An id that no topic has is none (KIP-516)."""
+    refused = _Refused(ErrorCode.topic_authorization_failed, MESSAGES[ErrorCode.topic_authorization_failed])
+    if wanted.name is not None and not DESCRIBE_TOPIC.allowed(call, wanted.name):
+        return refused
+    if topic is None or DELETE_TOPIC.allowed(call, topic.name):
         return None
-    error = ErrorCode.topic_authorization_failed
-    if not DESCRIBE_TOPIC.allowed(call, name):
-        return _Refused(error, MESSAGES[error])
-    if topic is not None and not DELETE_TOPIC.allowed(call, name):
-        return _Refused(error, MESSAGES[error], name)
-    return None
+    return replace(refused, name=topic.name) if DESCRIBE_TOPIC.allowed(call, topic.name) else refused
 
 
 async def _delete(gateway: Gateway, topics: Mapping[str, Topic], timeout_ms: int) -> dict[str, TopicOutcome]:

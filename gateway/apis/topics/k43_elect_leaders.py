@@ -28,7 +28,12 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return _body(results, ErrorCode.none if results else error)
 
 
-@api(43, "ElectLeaders", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
+_GUARD = Guard(
+    Need((ALTER_CLUSTER,), the_cluster), body=lambda call, error: {**_error_body(call, error), "error_code": error}
+)
+
+
+@api(43, "ElectLeaders", guard=_GUARD, error_body=_error_body)
 async def elect_leaders(call: Call) -> Reply | None:
     request, view = call.entity(), call.gateway.view
     election_type = field(request, "election_type", _PREFERRED)

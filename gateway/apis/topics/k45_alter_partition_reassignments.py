@@ -29,7 +29,14 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": whole, "error_message": None, "responses": responses}
 
 
-@api(45, "AlterPartitionReassignments", guard=Guard(Need((ALTER_CLUSTER,), the_cluster)), error_body=_error_body)
+def _refused(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {**_error_body(call, error), "error_code": error, "error_message": call.reason}
+
+
+_GUARD = Guard(Need((ALTER_CLUSTER,), the_cluster), body=_refused)
+
+
+@api(45, "AlterPartitionReassignments", guard=_GUARD, error_body=_error_body)
 async def alter_partition_reassignments(call: Call) -> Reply | None:
     request, view = call.entity(), call.gateway.view
     may_grow = field(request, "allow_replication_factor_change", True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from typing import Any
 
 from muster.actors.wire import codec
-from muster.gateway.apis.guards.guard import Each, Guard, entity_of
+from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, itself
 from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body
 from muster.gateway.listener.registry import Call, Reply, Rule, api
@@ -14,19 +14,9 @@ from muster.gateway.listener.registry import Call, Reply, Rule, api
 DESCRIBE_TRANSACTIONS = 65
 
 
-def _without_topics(call: Call, reply: Reply) -> Reply:
-    response = entity_of(call, reply)
-    states = tuple(
-        replace(state, topics=tuple(topic for topic in state.topics if DESCRIBE_TOPIC.allowed(call, topic.topic)))
-        for state in response.transaction_states
-    )
-    return call.reply(replace(response, transaction_states=states))
-
-
 _GUARD = Guard(
     each=Each((DESCRIBE_TRANSACTIONAL_ID,), "transactional_ids", "transaction_states", itself),
     inside=(Rule((DESCRIBE_TOPIC,), "of the transaction", None),),
-    amend=_without_topics,
 )
 
 
@@ -49,8 +39,20 @@ async def _describe(call: Call, names: list[str]) -> dict[str, bytes]:
     frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body)
     response = await call_coordinator(call, names[0], frame)
     if response is not None:
-        return dict(zip(names, codec.split_response(DESCRIBE_TRANSACTIONS, version, response), strict=True))
+        found = codec.split_response(DESCRIBE_TRANSACTIONS, version, response)
+        return dict(zip(names, (_seen(call, state) for state in found), strict=True))
     return {name: _down(version, name) for name in names}
+
+
+def _seen(call: Call, state: bytes) -> bytes:
+    """A state, without the topics that the client may not see."""
+
+    def is_seen(topic: Any) -> bool:
+        return DESCRIBE_TOPIC.allowed(call, topic.topic)
+
+    if call.gateway.authorizer is None:
+        return state
+    return codec.filtered(DESCRIBE_TRANSACTIONS, call.header.api_version, "transaction_states", state, is_seen)
 
 
 def _down(version: int, name: str) -> bytes:
