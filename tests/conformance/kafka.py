@@ -92,12 +92,15 @@ class KafkaBroker:
         base: Mapping[str, str] = QUICK,
         heap_mb: int = _HEAP_MB,
         options: Sequence[str] = FAST_START,
+        login: Mapping[str, str] | None = None,
     ) -> None:
-        """``properties``: Kafka's broker properties, in addition to ``base``; ``options``: those of Java."""
+        """``properties``: Kafka's broker properties, in addition to ``base``; ``options``: those of Java; ``login``:
+        those of librdkafka with which a client is let in."""
         self.properties = {**base, **(properties or {})}
         self.release = release or kafka()
         self._heap_mb = heap_mb
         self._options = options
+        self._login = login or {}
         self.bootstrap_servers = ""
         """``127.0.0.1:PORT`` once it serves."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -209,7 +212,7 @@ class KafkaBroker:
     def _await_metadata(self) -> None:
         assert self._process is not None
         retry = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100}
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, **retry}, logger=_silent())
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, **retry, **self._login}, logger=_silent())
         for _ in range(_START_S // _REQUEST_TIMEOUT_S):
             if self._process.poll() is not None:
                 raise BrokerFailed(f"Kafka ended with {self._process.returncode}:\n{self.log[-4000:]}")

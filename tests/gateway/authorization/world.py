@@ -55,7 +55,7 @@ USERS = [ADMIN, ALICE, PLAIN_USER, *CLUSTER_USERS, *ANY_TOPIC_USERS]
 UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000dead")
 
 _CREATE_TOPICS, _METADATA, _CREATE_ACLS, _DELETE_ACLS, _DESCRIBE_ACLS, _OFFSET_COMMIT = 19, 3, 30, 31, 29, 8
-_FIND_COORDINATOR = 10
+_FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 
 
@@ -110,8 +110,9 @@ def acls() -> Iterator[dict[str, Any]]:
 class World:
     """A server with an authorizer, where ``admin`` is the super user; each user has a connection."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
+    def __init__(self, bootstrap_server: str) -> None:
+        host, _, port = bootstrap_server.rpartition(":")
+        self._address = (host, int(port))
         self._clients: dict[str, Client] = {}
         self._open = ExitStack()
         self.ids: dict[str, UUID] = {}
@@ -146,6 +147,7 @@ class World:
         admin = self.client(ADMIN)
         for key_type, keys in ((0, GROUPS), (1, IDS)):
             eventually(partial(self._found, key_type, keys), f"coordinators of {keys}")
+        eventually(self._has_producer_ids, "producer ids")
         for group in GROUPS:
             eventually(partial(self._commit, admin, group), f"offsets of {group}")
 
@@ -193,6 +195,11 @@ class World:
         found = self.client(ADMIN).exchange(_FIND_COORDINATOR, 4, body).coordinators
         return all(each.error_code is ErrorCode.none for each in found)
 
+    def _has_producer_ids(self) -> bool:
+        init = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+        error: ErrorCode = self.client(ADMIN).exchange(_INIT_PRODUCER_ID, 4, init).error_code
+        return error is ErrorCode.none
+
     def _commit(self, admin: Client, group: str) -> bool:
         topics = [
             {"name": name, "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
@@ -223,6 +230,8 @@ _ANYTHING = {
     "operation": 1,
     "permission_type": 1,
 }
+_JAVAS = "Request Request("
+"""So begins a message of Kafka that names objects of its own."""
 _LABELS = (
     *("name", "topic", "topic_name", "group_id", "key", "transactional_id", "resource_name", "topic_id"),
     *("partition", "partition_index", "partition_id", "index", "user", "producer_id"),
@@ -241,13 +250,14 @@ _SKIPPED = frozenset(("brokers", "assignment", "configs", "api_keys", "error_rec
 
 def _outcomes(entity: Any, at: str, ids: dict[UUID, str]) -> Iterator[tuple[str, Any]]:
     fields = {each.name: getattr(entity, each.name) for each in dataclasses.fields(entity)}
-    error = fields.get("error_code")
+    error = fields.get("error_code", fields.get("partition_error_code"))
     if error is not None:
         yield at or "/", error.name.upper()
-        if error in REFUSALS and fields.get("error_message") is not None:
-            yield f"{at} message", fields["error_message"]
+        message = fields.get("error_message")
+        if error in REFUSALS and message is not None and not message.startswith(_JAVAS):
+            yield f"{at} message", message
     for name, value in fields.items():
-        if name.endswith("error_code") and name != "error_code" and value:
+        if name == "topic_config_error_code" and value:
             yield f"{at} {name}", ErrorCode(value).name.upper()
         elif name.endswith("authorized_operations") and value != -(2**31):
             yield f"{at} {name}", value
