@@ -143,7 +143,11 @@ class Callers:
                 response: web.StreamResponse = self._refusal(request, refused)
                 self._record(request, response, None)
                 return response
-            response = await handler(request)
+            try:
+                response = await handler(request)
+            except web.HTTPException as error:
+                self._record(request, error, None)
+                raise
             self._record(request, response, await request.read() if response.status < 400 else None)
             return response
 
@@ -155,6 +159,12 @@ class Callers:
         tls = self._gateway.started_with.http_tls
         by_certificate = tls is not None and tls.client_auth != "none"
         return self._tokens is not None or self._gateway.sasl is not None or by_certificate
+
+    @property
+    def _is_required(self) -> bool:
+        """Whether callers must say who they are: not on a port that is open by name if only listeners authenticate."""
+        is_only_sasl = self._tokens is None and self._gateway.started_with.http_tls is None
+        return self.authenticates and not (is_only_sasl and self._gateway.started_with.listeners_unauthenticated_enable)
 
     async def _admit(self, request: web.Request) -> None:
         route = _route(request)
@@ -179,7 +189,7 @@ class Callers:
                 raise _Refused(401, "the credentials are not valid")
             principal = f"User:{user}"
         authorizer = self._gateway.authorizer
-        may_all = authorizer is None and (principal is not None or not self.authenticates)
+        may_all = authorizer is None and (principal is not None or not self._is_required)
         return Caller(principal or ANONYMOUS, host, may_all, authorizer)
 
     async def _user(self, header: str, host: str) -> str | None:

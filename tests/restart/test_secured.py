@@ -94,6 +94,14 @@ def test_the_group_of_a_client_that_logged_in(secured: Muster, login: Path) -> N
         consumer.close()
 
 
+def test_a_group_is_described_without_rights_on_the_http_port(secured: Muster, login: Path) -> None:
+    """Its lag in seconds is left out: SCRAM's password is not sent in clear."""
+    done = secured.run("groups", "describe", GROUP, "--command-config", str(login))
+    assert done.returncode == 0, done.stderr
+    assert TOPIC in done.stdout
+    assert "no lag in seconds" in done.stdout
+
+
 def _attributed(muster: Muster) -> dict[str, int]:
     """Messages by group in /metrics; "" for those without a group."""
     user = base64.b64encode(f"{LOGIN['sasl.username']}:{LOGIN['sasl.password']}".encode()).decode()

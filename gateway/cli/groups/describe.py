@@ -68,6 +68,8 @@ def _rows_over_http(
     except http.HttpError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return [], None
+        if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return _rows_over_kafka(client, bootstrap, group), f"no lag in seconds: {error.message}"
         raise CliError(f"the lag of group {group.name} cannot be read: {error.message}") from error
 
 

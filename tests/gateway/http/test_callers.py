@@ -16,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from muster.gateway.cli.main import cli
 from muster.gateway.http.callers import RIGHTS, Right
-from muster.gateway.http.server import gateway_app
+from muster.gateway.http.server import gateway_app, start_http
+from muster.gateway.metrics import families
+from muster.gateway.metrics.names import OTHER, HiddenNames
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential
 from muster.gateway.security.credentials import write as write_users
@@ -145,6 +147,26 @@ def test_whoever_is_known_may_do_everything_without_an_authorizer(full: Serving)
         assert _send(full, method, path, _basic("ann"))[0] == 200
 
 
+@pytest.mark.parametrize("by", ["tokens", "SASL alone"])
+def test_a_port_that_is_open_by_name_stays_open_unless_it_has_tokens(
+    full: Serving, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    named = {"listeners_unauthenticated_enable": True, **({} if by == "tokens" else {"http_tokens_file": None})}
+    monkeypatch.setattr(full.gateway, "started_with", full.gateway.started_with.model_copy(update=named))
+    full.gateway.authorizer = None
+    app = gateway_app(full.gateway)
+    runner, port = full.run(start_http(app, "127.0.0.1", 0))
+
+    async def status() -> int:
+        async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/v1/faults") as response:
+            return response.status
+
+    try:
+        assert full.run(status()) == (401 if by == "tokens" else 200)
+    finally:
+        full.run(runner.cleanup())
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -190,6 +212,25 @@ def test_lag_has_the_topics_that_the_caller_may_describe(full: Serving, fresh: F
     code, body = _send(full, "GET", path, _basic("bob"))
     assert code == 403
     assert topic.name not in body
+
+
+def test_no_label_of_any_family_can_have_a_name_that_is_not_hidden() -> None:
+    """A new label is either of a few known values, or has to be hidden."""
+    known = {"action", "actor", "api", "cause", "difference", "error", "evidence", "kind", "listener", "log", "metric"}
+    known |= {"offsets_partition", "outcome", "reason", "result", "state", "transactions_partition", "version"}
+    known |= {"partition"}
+    all_families = [
+        family
+        for found in vars(families).values()
+        if isinstance(found, tuple)
+        for family in found
+        if isinstance(family, families.Family)
+    ]
+    names = {label for family in all_families for label in family.labels} - known
+    assert names >= {"group", "topic", "client_id"}
+    hide = HiddenNames(lambda _: False, lambda _: False, sees_clients=False, key=None)
+    for name in names:
+        assert hide(f',{name}="secret"') == f',{name}="{OTHER}"', name
 
 
 def _metrics(full: Serving, caller: Caller) -> tuple[str, dict[str, list[Any]]]:
