@@ -64,13 +64,13 @@ def _folder(storage: Path, folder: Path, into: Path) -> Iterator[Captured]:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for _ in range(_ATTEMPTS):
         before = _listing(folder)
-        if all(_linked(folder / name, target / name, inode) for name, inode in before.items()):
-            sizes = {name: (target / name).stat().st_size for name in before}
-            if _listing(folder) == before:
-                break
+        sizes = {name: _linked(f"{folder}/{name}", f"{target}/{name}", inode) for name, inode in before.items()}
+        if None not in sizes.values() and _listing(folder) == before:
+            break
     else:
         raise CliError(f"{folder} changes too fast to be captured; try again")
     for name, size_bytes in sizes.items():
+        assert size_bytes is not None
         yield Captured(target / name, str((folder / name).relative_to(storage)), size_bytes)
 
 
@@ -86,18 +86,19 @@ def _counts(entry: os.DirEntry[str]) -> bool:
     return entry.is_file(follow_symlinks=False)
 
 
-def _linked(path: Path, link: Path, inode: int) -> bool:
-    """Whether ``link`` is that file, which it is made if necessary; not if its name is gone or another's by now."""
+def _linked(path: str, link: str, inode: int) -> int | None:
+    """The size of that file, which ``link`` is made to if necessary; None if its name is gone or another's by now."""
     with suppress(FileNotFoundError):
-        if link.stat().st_ino == inode:
-            return True
-        link.unlink()
+        if (found := os.stat(link)).st_ino == inode:  # noqa: PTH116 - for each file, while clients wait
+            return found.st_size
+        Path(link).unlink()
     try:
         os.link(path, link)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
         raise CliError(
             f"{path} cannot be linked ({error.strerror}), which a backup beside a running Muster needs; stop it first"
         ) from error
-    return link.stat().st_ino == inode
+    found = os.stat(link)  # noqa: PTH116 - likewise
+    return found.st_size if found.st_ino == inode else None

@@ -20,7 +20,7 @@ from muster.gateway.cli.backup.restoring import check_storage, restore
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config
-from muster.gateway.cli.output import Progress, counted, print_json
+from muster.gateway.cli.output import Progress, Steps, counted, print_json
 from muster.gateway.cli.running import connected, state_of
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.placement.zookeeper.access import Access
@@ -82,7 +82,7 @@ def backup(
     else:
         check_target(target)
         config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
-        with _source(config, not without_tables) as source, Progress() as progress, _with_errors():
+        with Progress() as progress, _source(config, not without_tables, progress) as source, _with_errors():
             manifest = make_backup(source, target, progress)
     if as_json:
         print_json(manifest.summary())
@@ -120,11 +120,11 @@ def restore_(
     config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
     storage = Path(config.storage_path).absolute()
     check_storage(storage)
+    if config.zookeeper_connect is not None:
+        with _zookeeper_of(config) as zk:
+            check_empty(zk)
     if dry_run:
         manifest = verified(source)
-        if config.zookeeper_connect is not None:
-            with _zookeeper_of(config) as zk:
-                check_empty(zk)
         done = "can be restored"
     else:
         manifest = Manifest.read(source)
@@ -156,7 +156,7 @@ def verified(directory: Path) -> Manifest:
 
 
 @contextlib.contextmanager
-def _source(config: MusterConfig, with_tables: bool) -> Iterator[Source]:
+def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterator[Source]:
     """What to back up: a running Muster, or the files of one that is stopped, which cannot start meanwhile."""
     storage = Path(config.storage_path).absolute()
     if not (storage / "meta.properties").is_file():
@@ -182,7 +182,7 @@ def _source(config: MusterConfig, with_tables: bool) -> Iterator[Source]:
             storage=storage,
             cluster_id=cluster_id,
             zookeeper=lambda: _connected(running.zookeeper, _access(config)),
-            at_a_moment=while_held,
+            at_a_moment=lambda work: while_held(work, progress),
             was_running=True,
             with_tables=with_tables,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway import cluster
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import Steps
 
 _WITH_LOGS = ("log", "offsets", "transactions", "standby")
 _ATTEMPTS = 5
@@ -21,14 +23,17 @@ _ATTEMPTS = 5
 T = TypeVar("T")
 
 
-def while_held(work: Callable[[], T]) -> T:
+def while_held(work: Callable[[], T], progress: Steps) -> T:
     """Call ``work``, perhaps several times: the last call is one during which nothing was acknowledged. CliError."""
     problem = "it was not tried"
     for _ in range(_ATTEMPTS):
         try:
             before = cluster.cluster_status()
+            began_s = time.monotonic()
             result, was_held = _held(_handles(before), work)
+            held_ms = (time.monotonic() - began_s) * 1000
             if was_held and _serving(cluster.cluster_status()) == _serving(before):
+                progress.step(f"nothing was acknowledged for {held_ms:.0f} ms meanwhile")
                 return result
             problem = f"it took longer than {MAX_HOLD_S:g} s, or actors were replaced meanwhile"
         except (RayError, ValueError, TimeoutError, cluster.ClusterError) as error:

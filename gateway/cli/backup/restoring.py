@@ -47,6 +47,7 @@ def restore(
     storage.mkdir(parents=True, exist_ok=True)
     unfinished = storage_directory.unfinished_restore(storage)
     unfinished.touch()
+    sync_directories(storage)
     progress.step(f"copying {counted(len(manifest.files), 'file')}")
     for file in manifest.files:
         below = Path(file.path)

@@ -25,6 +25,7 @@ from muster.gateway.cli.storage import directory as storage_directory
 from muster.placement.epochs import next_epoch, next_producer_id_block
 from muster.placement.layout import broker_path
 from muster.placement.topics import TopicRegistry
+from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cli.runner import runner
 from tests.log.support import client_batch, open_log, run, segment_files
@@ -253,3 +254,18 @@ def test_a_manifest_is_captured_with_its_files(tmp_path: Path) -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_nodes_that_may_not_be_read_are_not_left_out(storage: Path, tmp_path: Path, zk_hosts: str) -> None:
+    credentials, target = tmp_path / "credentials", tmp_path / "backup"
+    credentials.write_text("muster:secret\n")
+    access = Access(credentials_file=str(credentials), set_acl=True)
+    secured = connect(zk_hosts, access, timeout_s=10)
+    secured.call(secured.create_async, "/config/users/ann", b"hash", makepath=True)
+    secured.shut()
+    of_stopped = ["backup", str(target), "--storage", str(storage), "--zookeeper", zk_hosts]
+    assert "does not let this user read" in failed(*of_stopped)
+    assert not target.exists()
+    access_properties = ["--set", f"zookeeper.credentials.file={credentials}", "--set", "zookeeper.set.acl=true"]
+    assert runner().invoke(cli, [*of_stopped, *access_properties]).exit_code == 0
+    assert b"/config/users/ann" in (target / "zookeeper.jsonl").read_bytes()
