@@ -50,6 +50,7 @@ _COMMANDS = {
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
     "user": _Command("user:user", "Add and remove users that may log in."),
     "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
+    "quotas": _Command("security.quotas:quotas", "List, set and remove quotas, which limit how much clients may do."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
     "administration": _Command(
         "security.administration:administration",

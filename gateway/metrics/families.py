@@ -179,6 +179,25 @@ CLIENTS = (
 )
 """What clients push (muster.gateway.metrics.clients)."""
 
+_SHARED_BY = "{quota,user,client_id,group}"
+QUOTAS = (
+    _counter(
+        f"muster_quota_throttled_responses_total{_SHARED_BY}",
+        "Responses after which clients had to pause, by who shares the quota; all but quota empty: those beyond 1000.",
+    ),
+    _counter(f"muster_quota_throttle_seconds_total{_SHARED_BY}", "Sum of the throttle times of these responses."),
+    _gauge("muster_quota_measures", "Live measures of clients and groups with a quota."),
+    _counter(
+        "muster_quota_exempt_request_seconds_total",
+        "Time for requests that no quota limits, of clients with a request_percentage.",
+    ),
+    _counter(
+        "muster_connection_accept_throttle_seconds_total",
+        "Time for which no connections were accepted (max.connection.creation.rate).",
+    ),
+)
+"""What quotas and limits do (muster.gateway.metrics.quotas)."""
+
 GROUPS = (
     _gauge(
         "muster_group_state{group,state}",
@@ -391,4 +410,4 @@ RECONCILER = (
     _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
 )
 """The state of the reconciler (muster.gateway.metrics.reconciler)."""
-FAMILIES = (*FETCH, *KOP, *GATEWAY, *CLIENTS, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)
+FAMILIES = (*FETCH, *KOP, *GATEWAY, *CLIENTS, *QUOTAS, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)

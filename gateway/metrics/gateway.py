@@ -21,6 +21,7 @@ from muster.gateway.metrics.exposition import Exposition, Section, labels
 from muster.gateway.metrics.families import GATEWAY
 from muster.gateway.metrics.fetch import write_fetch
 from muster.gateway.metrics.kop import write_kop
+from muster.gateway.metrics.quotas import QuotasSnapshot, write_quotas
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import Connections
 from muster.gateway.telemetry.instances import ClientInstances
@@ -214,10 +215,12 @@ class GatewayMetrics:
             dict(self._pushes),
             self.client_series.left_out,
         )
+        quotas = QuotasSnapshot.of(self.quotas, self.accepted)
         sections: tuple[Section, ...] = (
             lambda out: write_fetch(out, books),
             write,
             lambda out: write_clients(out, clients),
+            lambda out: write_quotas(out, quotas),
         )
         if (cluster := self._kop_cluster) is not None:
             sections = (*sections, lambda out: write_kop(out, cluster, books))

@@ -26,6 +26,9 @@ from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import Scrape
 from muster.gateway.metrics.reconciler import ReconcilerStatus
 from muster.gateway.metrics.transactions import TransactionScrape
+from muster.gateway.quotas.clients import ClientQuotas
+from muster.gateway.quotas.limits import ABSENT
+from muster.gateway.quotas.rate import Window
 from muster.gateway.telemetry.otlp import Point
 from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.view import Broker, ClusterView
@@ -72,6 +75,8 @@ def gateway_metrics() -> GatewayMetrics:
     metrics.reachable = lambda: {("log", 0): True}
     metrics.controller_responds = lambda: True
     metrics.storage = Path("/")
+    metrics.quotas = ClientQuotas(Window(11, 1_000), Window(11, 1_000))
+    metrics.quotas.throttles.add("group_byte_rate", ("g", ABSENT), 5)
     metrics.client_series = ClientSeries(2)
     points = (Point(name, "", 1, is_counter, False) for name, is_counter in (("a", False), ("b", True)))
     metrics.client_series.add(UUID(int=1), "g", "c", points)
