@@ -135,6 +135,12 @@ class AclFilter(NamedTuple):
         return self.pattern_type in (AclPatternType.ANY, pattern.pattern_type) and self.name in (None, pattern.name)
 
 
+_BY_NUMBER: dict[type[IntEnum], tuple[Any, ...]] = {
+    kind: tuple(kind) for kind in (AclResourceType, AclPatternType, AclOperation, AclPermission)
+}
+"""Their members; the first is 0."""
+
+
 class Acls:
     """A set of ACLs, as a cluster's view carries it: packed, as all processes get it with every view, and few read it.
 
@@ -150,9 +156,12 @@ class Acls:
 
     def __iter__(self) -> Iterator[Acl]:
         """In the order of patterns."""
-        for resource_type, name, pattern_type, principal, host, operation, permission in self._rows():
-            pattern = AclPattern(AclResourceType(resource_type), name, AclPatternType(pattern_type))
-            yield Acl(pattern, principal, host, AclOperation(operation), AclPermission(permission))
+        pattern: AclPattern | None = None
+        for kind, name, style, principal, host, operation, permission in self._rows():
+            if pattern is None or pattern != (kind, name, style):
+                pattern = AclPattern(_BY_NUMBER[AclResourceType][kind], name, _BY_NUMBER[AclPatternType][style])
+            operation, permission = _BY_NUMBER[AclOperation][operation], _BY_NUMBER[AclPermission][permission]
+            yield Acl(pattern, principal, host, operation, permission)
 
     def _rows(self) -> list[Any]:
         rows: list[Any] = json.loads(zlib.decompress(self._packed)) if self._packed else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from muster.placement.security.acls import (
@@ -90,7 +91,8 @@ class _Rights:
             self.implied |= _IMPLIED.get(acl.operation, 0)
 
 
-_Pattern = dict[str, dict[str, _Rights]]
+_Hosts = dict[str, _Rights]
+_Pattern = dict[str, _Hosts]
 """Rights by principal, then by host."""
 
 
@@ -102,6 +104,9 @@ class _OfType:
     prefixes: dict[str, _Pattern] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
     """Of the prefixes, in characters, ascending, each once."""
+    literals_of: dict[str, dict[str, _Hosts]] = field(default_factory=dict)
+    """The same rights by principal, then by name; and those of prefixes."""
+    prefixes_of: dict[str, dict[str, _Hosts]] = field(default_factory=dict)
 
     def matching(self, name: str) -> Iterator[_Pattern]:
         """The patterns that apply to the resource of that name, with a look-up for each length of prefixes."""
@@ -138,9 +143,13 @@ class Authorizer:
 
     def _add(self, acl: Acl) -> None:
         of_type = self._of_type[acl.pattern.resource_type]
-        is_prefix = acl.pattern.pattern_type is AclPatternType.PREFIXED
-        patterns = of_type.prefixes if is_prefix else of_type.literals
-        hosts = patterns.setdefault(acl.pattern.name, {}).setdefault(acl.principal, {})
+        _, name, style = acl.pattern
+        if style is AclPatternType.PREFIXED:
+            patterns, of_principals = of_type.prefixes, of_type.prefixes_of
+        else:
+            patterns, of_principals = of_type.literals, of_type.literals_of
+        hosts = patterns.setdefault(name, {}).setdefault(acl.principal, {})
+        of_principals.setdefault(acl.principal, {})[name] = hosts
         hosts.setdefault(_same_host(acl.host), _Rights()).add(acl)
 
     def allows(self, principal: str, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
@@ -195,28 +204,37 @@ class Authorizer:
             return True
         of_type = self._of_type[resource]
 
-        def names(patterns: Mapping[str, _Pattern], permission: AclPermission) -> set[str]:
-            return {name for name, pattern in patterns.items() if says(pattern, permission)}
-
-        def says(pattern: _Pattern, permission: AclPermission) -> bool:
-            found = _of_client(pattern, principal, host)
-            denies = permission is AclPermission.DENY
-            return any((rights.denied if denies else rights.allowed) >> operation & 1 for rights in found)
-
-        denied = names(of_type.literals, AclPermission.DENY)
+        bit = 1 << operation
+        denied, allowed = _names(of_type.literals_of, principal, host, bit)
         if WILDCARD in denied:
             return False
         if self._allow_everyone and WILDCARD not in of_type.literals:
             return True
-        allowed = names(of_type.literals, AclPermission.ALLOW)
         if WILDCARD in allowed:
             return True
-        denied_prefixes = names(of_type.prefixes, AclPermission.DENY)
-        candidates = (allowed - denied) | names(of_type.prefixes, AclPermission.ALLOW)
+        denied_prefixes, allowed_prefixes = _names(of_type.prefixes_of, principal, host, bit)
+        lengths = {len(prefix) for prefix in denied_prefixes}
         return any(
-            not any(name[:length] in denied_prefixes for length in of_type.lengths if length <= len(name))
-            for name in candidates
+            not any(name[:length] in denied_prefixes for length in lengths if length <= len(name))
+            for name in (allowed - denied) | allowed_prefixes
         )
+
+
+def _names(
+    of_principals: Mapping[str, Mapping[str, _Hosts]], principal: str, host: str, bit: int
+) -> tuple[set[str], set[str]]:
+    """The names for which ACLs deny the operation to the client, and those for which they allow it by name."""
+    denied: set[str] = set()
+    allowed: set[str] = set()
+    for who in (principal, ANYONE):
+        for name, hosts in of_principals.get(who, {}).items():
+            for where in (host, WILDCARD):
+                if (rights := hosts.get(where)) is not None:
+                    if rights.denied & bit:
+                        denied.add(name)
+                    if rights.allowed & bit:
+                        allowed.add(name)
+    return denied, allowed
 
 
 def _of_client(pattern: _Pattern, principal: str, host: str) -> Iterator[_Rights]:
@@ -228,6 +246,7 @@ def _of_client(pattern: _Pattern, principal: str, host: str) -> Iterator[_Rights
                     yield rights
 
 
+@lru_cache(1024)
 def _same_host(text: str) -> str:
     """An IP address as connections have it, however it was written; any other text as it is."""
     try:
