@@ -156,9 +156,9 @@ class Acls:
 
     def __iter__(self) -> Iterator[Acl]:
         """In the order of patterns."""
-        pattern: AclPattern | None = None
+        pattern = AclPattern(AclResourceType.UNKNOWN, "", AclPatternType.UNKNOWN)
         for kind, name, style, principal, host, operation, permission in self._rows():
-            if pattern is None or pattern != (kind, name, style):
+            if tuple(pattern) != (kind, name, style):
                 pattern = AclPattern(_BY_NUMBER[AclResourceType][kind], name, _BY_NUMBER[AclPatternType][style])
             operation, permission = _BY_NUMBER[AclOperation][operation], _BY_NUMBER[AclPermission][permission]
             yield Acl(pattern, principal, host, operation, permission)
