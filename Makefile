@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-planted | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-planted | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | dependencies | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -10,7 +10,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-planted test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-planted test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint dependencies lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -29,6 +29,7 @@ help:
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    ruff and mypy"
+	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
 	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
@@ -118,6 +119,9 @@ chaos: setup
 FRAMES ?= 1000000
 fuzz: setup
 	$(PYTHON) -m tests.fuzz --seed $(SEED) --frames $(FRAMES) $(FUZZ)
+
+dependencies: setup
+	$(PYTHON) -m tests.house.dependencies
 
 lint: setup
 	$(PYTHON) -m ruff check .

@@ -41,7 +41,7 @@ def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
 def test_ci_runs_every_target() -> None:
     calls = re.findall(r"^(?:\w+=\S+ )?make ([^#\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     run = [word for words in calls for word in words.split() if not word.startswith("-")]
-    assert sorted(run) == sorted({"lint", *targets()})
+    assert sorted(run) == sorted({"lint", "dependencies", *targets()})
 
 
 def test_functions_that_test_are_in_files_that_are_collected() -> None:
