@@ -113,3 +113,21 @@ def test_a_traceback_is_written_once(caplog: pytest.LogCaptureFixture) -> None:
 
     run(LONG_S, check)
     assert [record.exc_info is not None for record in caplog.records] == [True, False]
+
+
+def test_a_million_lines_of_many_hosts_are_a_few_hundred_and_none_is_uncounted() -> None:
+    """Five windows of a storm, each with other hosts; the ends of the windows are called, not awaited."""
+
+    async def check(limited: LimitedLog, lines: Lines) -> None:
+        for window in range(5):
+            for number in range(200_000):
+                limited.warning("unreadable", f"host-{window}-{number % 5_000}", "a bad frame")
+            assert sum(len(each.by_whom) for each in limited._windows.values()) <= 21 + 21
+            limited._end("unreadable")
+        limited.flush()
+        written = [line for line in lines.texts if line == "a bad frame"]
+        counts = [int(line.split()[1].replace(",", "")) for line in lines.texts if line != "a bad frame"]
+        assert len(lines.texts) < 300
+        assert len(written) + sum(counts) == 1_000_000
+
+    run(LONG_S, check)

@@ -1,0 +1,146 @@
+"""``python -m tests.fuzz.storms``: many connections that do little or nothing, and what they cost the gateway.
+
+Half-open ones (a part of a frame, then nothing), ones that send a byte at a time, ones that do not read what they
+requested, and ones that come with a bad frame and are closed, as fast as they can. Prints memory, the times of a client
+that behaves, and the lines of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from muster.actors.wire import codec
+from muster.placement.view import Topic
+from tests.fuzz.__main__ import Child
+from tests.fuzz.canary import Quantiles
+from tests.fuzz.target import CANARY_TOPIC, METADATA, prepare
+from tests.gateway.apis.test_data_apis import FETCH, fetch_body, produce
+from tests.gateway.serving import Client
+from tests.log.support import client_batch
+
+_CONNECTING = 200
+"""At a time."""
+_HOLD_S = 10.0
+
+
+class Storms:
+    """The connections of one kind at a time, against one gateway."""
+
+    def __init__(self, target: Child, canary: Child) -> None:
+        self._target = target
+        self._canary = canary
+        self._port = int(target.ready["plain"])
+        self._readers: list[asyncio.StreamReader] = []
+
+    def measure(self, name: str, began_bytes: int, number: int) -> None:
+        """Print what it cost since the last report."""
+        times = Quantiles(*self._canary.report())
+        grown = self._target.rss_bytes - began_bytes
+        click.echo(
+            f"storms: {number:,} {name}: memory +{grown >> 20} MB ({grown // max(number, 1):,} bytes each), "
+            f"canary p50 {times.p50:.1f} ms, p99 {times.p99:.1f} ms, longest {times.longest:.0f} ms"
+        )
+
+    async def open(self, number: int, first: bytes) -> list[asyncio.StreamWriter]:
+        """So many connections that have sent these bytes."""
+        opened: list[asyncio.StreamWriter] = []
+        for start in range(0, number, _CONNECTING):
+            count = min(_CONNECTING, number - start)
+            pairs = await asyncio.gather(*(self._connect(first) for _ in range(count)))
+            opened += pairs
+        return opened
+
+    async def _connect(self, first: bytes) -> asyncio.StreamWriter:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1024)
+        self._readers.append(reader)  # without it, the stream would read, and drop what it reads
+        writer.write(first)
+        return writer
+
+    async def hold(self, name: str, number: int, first: bytes, then: bytes = b"") -> None:
+        """Open them, and send a byte of ``then`` each second; close them after a while."""
+        self._canary.report()
+        began_bytes = self._target.rss_bytes
+        opened = await self.open(number, first)
+        ends_s = time.monotonic() + _HOLD_S
+        for at in range(10_000):
+            if time.monotonic() > ends_s:
+                break
+            for writer in opened:
+                writer.write(then[at : at + 1])
+            await asyncio.sleep(1)
+        self.measure(name, began_bytes, number)
+        for writer in opened:
+            writer.transport.abort()
+        self._readers.clear()
+
+    async def bad(self, number: int) -> None:
+        """Connections with a bad frame, each closed by the gateway before the next."""
+        self._canary.report()
+        began_bytes, began_s = self._target.rss_bytes, time.monotonic()
+        left = iter(range(number))
+
+        async def come() -> None:
+            for _ in left:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                writer.write(b"\0\0\0\x08\x03\xe7\0\0\0\0\0\1")
+                await reader.read()
+                writer.close()
+
+        await asyncio.gather(*(come() for _ in range(50)))
+        self.measure(f"bad connections in {time.monotonic() - began_s:.0f} s", began_bytes, number)
+
+
+@click.command()
+@click.option("--open", "held", default=10_000, show_default=True, help="Half-open connections; needs descriptors.")
+@click.option("--readers", default=1_000, show_default=True, help="Connections that do not read.")
+@click.option("--bad", default=100_000, show_default=True, help="Connections with a bad frame.")
+def main(held: int, readers: int, bad: int) -> None:
+    """Measure each kind."""
+    with tempfile.TemporaryDirectory(prefix="muster-storms-") as folder:
+        target = Child("tests.fuzz.target", folder)
+        try:
+            _measure(target, Path(folder), held, readers, bad)
+        finally:
+            target.stop()
+
+
+def _measure(target: Child, folder: Path, held: int, readers: int, bad: int) -> None:
+    with Client(int(target.ready["plain"])) as client:
+        prepare(client)
+    canary = Child("tests.fuzz.canary", "127.0.0.1", str(target.ready["plain"]))
+    storms = Storms(target, canary)
+    try:
+        time.sleep(_HOLD_S)
+        storms.measure("connections", target.rss_bytes, 0)
+        frame = codec.encode_request(codec.API_VERSIONS, 0, 1, "slow", {})
+        sized = len(frame).to_bytes(4, "big") + frame
+        asyncio.run(storms.hold("half-open connections", held, sized[:6]))
+        asyncio.run(storms.hold("connections with a byte per second", held, sized[:2], sized[2:] + sized * 100))
+        asyncio.run(storms.hold("connections that do not read", readers, _large(target) * 20))
+        asyncio.run(storms.bad(bad))
+    finally:
+        canary.stop()
+    found = target.report()
+    lines = (folder / "log").read_text().splitlines()
+    click.echo(f"storms: {len(lines)} lines in the log, {len(found)} problems: {found[:5]}")
+
+
+def _large(target: Child) -> bytes:
+    """A Fetch, sized, whose response has a megabyte."""
+    with Client(int(target.ready["plain"])) as client:
+        flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+        wanted = [{"topic_id": None, "name": CANARY_TOPIC}]
+        (found,) = client.exchange(METADATA, 12, {"topics": wanted, **flags}).topics
+        topic = Topic(name=CANARY_TOPIC, topic_id=found.topic_id, partitions=3)
+        produce(client, (topic, 1, client_batch(1, value=bytes(900_000))))
+    frame = codec.encode_request(FETCH, 18, 1, "slow", fetch_body((topic, 1, 0)))
+    return len(frame).to_bytes(4, "big") + frame
+
+
+if __name__ == "__main__":
+    main()
