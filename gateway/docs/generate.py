@@ -14,6 +14,7 @@ import pyarrow as pa
 from muster.actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
 from muster.actors.config.dynamic import OF_A_BROKER
 from muster.actors.tables.schemas import TABLES
+from muster.gateway.docs import authorization
 from muster.gateway.docs.compatibility import render
 from muster.gateway.docs.markdown import table
 from muster.gateway.metrics.families import FAMILIES, KOP, Family
@@ -83,7 +84,13 @@ def _labels(family: Family) -> str:
 
 def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
-    return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": columns}
+    return {
+        "compatibility.md": render,
+        "configuration.md": properties,
+        "metrics.md": metrics,
+        "security.md": authorization.render,
+        "tables.md": columns,
+    }
 
 
 def generated_part(page: str) -> str:

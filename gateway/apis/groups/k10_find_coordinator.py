@@ -10,13 +10,13 @@ v1-3 carry Kafka's words for the error, and "NONE" | v4 several keys; the messag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, ERRORS, Names
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import OFFSETS, TRANSACTIONS
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -60,10 +60,13 @@ class _EachKey(Each):
         right = _RIGHTS.get(call.entity().key_type)
         return None if right is None or right.allowed(call, element) else ERRORS[right.resource]
 
+    def rules(self) -> Sequence[Rule]:
+        return [Rule((right,), "from v4 on", ERRORS[right.resource]) for right in self.rights]
+
 
 _RIGHTS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
 _GUARD = Guard(
-    *(Need((right,), _key_of(key_type)) for key_type, right in _RIGHTS.items()),
+    *(Need((right,), _key_of(key_type), "up to v3") for key_type, right in _RIGHTS.items()),
     each=_EachKey((*_RIGHTS.values(),), "coordinator_keys", "coordinators", body=_refused),
 )
 

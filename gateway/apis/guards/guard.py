@@ -128,10 +128,9 @@ class Each:
         part.reason = MESSAGES[error]
         return failed(part, self.body or api.error_body, error)
 
-    def rule(self) -> Rule:
+    def rules(self) -> Sequence[Rule]:
         """For the documentation."""
-        error = ERRORS[self.rights[-1].resource]
-        return Rule(self.rights, self.of, error)
+        return (Rule(self.rights, self.of, ERRORS[self.rights[-1].resource]),)
 
 
 class Guard:
@@ -151,7 +150,7 @@ class Guard:
         self._each = each
         self._body = body
         self._amend = amend
-        self.rules = (*(each.rule() for each in needs), *([each.rule()] if each else []), *inside)
+        self.rules = (*(each.rule() for each in needs), *(each.rules() if each else ()), *inside)
 
     def passes(self, call: Call) -> bool:
         """See :meth:`muster.gateway.listener.registry.Guard.passes`."""

@@ -10,7 +10,7 @@ from muster.actors.config.resources import ResourceType
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import CLUSTER, ERRORS, GROUP, TOPIC, Right
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.registry import Call, Rule
 from muster.placement.security.acls import AclOperation
 
 _OF_TYPE = {
@@ -30,6 +30,9 @@ class _EachResource(Each):
         if resource is None or Right(self.rights[0].operation, resource).allowed(call, element.resource_name):
             return None
         return ERRORS[resource]
+
+    def rules(self) -> Sequence[Rule]:
+        return [Rule((right,), "", ERRORS[right.resource]) for right in self.rights]
 
 
 def of_resources(operation: AclOperation, results: str, *, repeated_first: bool = False) -> Guard:
