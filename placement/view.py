@@ -96,6 +96,8 @@ class DynamicConfigs:
     """Subscriptions to metrics of clients, by name (KIP-714)."""
     entities: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """SCRAM credentials of users, and quotas; the keys and values are those in Kafka's ZooKeeper."""
+    login_secret: bytes = field(default=b"", repr=False)
+    """Decides what logins show of users that do not exist; the same for ever. Empty where no client has to log in."""
     acls: Acls = field(default_factory=Acls, repr=False)
 
 

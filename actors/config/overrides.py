@@ -18,12 +18,14 @@ METRICS = "METRICS"
 """The name of the HTTP port: it has properties like a listener if it uses TLS."""
 
 OF_A_LISTENER = SSL_KEYS | {
+    "connections.max.reauth.ms",
     "max.connection.creation.rate",
     "max.connections",
     "proxy.protocol.enable",
+    "sasl.enabled.mechanisms",
 }
 """Properties that may be set for one listener. A further one needs a line here, and a field of MusterConfig."""
-OF_A_MECHANISM: frozenset[str] = frozenset()
+OF_A_MECHANISM = frozenset({"connections.max.reauth.ms"})
 """Those that may be set for one SASL mechanism of a listener."""
 DYNAMIC_OF_A_LISTENER = RELOADED
 """Those that can be altered while the cluster runs, for one listener only."""

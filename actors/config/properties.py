@@ -39,6 +39,7 @@ from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
 from muster.actors.config.parts.quota_properties import QuotaProperties
 from muster.actors.config.refused import unknown_property
+from muster.actors.config.sasl_properties import SaslProperties
 from muster.actors.config.tls.properties import SslProperties
 from muster.actors.config.tls.settings import TlsSettings, tls_settings
 from muster.actors.config.types import (
@@ -71,6 +72,7 @@ class MusterConfig(
     HttpProperties,
     LogProperties,
     QuotaProperties,
+    SaslProperties,
     SslProperties,
     ZooKeeperProperties,
 ):
@@ -98,8 +100,9 @@ class MusterConfig(
     )
     sasl_credentials_file: Text | None = Field(
         None,
-        description="Property file of the users, as written by muster user add; every node must be able to read"
-        " it. Changes apply to the next login.",
+        description="Property file of users, as written by muster user add --file; every node must be able to read"
+        " it. Changes apply to the next login. Users in ZooKeeper, which muster user and Kafka's tools alter, need no"
+        " file, and take precedence.",
     )
     proxy_protocol_enable: Bool = Field(
         False,
@@ -375,11 +378,15 @@ class MusterConfig(
         return None if path is None else str(Path(path).expanduser().absolute())
 
     def _check_listeners(self) -> None:
-        if self.sasl_mechanisms and self.sasl_credentials_file is None:
-            raise ValueError("sasl.enabled.mechanisms needs sasl.credentials.file, which muster user add writes")
+        if 0 <= self.connections_max_idle_ms <= self.connection_failed_authentication_delay_ms:
+            raise ValueError(
+                "connection.failed.authentication.delay.ms must be less than connections.max.idle.ms "
+                f"({self.connection_failed_authentication_delay_ms} >= {self.connections_max_idle_ms})"
+            )
         found = self.all_listeners
         needs_login = any(listener.needs_login for listener in found)
-        if needs_login and not self.sasl_mechanisms:
+        logins = [self.of_listener(each.name, "sasl.enabled.mechanisms") for each in found if each.needs_login]
+        if not all(logins):
             raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
         if self.sasl_mechanisms and not needs_login:
             raise ValueError(

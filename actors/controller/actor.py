@@ -173,7 +173,8 @@ class Controller:
         registries = TopicRegistry(zk, self._own_epoch), ConfigRegistry(zk, self._own_epoch)
         topics = TopicsAdmin(*registries, config, self._publish)
         topics.load()
-        entities = EntitiesAdmin(EntityRegistry(zk, self._own_epoch), self._publish)
+        logins = any(listener.needs_login for listener in config.all_listeners)
+        entities = EntitiesAdmin(EntityRegistry(zk, self._own_epoch), self._publish, with_logins=logins)
         entities.load()
         if config.authorizer_class_name:
             self._acls = AclsAdmin(AclRegistry(zk, self._own_epoch), self._publish)
@@ -387,8 +388,9 @@ class Controller:
 
     def _configs(self) -> DynamicConfigs:
         configs = self._topics.configs if self._topics else DynamicConfigs()
-        entities = self._entities.entities if self._entities else {}
-        return replace(configs, entities=entities, acls=self._acls.acls if self._acls else Acls())
+        if self._entities is not None:
+            configs = replace(configs, entities=self._entities.entities, login_secret=self._entities.login_secret)
+        return replace(configs, acls=self._acls.acls if self._acls else Acls())
 
     def _distinct(self, brokers: list[Broker]) -> tuple[Broker, ...]:
         """The brokers for the view; those that are left out have an error, which ``muster status`` shows."""

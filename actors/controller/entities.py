@@ -31,9 +31,11 @@ class EntitiesAdmin:
     While ZooKeeper is unavailable, changes fail with REQUEST_TIMED_OUT in bounded time, as those of topics do.
     """
 
-    def __init__(self, registry: EntityRegistry, changed: Callable[[], None]) -> None:
-        """``changed`` is called when there is something new."""
+    def __init__(self, registry: EntityRegistry, changed: Callable[[], None], *, with_logins: bool) -> None:
+        """``changed`` is called when there is something new. ``with_logins``: whether any listener needs them."""
+        self._with_logins = with_logins
         self.entities: Mapping[Entity, Mapping[str, str]] = {}
+        self.login_secret = b""
         self._registry = registry
         self._changed = changed
         self._one_change = asyncio.Lock()
@@ -43,6 +45,8 @@ class EntitiesAdmin:
     def load(self) -> None:
         """Read all of them. Blocks. ZooKeeperUnreachable."""
         self.entities = self._registry.load()
+        if self._with_logins and not self.login_secret:
+            self.login_secret = self._registry.login_secret()
 
     async def alter(self, alterations: Sequence[EntityAlteration]) -> list[EntityOutcome]:
         """Carry out the alterations one by one, each as a whole, then publish. Outcomes are in order."""

@@ -51,6 +51,8 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "AlterConfigs": frozenset(),
     "IncrementalAlterConfigs": frozenset(),
     "SaslAuthenticate": frozenset(),
+    "DescribeUserScramCredentials": frozenset(),
+    "AlterUserScramCredentials": frozenset(),
     "CreatePartitions": frozenset({TOPIC}),
     "DeleteGroups": frozenset({GROUP}),
     "OffsetDelete": frozenset({GROUP, TOPIC, PARTITION}),

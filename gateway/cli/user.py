@@ -9,16 +9,8 @@ import click
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.security.credentials import (
-    DEFAULT_ITERATIONS,
-    MAX_ITERATIONS,
-    MAX_NAME_CHARS,
-    SCRAM_MECHANISMS,
-    CredentialsError,
-    ScramCredential,
-    read,
-    write,
-)
+from muster.gateway.security.credentials import MAX_NAME_CHARS, CredentialsError, read, write
+from muster.gateway.security.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
 
 _FILE = click.option(
     "--file",

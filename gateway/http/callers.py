@@ -22,9 +22,10 @@ from muster.actors.group.watchdog import on_one_line
 from muster.gateway.administration.trail import Change, Who
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.security.authorization.authorizer import Authorizer
-from muster.gateway.security.session import FAILURE_DELAY_S, Sasl
+from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.security.tokens import TokensFile
+from muster.gateway.security.turns import TooBusy
 from muster.placement.client import ANONYMOUS
 from muster.placement.mapping.nodes import canonical_host
 from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -185,7 +186,7 @@ class Callers:
         if principal is None and (header := request.headers.get("Authorization")) is not None:
             user = await self._user(header, host)
             if user is None:
-                await asyncio.sleep(FAILURE_DELAY_S)
+                await asyncio.sleep(self._gateway.config.connection_failed_authentication_delay_ms / 1000)
                 raise _Refused(401, "the credentials are not valid")
             principal = f"User:{user}"
         authorizer = self._gateway.authorizer
@@ -255,8 +256,7 @@ async def _user_with_password(sasl: Sasl, encoded: str, host: str) -> str | None
         return None
     if not colon or not user or not password:
         return None
-
-    def is_password() -> bool:
-        return sasl.credentials.current().is_password(user, password)
-
-    return user if await asyncio.get_running_loop().run_in_executor(sasl.threads, is_password) else None
+    try:
+        return user if await sasl.is_password(user, password, host) else None
+    except TooBusy:
+        return None

@@ -24,6 +24,8 @@ class Cause(StrEnum):
     NOT_SERVED = "not_served"
     NOT_AUTHENTICATED = "not_authenticated"
     AUTHENTICATION_FAILED = "authentication_failed"
+    SESSION_EXPIRED = "session_expired"
+    TOO_MANY_LOGINS = "too_many_logins"
     PRODUCE_FAILED = "produce_failed"
     CUT_OFF = "cut_off"
     MAX_CONNECTIONS_PER_IP = "max_connections_per_ip"

@@ -24,7 +24,7 @@ from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import Refused
-from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
+from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
 from muster.placement.mapping.nodes import canonical_host
@@ -65,12 +65,11 @@ class Connection(asyncio.Protocol):
         self.principal = ANONYMOUS
         self.context = b""
         self.software = ("unknown", "unknown")
-        self.sasl = SaslSession(gateway.sasl) if listener.needs_login and gateway.sasl is not None else None
+        self.sasl = gateway.sasl.session(listener) if listener.needs_login and gateway.sasl is not None else None
         self.last_active_s = time.monotonic()
         self.attribution = ConnectionState(opened_ms=gateway.now_ms())
         self._framer = Framer(gateway.config.socket_request_max_bytes)
-        if self.sasl is not None:
-            self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)
+        self._limit_frames()
         self._proxy_header: bytes | None = b"" if listener.proxy_protocol else None
         """The part of the awaited header that has arrived; None if none is awaited."""
         self._transport: asyncio.Transport | TlsTransport | None = None
@@ -108,15 +107,24 @@ class Connection(asyncio.Protocol):
         self._comes_from(peer[0], peer[1])
         self.gateway.opened(self)
 
+    def _limit_frames(self) -> None:
+        """Accept only short requests while the client is not authenticated, or authenticates again."""
+        limit_bytes = self.gateway.config.socket_request_max_bytes
+        if self.sasl is not None and self.gateway.sasl is not None and not self.sasl.is_complete:
+            limit_bytes = min(self.gateway.sasl.max_frame_bytes, limit_bytes)
+        self._framer.limit_bytes = limit_bytes
+
     def _comes_from(self, host: str, port: int) -> None:
         self.host, self.port = canonical_host(host), port
         self.context = envelope.write_context(self.host, self.id, self.principal)
 
     def authenticated(self, user: str) -> None:
         """From now on the client is that user and may send any request."""
+        self._limit_frames()
+        if self.principal == f"User:{user}":  # it has authenticated again
+            return
         self.principal = self.attribution.principal = f"User:{user}"
         self.context = envelope.write_context(self.host, self.id, self.principal)
-        self._framer.limit_bytes = self.gateway.config.socket_request_max_bytes
         text = "connection %s of %s:%d is %s"
         log.info(text, self.id, self.host, self.port, self.principal, extra=self.log_fields)
 
@@ -259,6 +267,8 @@ class Connection(asyncio.Protocol):
         faults = self.gateway.faults
         if self._requests or (faults is not None and not faults.is_idle):
             return None
+        if self.sasl is not None and not self.sasl.is_served:
+            return None
         return self.leases.respond(frame, time.monotonic(), self._admit)
 
     def _has_room(self, frame: bytes) -> bool:
@@ -295,11 +305,22 @@ class Connection(asyncio.Protocol):
         if header.api_version not in known.versions and header.api_key != codec.API_VERSIONS:
             text = f"{known.name} version {header.api_version} is not served"
             raise BadRequest(Cause.NOT_SERVED, text, known.name)
-        if self.sasl is not None and not self.sasl.admits(header.api_key):
+        if self.sasl is not None and not (self.sasl.is_served and header.api_key != SASL_HANDSHAKE):
+            self._admit_login(self.sasl, known, header)
+        return header
+
+    def _admit_login(self, sasl: SaslSession, known: Api, header: codec.Header) -> None:
+        """BadRequest unless the request is allowed where the client has not authenticated, or begins to again."""
+        if sasl.admits(header.api_key, is_served=header.api_version in known.versions):
+            self._limit_frames()
+        elif sasl.is_complete:
+            sasl.count_expired()
+            text = f"{known.name} came after its session had ended (connections.max.reauth.ms)"
+            raise BadRequest(Cause.SESSION_EXPIRED, text)
+        else:
             how = f"set security.protocol={self.listener.protocol} and sasl.mechanism in the client"
             text = f"{known.name} came before the client has authenticated; {how}"
             raise BadRequest(Cause.NOT_AUTHENTICATED, text)
-        return header
 
     def _start(self, api: Api, call: Call) -> None:
         request = PendingRequest(api, call, self._answered)

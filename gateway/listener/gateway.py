@@ -34,7 +34,8 @@ from muster.gateway.quotas.rate import Window
 from muster.gateway.quotas.reading import group_rates_of, ip_rates_of, limits_of
 from muster.gateway.security.authorization.authorization_log import AuthorizationLog
 from muster.gateway.security.authorization.authorizer import Authorizer
-from muster.gateway.security.session import Sasl, SaslSession
+from muster.gateway.security.sasl import Sasl
+from muster.gateway.security.session import SaslSession
 from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
@@ -150,6 +151,10 @@ class Gateway:
         self.metrics = metrics
         self.view = view
         self.sasl = Sasl.of(config)
+        if self.sasl is not None:
+            metrics.logins = self.sasl.counts
+            self._follow_users(view)
+            log.info("users that may log in: %s", self.sasl.sources())
         self.tls = TlsListeners(self.config)
         metrics.certificates = self.tls.days_left
         self.authorizer = self._authorizer_of(view)
@@ -228,7 +233,12 @@ class Gateway:
         changed, self._view_changed = self._view_changed, asyncio.Event()
         changed.set()
 
+    def _follow_users(self, view: ClusterView) -> None:
+        if self.sasl is not None:
+            self.sasl.follow(view.configs.entities, view.configs.login_secret)
+
     def _configure(self, view: ClusterView) -> None:
+        self._follow_users(view)
         if view.configs.client_metrics != self._client_metrics:
             self._client_metrics = view.configs.client_metrics
             self.client_instances.subscriptions = subscriptions_of(self._client_metrics)

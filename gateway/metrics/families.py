@@ -118,6 +118,22 @@ GATEWAY = (
         "muster_connections_closed_total{reason}",
         "Client connections that were closed for a reason; the log tells of the first, and how many followed.",
     ),
+    _counter("muster_successful_authentications_total{listener}", "First logins of connections, by SASL."),
+    _counter("muster_failed_authentications_total{listener}", "Logins by SASL that failed."),
+    _counter(
+        "muster_successful_authentications_no_reauth_total{listener}",
+        "Logins of clients that cannot authenticate again: they are cut off when their session ends.",
+    ),
+    _counter(
+        "muster_successful_reauthentications_total{listener}",
+        "Clients that authenticated again on their connection (KIP-368).",
+    ),
+    _counter("muster_failed_reauthentications_total{listener}", "The same, where it failed."),
+    _summary("muster_reauthentication_duration_seconds{listener}", "How long clients took to authenticate again."),
+    _counter(
+        "muster_expired_connections_killed_total{listener}",
+        "Connections that were closed because their session had ended (connections.max.reauth.ms).",
+    ),
     _gauge(
         "muster_tls_certificate_days_left{listener}",
         "Days until the certificate of that listener expires; METRICS is the HTTP port.",

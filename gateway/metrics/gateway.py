@@ -24,6 +24,7 @@ from muster.gateway.metrics.kop import write_kop
 from muster.gateway.metrics.quotas import QuotasSnapshot, write_quotas
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import Connections
+from muster.gateway.security.counts import LoginCounts
 from muster.gateway.telemetry.instances import ClientInstances
 from muster.gateway.telemetry.series import ClientSeries
 from muster.placement.zookeeper.outages import connectivity
@@ -81,7 +82,8 @@ class GatewayMetrics:
         self._sent_bytes = 0
         self._view_order = (0, 0)
         self.fetch_sessions: Sessions | None = None
-        """Set by the gateway, and so are the next four."""
+        """Set by the gateway, and so are the next five."""
+        self.logins = LoginCounts()
         self.reachable: Callable[[], Mapping[tuple[str, int], bool]] = dict
         """Whether each actor can be reached now, by kind and number."""
         self.storage: Path | None = None
@@ -183,6 +185,7 @@ class GatewayMetrics:
             for allowed, count in self._authorizations.items()
         }
         requests, counts = dict(self._requests), self._counts | authorizations
+        logins, again_s = dict(self.logins.totals), dict(self.logins.again_s)
         if self.controller_responds is not None:
             values["muster_controller_connected"] = int(self.controller_responds())
         reachable, storage = self.reachable(), self.storage
@@ -203,6 +206,13 @@ class GatewayMetrics:
                 out.add(name, series, count)
             for (api, api_version, error), count in requests.items():
                 out.add("muster_requests_total", labels(api=api, version=api_version, error=error), count)
+            for (name, listener), count in logins.items():
+                out.add(name, labels(listener=listener), count)
+            for listener, duration_s in again_s.items():
+                series = labels(listener=listener)
+                count = logins["muster_successful_reauthentications_total", listener]
+                out.add("muster_reauthentication_duration_seconds", series, count, suffix="_count")
+                out.add("muster_reauthentication_duration_seconds", series, duration_s, suffix="_sum")
             for api, (buckets, sum_s) in latencies.items():
                 _write_latency(out, api, buckets, sum_s)
             for topic, (messages, size_bytes) in produced.items():

@@ -1,122 +1,143 @@
-"""The users that may log in: a property file of salted hashes, never of passwords.
+"""The users that may log in: in ZooKeeper, as Kafka's APIs alter them, and in a property file.
 
-One line per user and mechanism, ``NAME.SCRAM-SHA-256=salt=...,stored_key=...,server_key=...,iterations=4096``; the
-value is what Kafka itself stores of a SCRAM user (``ScramCredentialUtils``), so users can be migrated. ``muster
-user add`` writes the lines. PLAIN compares the password with any of them: only the hash is stored (RFC 5802,
-5803).
+A line of the file is a user and a mechanism, ``NAME.SCRAM-SHA-256=salt=...,stored_key=...,server_key=...,
+iterations=4096``; the value is what Kafka itself stores of a SCRAM user (``ScramCredentialUtils``), so users can be
+migrated. A user with a credential in ZooKeeper has none in the file. PLAIN compares the password with the same hashes.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import hashlib
 import hmac
 import logging
 import re
 import secrets
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import javaproperties
-from scramp import ScramException, ScramMechanism
 
 from muster.actors.runtime.files import write_atomically
+from muster.gateway.security.scram import (
+    DEFAULT_ITERATIONS,
+    SALT_BYTES,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    digest_size,
+)
+from muster.placement.security.entities import Entity
 
 log = logging.getLogger(__name__)
 
-SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+Entities = Mapping[Entity, Mapping[str, str]]
+Users = Mapping[str, Mapping[str, ScramCredential]]
+"""Credentials by user, then by mechanism."""
 MAX_NAME_CHARS = 255
-DEFAULT_ITERATIONS = 4096
-"""Kafka's default, and its minimum (RFC 7677)."""
-MAX_ITERATIONS = 1_000_000
-"""A limit because PLAIN computes this many at each login."""
-_MIN_SALT_BYTES = 12
-_FIELD = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]+)")
+_BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_ITERATIONS = re.compile(r"iterations=(\d{4,7})")
+_SAMPLE = 1000
+"""How many users of ZooKeeper decide what is usual."""
 
 
 class CredentialsError(ValueError):
     """The file of credentials cannot be read, or a line is invalid. The message says which, and contains no secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
-    """What the server stores of a password for one mechanism (RFC 5802, section 3)."""
+class Shape(NamedTuple):
+    """What anyone can see of a credential by beginning a login."""
 
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
     iterations: int
-
-    @classmethod
-    def of_password(cls, mechanism: str, password: str, iterations: int = DEFAULT_ITERATIONS) -> ScramCredential:
-        """Create a credential with a new salt. ValueError for a password that SASLprep does not allow."""
-        try:
-            return cls(*ScramMechanism(mechanism).make_auth_info(password, iteration_count=iterations))
-        except ScramException as error:
-            raise ValueError(str(error)) from error
-
-    def is_of(self, mechanism: str, password: str) -> bool:
-        """Whether it is that password. Takes milliseconds on purpose."""
-        try:
-            _, stored_key, _, _ = ScramMechanism(mechanism).make_auth_info(password, self.iterations, self.salt)
-        except ScramException:
-            return False
-        return hmac.compare_digest(stored_key, self.stored_key)
-
-    def encode(self) -> str:
-        """Encode it as Kafka does."""
-        salt, stored, server = (base64.b64encode(b).decode() for b in (self.salt, self.stored_key, self.server_key))
-        return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
-
-    @classmethod
-    def decode(cls, text: str) -> ScramCredential:
-        """Decode it. ValueError if it is invalid."""
-        found = [_FIELD.fullmatch(part.strip()) for part in text.split(",")]
-        fields = {part[1]: part[2] for part in found if part}
-        if None in found or len(found) != 4 or len(fields) != 4:
-            raise ValueError("needs salt, stored_key, server_key and iterations, each once")
-        try:
-            salt, stored, server = (
-                base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
-            )
-            iterations = int(fields["iterations"])
-        except (binascii.Error, ValueError):
-            raise ValueError("has a field that is not Base64, or iterations that are no number") from None
-        if len(salt) < _MIN_SALT_BYTES or not DEFAULT_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise ValueError(
-                f"needs at least {_MIN_SALT_BYTES} bytes of salt, "
-                f"and {DEFAULT_ITERATIONS} to {MAX_ITERATIONS} iterations"
-            )
-        return cls(salt, stored, server, iterations)
+    salt_bytes: int
+    is_text: bool
+    """Whether the salt is letters and digits, as those of Kafka's tools are."""
 
 
 class Credentials:
-    """The users of one file."""
+    """The users of ZooKeeper and of a file at one time."""
 
-    def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]]) -> None:
-        """Takes the credentials by user, then by mechanism."""
-        self._users = users
-        self._pepper = secrets.token_bytes(32)
+    def __init__(self, users: Users, entities: Entities | None = None, secret: bytes = b"") -> None:
+        """``users`` are those of the file. ``secret`` is the same on all gateways: it decides unknown users' salts."""
+        self._of_file = users
+        self._entities = entities or {}
+        self._secret = secret
+
+    def held_by(self, user: str) -> Mapping[str, ScramCredential]:
+        """The user's credentials by mechanism; none for an unknown user."""
+        stored = stored_credentials(self._entities.get(Entity.of_user(user), {})) if user else {}
+        if not stored:
+            return self._of_file.get(user, {})
+        found = {}
+        for mechanism, text in stored.items():
+            try:
+                found[mechanism] = ScramCredential.decode(text)
+            except ValueError as error:
+                log.warning("the %s credential of %r in ZooKeeper %s", mechanism, user, error)
+        return found
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
         """The user's credential; for an unknown user, one that no password fits, so clients learn no names."""
-        known = self._users.get(user, {}).get(mechanism)
-        if known is not None:
-            return known
-        name = f"{mechanism}:{user}".encode("utf-8", "surrogatepass")
-        salt = hmac.digest(self._pepper, name, "sha512")[:32]
-        size_bytes = ScramMechanism(mechanism).hf().digest_size
-        return ScramCredential(
-            salt, secrets.token_bytes(size_bytes), secrets.token_bytes(size_bytes), DEFAULT_ITERATIONS
-        )
+        unknown = self._of_no_one(user, mechanism)
+        return self.held_by(user).get(mechanism, unknown)
 
     def is_password(self, user: str, password: str) -> bool:
-        """Whether the user has that password. Takes milliseconds, also for unknown users."""
-        held = self._users.get(user, {})
-        mechanism = next(iter(held), SCRAM_MECHANISMS[0])
-        return self.scram(user, mechanism).is_of(mechanism, password)
+        """Whether the user has that password.
+
+        Takes milliseconds: one hash for each of SCRAM_MECHANISMS, for unknown users too, so that a response does not
+        take longer or shorter for the users that exist. Iterations that are unusual here can still be seen, as in
+        SCRAM itself.
+        """
+        held = self.held_by(user)
+        fits = [
+            held.get(mechanism, self._of_no_one(user, mechanism)).is_of(mechanism, password)
+            for mechanism in SCRAM_MECHANISMS
+        ]
+        return any(fits)
+
+    def _of_no_one(self, user: str, mechanism: str) -> ScramCredential:
+        shape = self._usual[mechanism]
+        key = hmac.digest(self._secret, f"{mechanism}:{user}".encode("utf-8", "surrogatepass"), "sha512")
+        salt = hashlib.shake_256(key).digest(shape.salt_bytes)
+        if shape.is_text:
+            salt = bytes(_BASE_36[byte % len(_BASE_36)] for byte in salt)
+        size = digest_size(mechanism)
+        return ScramCredential(salt, secrets.token_bytes(size), secrets.token_bytes(size), shape.iterations)
+
+    @cached_property
+    def _usual(self) -> Mapping[str, Shape]:
+        """The most frequent shape of each mechanism's credentials."""
+        counts = {mechanism: Counter(self._shapes(mechanism)) for mechanism in SCRAM_MECHANISMS}
+        every = sum(counts.values(), Counter())
+        return {mechanism: _most_frequent(count or every) for mechanism, count in counts.items()}
+
+    def _shapes(self, mechanism: str) -> Iterator[Shape]:
+        texts = (config[mechanism] for config in self._entities.values() if mechanism in config)
+        for text in islice(texts, _SAMPLE):
+            try:
+                yield _shape(ScramCredential.decode(text))
+            except ValueError:
+                continue
+        for held in islice(self._of_file.values(), _SAMPLE):
+            if mechanism in held:
+                yield _shape(held[mechanism])
+
+
+def _shape(credential: ScramCredential) -> Shape:
+    salt = credential.salt
+    return Shape(credential.iterations, len(salt), bool(salt) and not salt.strip(_BASE_36))
+
+
+def _most_frequent(counts: Counter[Shape]) -> Shape:
+    return max(counts, key=lambda shape: (counts[shape], shape), default=Shape(DEFAULT_ITERATIONS, SALT_BYTES, False))
+
+
+def stored_credentials(config: Mapping[str, str]) -> dict[str, str]:
+    """The SCRAM credentials, as text, among the configs of a user in ZooKeeper."""
+    return {mechanism: config[mechanism] for mechanism in SCRAM_MECHANISMS if mechanism in config}
 
 
 class CredentialsFile:
@@ -127,20 +148,20 @@ class CredentialsFile:
         self._path = path
         self._lock = threading.Lock()
         self._stamp = self._look()
-        self._credentials = Credentials(read(path))
+        self._users: Users = read(path)
 
-    def current(self) -> Credentials:
+    def current(self) -> Users:
         """The current users. While a changed file cannot be read, the previous ones, and one log line reports it."""
         with self._lock:
             try:
                 stamp = self._look()
                 if stamp != self._stamp:
                     self._stamp = stamp
-                    self._credentials = Credentials(read(self._path))
+                    self._users = read(self._path)
                     log.info("users are read anew from %s", self._path)
             except CredentialsError as error:
                 log.error("%s; users stay as they were", error)
-            return self._credentials
+            return self._users
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
@@ -169,7 +190,7 @@ def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
     return users
 
 
-def write(path: Path, users: Mapping[str, Mapping[str, ScramCredential]]) -> None:
+def write(path: Path, users: Users) -> None:
     """Replace the file atomically; only its owner may read it. Raises OSError."""
     lines = {
         f"{name}.{mechanism}": credential.encode()

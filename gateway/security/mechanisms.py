@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from scramp import ScramException, ScramMechanism
+from muster.gateway.security.credentials import Credentials
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ClientFirst, ScramError, ServerExchange
 
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, Credentials
-
-PLAIN = "PLAIN"
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+MAX_TOKEN_BYTES = 4096
+"""Of PLAIN and SCRAM."""
+_OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
+
+InTurn = Callable[[Callable[[], bool]], Awaitable[bool]]
+"""Runs work that takes processor time, outside the event loop."""
 
 
 class AuthenticationFailed(Exception):
-    """The text is Kafka's own, and is sent to the client."""
+    """The text is Kafka's own, and is sent to the client; ``reason`` is for the log alone."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class InvalidCredentials(Exception):
+    """What the client sent is invalid; it learns no more than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a login has proven."""
+
+    user: str
+    expires_ms: int | None = None
+    """When the credential itself ends, in ms since the Unix epoch; None: never."""
 
 
 class Exchange(Protocol):
     """One login."""
 
-    user: str | None
-    """The user, once proven."""
+    login: Login | None
+    """Once it is proven."""
 
-    def respond(self, token: bytes) -> bytes:
-        """The server's next token; may take milliseconds. Raises AuthenticationFailed."""
+    async def respond(self, token: bytes) -> bytes:
+        """The server's next token. Raises AuthenticationFailed, InvalidCredentials."""
         ...
 
 
 class PlainExchange:
     """RFC 4616: authorization id, user and password in one token, each before a NUL."""
 
-    def __init__(self, credentials: Credentials) -> None:
-        self.user: str | None = None
+    def __init__(self, credentials: Credentials, in_turn: InTurn) -> None:
+        self.login: Login | None = None
         self._credentials = credentials
+        self._in_turn = in_turn
 
-    def respond(self, token: bytes) -> bytes:
+    async def respond(self, token: bytes) -> bytes:
+        _check_size(token)
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
-            raise _invalid(PLAIN) from None
+            raise InvalidCredentials from None
         if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise _invalid(PLAIN)
+            raise InvalidCredentials
         authorization_id, user, password = parts
-        if not self._credentials.is_password(user, password):
+        if not await self._in_turn(lambda: self._credentials.is_password(user, password)):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         if authorization_id not in ("", user):
-            raise AuthenticationFailed(
-                "Authentication failed: Client requested an authorization id that is different from username"
-            )
-        self.user = user
+            raise AuthenticationFailed(_OTHER_IDENTITY)
+        self.login = Login(user)
         return b""
 
 
@@ -56,39 +80,33 @@ class ScramExchange:
     """RFC 5802 without channel binding: client first, server first, client final, server final."""
 
     def __init__(self, mechanism: str, credentials: Credentials) -> None:
-        self.user: str | None = None
+        self.login: Login | None = None
         self._mechanism = mechanism
         self._credentials = credentials
-        self._name: str | None = None
-        self._server = ScramMechanism(mechanism).make_server(self._look_up)
+        self._name = ""
+        self._server: ServerExchange | None = None
 
-    def respond(self, token: bytes) -> bytes:
+    async def respond(self, token: bytes) -> bytes:
+        _check_size(token)
         try:
-            message = token.decode()
-            if self._name is None:
-                self._server.set_client_first(message)
-                return str(self._server.get_server_first()).encode()
-            self._server.set_client_final(message)
-            final = str(self._server.get_server_final()).encode()
-        except (ScramException, UnicodeDecodeError):
-            raise _invalid(self._mechanism) from None
-        self.user = self._name
+            if self._server is None:
+                return self._begin(ClientFirst.decode(token))
+            final = self._server.server_final(token)
+        except ScramError as error:
+            raise InvalidCredentials(str(error)) from None
+        self.login = Login(self._name)
         return final
 
-    def _look_up(self, user: str) -> tuple[bytes, bytes, bytes, int]:
-        self._name = user
-        held = self._credentials.scram(user, self._mechanism)
-        return held.salt, held.stored_key, held.server_key, held.iterations
+    def _begin(self, first: ClientFirst) -> bytes:
+        if first.authorization_id not in ("", first.name):
+            raise AuthenticationFailed(_OTHER_IDENTITY)
+        if first.is_token_login:
+            raise InvalidCredentials("delegation tokens do not exist")
+        self._name = first.name
+        self._server = ServerExchange(self._mechanism, first, self._credentials.scram(first.name, self._mechanism))
+        return self._server.server_first.encode()
 
 
-def exchange(mechanism: str, credentials: Credentials) -> Exchange:
-    """Begin a login with one of MECHANISMS."""
-    if mechanism == PLAIN:
-        return PlainExchange(credentials)
-    return ScramExchange(mechanism, credentials)
-
-
-def _invalid(mechanism: str) -> AuthenticationFailed:
-    return AuthenticationFailed(
-        f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
-    )
+def _check_size(token: bytes) -> None:
+    if len(token) > MAX_TOKEN_BYTES:
+        raise AuthenticationFailed(f"Authentication failed: a token of {len(token)} bytes")

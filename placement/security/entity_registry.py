@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
+import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -25,6 +28,10 @@ from muster.placement.security.entities import (
 from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
+
+LOGIN_SECRET = "/login_secret"
+"""Our own: 32 random bytes, Base64 (``DynamicConfigs.login_secret``)."""
+_SECRET_BYTES = 32
 
 
 class EntityRegistry:
@@ -52,6 +59,17 @@ class EntityRegistry:
             names = sorted(clients.get(parent, ()))
             nodes += [(f"{parent}/{name}", partial(_user_client, user, name)) for name in names]
         return self._read(nodes)
+
+    def login_secret(self) -> bytes:
+        """The cluster's secret of this name, created if it does not exist."""
+        zk = self._zk
+        while True:
+            try:
+                return base64.b64decode(zk.call(zk.get_async, LOGIN_SECRET)[0])
+            except NoNodeError:
+                new = base64.b64encode(secrets.token_bytes(_SECRET_BYTES))
+            with contextlib.suppress(NodeExistsError):
+                commit_as(zk, self._controller, [("create", LOGIN_SECRET, new)])
 
     def _read(self, nodes: Iterable[tuple[str, Callable[[], Entity]]]) -> dict[Entity, dict[str, str]]:
         data = self._zk.read_many([path for path, _ in nodes])

@@ -27,7 +27,7 @@ def test_an_outage_fails_changes_in_time_and_everything_is_read_again_after_it(
     async def run(server: EmbeddedZooKeeper) -> None:
         zk = connect(server.hosts, timeout_s=10)
         published = asyncio.Event()
-        admin = EntitiesAdmin(EntityRegistry(zk), published.set)
+        admin = EntitiesAdmin(EntityRegistry(zk), published.set, with_logins=True)
         await asyncio.to_thread(admin.load)
         outcomes = await admin.alter([ANN, NO_NAME])
         assert [outcome.error for outcome in outcomes] == [0, int(ErrorCode.invalid_request)]

@@ -16,7 +16,8 @@ from pathlib import Path
 from uuid import UUID
 
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.fuzz.values import TOPICS
 from tests.gateway.serving import Client, Serving, serving

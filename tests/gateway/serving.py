@@ -120,7 +120,12 @@ class RegistryController:
             logs=dict(self.logs),
             offsets=dict(self.offsets),
             transactions=dict(self.transactions),
-            configs=replace(self.configs.load(), entities=self.entities.load(), acls=self.acls.acls),
+            configs=replace(
+                self.configs.load(),
+                entities=self.entities.load(),
+                login_secret=self.entities.login_secret(),
+                acls=self.acls.acls,
+            ),
         ).with_leaders(self.leaders)
         self.leaders = view.leaders
         return view

@@ -1,8 +1,9 @@
 """SaslHandshake (api key 17), v0-1: the client chooses a mechanism.
 
 v0 the tokens follow as bare frames | v1 they come in SaslAuthenticate (KIP-152)
-For a mechanism that is not enabled, the response lists the enabled ones, and the connection is closed. Without SASL, or
-once authentication is complete, ILLEGAL_SASL_STATE, as in Kafka.
+For a mechanism that is not enabled, the response lists the enabled ones, and the connection is closed. In a session
+with a lifetime it begins to authenticate again (KIP-368). Otherwise, without SASL or once authentication is complete,
+ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from muster.gateway.security.session import SASL_HANDSHAKE
 )
 async def sasl_handshake(call: Call) -> Reply | None:
     session = call.connection.sasl
-    if session is None or session.is_complete:
+    if session is None or not session.takes_handshake:
         return call.reply({"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []})
     mechanism = call.entity().mechanism
-    if await session.begin(mechanism, bare_tokens=call.header.api_version == 0):
+    if await session.begin(mechanism, call.connection.host, bare_tokens=call.header.api_version == 0):
         return call.reply({"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)})
     enabled = ", ".join(session.mechanisms)
     problem = f"SASL mechanism {mechanism[:40]!r} is not enabled; {enabled} is"

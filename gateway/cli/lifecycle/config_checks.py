@@ -9,7 +9,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.advertising import check_addresses
 from muster.gateway.cli.lifecycle.exposure import check_exposure
 from muster.gateway.security.credentials import CredentialsError
-from muster.gateway.security.session import Sasl
+from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.security.tls.stores import StoreError
 from muster.gateway.security.tokens import TokensError, TokensFile

@@ -10,7 +10,8 @@ import pytest
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.proxy_protocol import Source, write_header
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.view import Topic
 from tests.attribution.kop.served import join, read, settled
 from tests.attribution.kop.served import write as produce

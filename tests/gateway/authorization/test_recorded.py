@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from muster.gateway.listener.registry import APIS
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from tests.gateway.authorization.recorded import Outcome, is_message, played, recorded
 from tests.gateway.authorization.world import ADMIN, PASSWORD, USERS, World
 from tests.gateway.serving import Serving

@@ -18,7 +18,8 @@ from muster.actors.wire.framing import framed
 from muster.gateway.capture.advertised import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
 from muster.gateway.capture.proxy import CaptureProxy
 from muster.gateway.capture.recorder import Limits, Recorder
-from muster.gateway.security.credentials import ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import ScramCredential
 from tests.gateway.serving import BROKERS, Client, Serving
 from tests.muster_process import eventually
 

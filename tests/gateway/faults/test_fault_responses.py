@@ -164,6 +164,8 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "validate_only": True,
         },
         47: {"group_id": group, "topics": [{**named, "partitions": by_partition}]},
+        50: {"users": None},
+        51: {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": []},
         60: {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False},
         61: {"topics": fetched},
         65: {"transactional_ids": ["t"]},

@@ -20,8 +20,8 @@ from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.metrics import families
 from muster.gateway.metrics.names import OTHER, HiddenNames
 from muster.gateway.security.authorization.authorizer import Authorizer
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential
 from muster.gateway.security.credentials import write as write_users
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.gateway.security.tokens import TokensError, read, write
 from muster.placement.security.acls import (
     CLUSTER_NAME,

@@ -13,7 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.proxy_protocol import Source, write_header
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.view import Broker, BrokerAddress
 from tests.gateway.serving import Client, Serving
 

@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from muster.gateway.cli.main import cli
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, read, write
+from muster.gateway.security.credentials import read, write
 from muster.gateway.security.mechanisms import MECHANISMS
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from tests.gateway.serving import Serving
 from tests.zookeeper_fixture import eventually
 

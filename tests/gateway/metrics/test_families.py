@@ -77,6 +77,11 @@ def gateway_metrics() -> GatewayMetrics:
     metrics.storage = Path("/")
     metrics.quotas = ClientQuotas(Window(11, 1_000), Window(11, 1_000))
     metrics.quotas.throttles.add("group_byte_rate", ("g", ABSENT), 5)
+    metrics.logins.succeeded("SASL", knows_lifetimes=False)
+    for again in (False, True):
+        metrics.logins.failed("SASL", again=again)
+    metrics.logins.again("SASL", 0.1)
+    metrics.logins.expired("SASL")
     metrics.client_series = ClientSeries(2)
     points = (Point(name, "", 1, is_counter, False) for name, is_counter in (("a", False), ("b", True)))
     metrics.client_series.add(UUID(int=1), "g", "c", points)

@@ -19,7 +19,8 @@ from kafka import KafkaConsumer as PythonConsumer
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.cli.main import cli
 from muster.gateway.listener.proxy_protocol import Source, write_header
-from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.credentials import write
+from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.gateway.security.tls import transport
 from muster.placement.view import Broker, BrokerAddress
 from tests.certificates import Authority, Issued
