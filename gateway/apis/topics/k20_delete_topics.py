@@ -132,7 +132,7 @@ async def _delete(gateway: Gateway, topics: Mapping[str, Topic], timeout_ms: int
 def _result(wanted: _Wanted, found: Topic | _Refused, outcomes: Mapping[str, TopicOutcome]) -> dict[str, Any]:
     if isinstance(found, _Refused):
         return {
-            "name": wanted.name or found.name,
+            "name": found.name if wanted.name is None else wanted.name,
             "topic_id": wanted.topic_id,
             "error_code": found.error,
             "error_message": found.message,
