@@ -217,7 +217,7 @@ def test_lag_has_the_topics_that_the_caller_may_describe(full: Serving, fresh: F
 def test_no_label_of_any_family_can_have_a_name_that_is_not_hidden() -> None:
     """A new label is either of a few known values, or has to be hidden."""
     known = {"action", "actor", "api", "cause", "difference", "error", "evidence", "kind", "listener", "log", "metric"}
-    known |= {"offsets_partition", "outcome", "reason", "result", "state", "transactions_partition", "version"}
+    known |= {"offsets_partition", "outcome", "quota", "reason", "result", "state", "transactions_partition", "version"}
     known |= {"partition"}
     all_families = [
         family
