@@ -20,10 +20,9 @@ class NotServed(NamedTuple):
 NOT_SERVED = (
     NotServed(
         "Delegation tokens",
-        "come with a later version; SASL is served (PLAIN, SCRAM-SHA-256 and -512)",
+        "are not part of Muster; SASL is served (PLAIN, SCRAM-SHA-256 and -512)",
         (38, 39, 40, 41),
     ),
-    NotServed("Client quotas", "come with a later version", (48, 49)),
     NotServed("Share groups (KIP-932)", "are not part of Muster", (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     NotServed("Streams groups (KIP-1071)", "are not part of Muster", (88, 89)),
     NotServed(
