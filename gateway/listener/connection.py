@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 PIPELINE_LIMIT = 256
 """The most requests of one connection in service at a time; later ones wait, and no more are read."""
+TURN_LIMIT = 16
+"""The most requests of one connection that are started in one turn of the event loop."""
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
@@ -85,6 +87,8 @@ class Connection(asyncio.Protocol):
         self._ready: list[Reply] = []
         self._is_writable = True
         self._is_reading = True
+        self._continues = False
+        """Whether more requests are started in the next turn of the event loop, and none before."""
         self._refused: Complaint | None = None
         self._ends_when_idle = False
         self._mute = Mute(self._unmuted)
@@ -239,9 +243,18 @@ class Connection(asyncio.Protocol):
     def _admit(self) -> None:
         """Start the requests that may start, in order; read more only when none is left.
 
+        After TURN_LIMIT of them the other connections have their turn: a single read may bring thousands.
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
+        if self._continues:
+            return
+        left = TURN_LIMIT
         while self._frames and not self._mute and self._has_room(frame := self._frames[-1]):
+            if not left:
+                self._continues = True
+                asyncio.get_running_loop().call_soon(self._continue)
+                break
+            left -= 1
             if self.leases and (response := self._leased(frame)) is not None:
                 if response is LATER:
                     return
@@ -261,6 +274,10 @@ class Connection(asyncio.Protocol):
         self._read(not self._frames and self._refused is None and not (self._mute and self._framer.pending_bytes))
         if self._refused is not None and not self._requests and not self._frames:
             self.close(self._refused)
+
+    def _continue(self) -> None:
+        self._continues = False
+        self._admit()
 
     def _leased(self, frame: bytes) -> bytes | None:
         """The response to a heartbeat that needs no coordinator, if no earlier request waits for its response."""
