@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         """Whether more requests are started in the next turn of the event loop, and none before."""
         self._refused: Complaint | None = None
         self._ends_when_idle = False
-        self._mute = Mute(self._unmuted)
+        self._mute = Mute()
         self.has_old_metadata = False
         self.late_produces = 0
         """Produce requests that wait for a view with their topics; later ones wait behind them."""
@@ -368,7 +368,7 @@ class Connection(asyncio.Protocol):
         call, reply = request.call, request.response
         throttle_ms = settle(quotas, call, is_answered=reply is not None)
         if throttle_ms:
-            self._mute.extend(throttle_ms)
+            self._mute.extend(throttle_ms, self._unmuted)
             key, version = call.header.api_key, call.header.api_version
             if reply is not None and version in request.api.versions:
                 return reply._replace(parts=with_throttle_time(key, version, reply.parts, throttle_ms))

@@ -79,18 +79,19 @@ class Mute:
 
     __slots__ = ("_on_over", "_timer", "_until_s")
 
-    def __init__(self, on_over: Callable[[], None]) -> None:
-        """``on_over`` is called when it is over."""
-        self._on_over = on_over
+    def __init__(self) -> None:
+        self._on_over: Callable[[], None] | None = None
+        """Only while it lasts: it refers to the connection, which is freed without the garbage collector."""
         self._until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
         return self._timer is not None
 
-    def extend(self, throttle_ms: int) -> None:
-        """It lasts for so long from now on, or longer, as it did."""
+    def extend(self, throttle_ms: int, on_over: Callable[[], None]) -> None:
+        """It lasts for so long from now on, or longer, as it did. ``on_over`` is called when it is over."""
         loop = asyncio.get_running_loop()
+        self._on_over = on_over
         self._until_s = max(self._until_s, loop.time() + throttle_ms / 1000)
         if self._timer is None:
             self._timer = loop.call_at(self._until_s, self._check)
@@ -104,12 +105,14 @@ class Mute:
 
     def lift(self) -> None:
         """It is over now."""
-        if self._timer is not None:
-            self.cancel()
-            self._on_over()
+        on_over = self._on_over
+        self.cancel()
+        if on_over is not None:
+            on_over()
 
     def cancel(self) -> None:
         """The connection is closed."""
+        self._on_over = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._until_s = None, 0.0

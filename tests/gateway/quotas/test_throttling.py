@@ -187,7 +187,7 @@ def test_one_timer_however_often_a_client_is_muted(full: Serving, fresh: Fresh, 
 
     async def extend() -> None:
         for _ in range(1_000):
-            connection._mute.extend(PAUSE_MS)
+            connection._mute.extend(PAUSE_MS, connection._unmuted)
 
     full.run(extend())
     assert connection._mute._timer is timer
