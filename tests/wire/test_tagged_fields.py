@@ -37,6 +37,7 @@ _SIZE_BYTES = {
     "int16": 2,
     "int32": 4,
     "int64": 8,
+    "float64": 8,
     "timedelta_i32": 4,
     "timedelta_i64": 8,
     "datetime_i64": 8,
