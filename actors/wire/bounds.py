@@ -12,6 +12,8 @@ ends with its tagged fields.
 from __future__ import annotations
 
 import dataclasses
+import math
+import threading
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -35,6 +37,9 @@ _FIXED_BYTES = {
 _VARINT_BYTES = 5
 MAX_STRING_BYTES = 32_767
 """Kafka does not read longer STRINGs, though a compact one could be longer."""
+MAX_ELEMENTS = 100_000
+"""Of all arrays of a request together, tagged fields included. Kafka limits only the frame, but 100 MB may be fifty
+million names, which would take a minute to read, and gigabytes."""
 
 
 class LengthError(ValueError):
@@ -49,22 +54,46 @@ class _Shape(NamedTuple):
     is_fixed: bool = False
 
 
-def check_lengths(kind: Any, frame: bytes, start: int) -> None:
-    """Raise LengthError if the entity of class ``kind`` at ``start``, by its own lengths, exceeds the frame."""
+class _Elements(threading.local):
+    """How many elements the message that this thread checks may still have."""
+
+    left: float = math.inf
+
+    def take(self, count: int) -> None:
+        """LengthError if there are too many."""
+        self.left -= count
+        if self.left < 0:
+            raise LengthError(f"more than {MAX_ELEMENTS} elements")
+
+
+_elements = _Elements()
+
+
+def check_lengths(kind: Any, frame: bytes, start: int, max_elements: float = math.inf) -> None:
+    """Raise LengthError if the entity of class ``kind`` at ``start``, by its own lengths, exceeds the frame.
+
+    Also if its arrays together have more than ``max_elements``.
+    """
+    _elements.left = max_elements
     try:
         end = _entity(kind).end(frame, start)
     except IndexError:
         end = len(frame) + 1
+    finally:
+        _elements.left = math.inf
     if end > len(frame):
         raise LengthError(f"the message ends after {len(frame) - start} bytes, in the middle")
 
 
 def tagged_fields_end(frame: bytes, start: int) -> int:
     """The index behind the tagged fields at ``start``, whatever they are. LengthError if they do not fit."""
+    _elements.left = MAX_ELEMENTS
     try:
         return _PASSED_OVER.end(frame, start)
     except IndexError:
         raise LengthError("the tagged fields do not end") from None
+    finally:
+        _elements.left = math.inf
 
 
 def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
@@ -218,6 +247,8 @@ def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
             raise LengthError("null for an array that may not be null")
         if count * element.least_bytes > len(frame) - at:
             raise LengthError(f"an array of {count} elements in the last {len(frame) - at} bytes")
+        if count > 0:
+            _elements.take(count)
         if element.is_fixed:
             return at + max(count, 0) * element.least_bytes
         for _ in range(count):
@@ -237,6 +268,7 @@ def _tags(known: Mapping[int, _Shape]) -> _Shape:
         count, at = _varint(frame, at)
         if 2 * count > len(frame) - at:
             raise LengthError(f"{count} tagged fields in the last {len(frame) - at} bytes")
+        _elements.take(count)
         for _ in range(count):
             field_begin = at
             tag, at = _varint(frame, at)

@@ -25,6 +25,7 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from muster.actors.wire.bounds import (
+    MAX_ELEMENTS,
     LengthError,
     array_head,
     check_lengths,
@@ -134,7 +135,7 @@ def check_request(header: Header, frame: bytes) -> None:
     """Check the lengths in a client's body, which :func:`decode_request` does not check. UndecodableRequest."""
     kind = request_type(header.api_key, header.api_version)
     try:
-        check_lengths(kind, frame, header.end)
+        check_lengths(kind, frame, header.end, MAX_ELEMENTS)
     except LengthError as error:
         raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error}") from error
 
