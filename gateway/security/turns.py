@@ -57,7 +57,9 @@ class Turns:
 
     def _refuse_last_of_longest(self) -> None:
         host = max(self._waiting, key=lambda each: len(self._waiting[each]))
-        self._waiting[host].pop().set_exception(TooBusy(f"too many logins wait, most of them from {host}"))
+        turn = self._waiting[host].pop()
+        if not turn.done():  # or its login was just cancelled
+            turn.set_exception(TooBusy(f"too many logins wait, most of them from {host}"))
 
     def _ended(self, done: asyncio.Future[T]) -> None:
         if not done.cancelled():
