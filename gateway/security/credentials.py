@@ -65,24 +65,26 @@ class Credentials:
         self._of_file = users
         self._entities = entities or {}
         self._secret = secret
-
-    def held_by(self, user: str) -> Mapping[str, ScramCredential]:
-        """The user's credentials by mechanism; none for an unknown user."""
-        stored = stored_credentials(self._entities.get(Entity.of_user(user), {})) if user else {}
-        if not stored:
-            return self._of_file.get(user, {})
-        found = {}
-        for mechanism, text in stored.items():
-            try:
-                found[mechanism] = ScramCredential.decode(text)
-            except ValueError as error:
-                log.warning("the %s credential of %r in ZooKeeper %s", mechanism, user, error)
-        return found
+        self._malformed: set[tuple[str, str]] = set()
+        """Credentials, by user and mechanism, that the log has."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """The user's credential; for an unknown user, one that no password fits, so clients learn no names."""
+        """The user's credential; for an unknown user, one that no password fits, so clients learn no names.
+
+        Does the same work for every user: how long it takes must not tell who exists either.
+        """
+        stored = stored_credentials(self._entities.get(Entity.of_user(user), {})) if user else {}
         unknown = self._of_no_one(user, mechanism)
-        return self.held_by(user).get(mechanism, unknown)
+        text = stored.get(mechanism, unknown.encode())
+        try:
+            decoded = ScramCredential.decode(text)
+            of_file = self._of_file.get(user, {}).get(mechanism, decoded)
+            return decoded if stored else of_file
+        except ValueError as error:
+            if (user, mechanism) not in self._malformed:
+                self._malformed.add((user, mechanism))
+                log.warning("the %s credential of %r in ZooKeeper %s", mechanism, user, error)
+            return unknown
 
     def is_password(self, user: str, password: str) -> bool:
         """Whether the user has that password.
@@ -91,11 +93,7 @@ class Credentials:
         take longer or shorter for the users that exist. Iterations that are unusual here can still be seen, as in
         SCRAM itself.
         """
-        held = self.held_by(user)
-        fits = [
-            held.get(mechanism, self._of_no_one(user, mechanism)).is_of(mechanism, password)
-            for mechanism in SCRAM_MECHANISMS
-        ]
+        fits = [self.scram(user, mechanism).is_of(mechanism, password) for mechanism in SCRAM_MECHANISMS]
         return any(fits)
 
     def _of_no_one(self, user: str, mechanism: str) -> ScramCredential:

@@ -31,6 +31,8 @@ class Sasl:
         self.failure_delay_s = config.connection_failed_authentication_delay_ms / 1000
         """How long the response to a failed login, and the end of its connection, are delayed."""
         self.turns = Turns()
+        self.now_s: Callable[[], float] = time.monotonic
+        """The clock of sessions' lifetimes."""
         self._config = config
         self._file = file
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="users")
@@ -54,7 +56,8 @@ class Sasl:
 
     def follow(self, entities: Entities, secret: bytes) -> None:
         """Use these users of ZooKeeper for the next logins. ``secret``: see :class:`Credentials`."""
-        self._entities, self._secret = entities, secret
+        if entities != self._entities or secret != self._secret:  # each view has copies
+            self._entities, self._secret = entities, secret
 
     def sources(self) -> str:
         """Where users are, and how many, for a log line."""
@@ -65,9 +68,9 @@ class Sasl:
             text += f", {len(self._file.current())} in {path}; one in both is the one in ZooKeeper"
         return text
 
-    def session(self, listener: Listener, now_s: Callable[[], float] = time.monotonic) -> SaslSession:
+    def session(self, listener: Listener) -> SaslSession:
         """The session of a new connection."""
-        return SaslSession(self, rules_of(self._config, listener), listener.name, now_s)
+        return SaslSession(self, rules_of(self._config, listener), listener.name, self.now_s)
 
     async def exchange(self, mechanism: str, host: str) -> Exchange:
         """See :class:`muster.gateway.security.session.Logins`."""
