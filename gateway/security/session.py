@@ -74,8 +74,8 @@ class SaslSession:
         self._expires_s: float | None = None
         self._began_s: float | None = None
         """When the current, or else the last, attempt to authenticate again began; None before the first."""
-        self._is_other = False
-        """Whether the client wants to authenticate again with another mechanism."""
+        self._other: str | None = None
+        """The mechanism with which the client wants to authenticate again, if it is another one."""
         self._knows_lifetimes = False
 
     @property
@@ -133,7 +133,7 @@ class SaslSession:
             return False
         if self.user is None:
             self.mechanism = mechanism
-        self._is_other = mechanism != self.mechanism
+        self._other = mechanism if mechanism != self.mechanism else None
         self._exchange = await self._sasl.exchange(mechanism, host)
         self.takes_bare_tokens = bare_tokens
         self._state = State.TOKENS
@@ -158,10 +158,10 @@ class SaslSession:
         return response
 
     async def _respond(self, running: Exchange, token: bytes) -> bytes:
-        if self._is_other:
+        if self._other is not None:
             raise AuthenticationFailed(
-                "SASL mechanism requested by client is not supported for re-authentication of mechanism "
-                f"'{self.mechanism}'"
+                f"SASL mechanism '{self._other}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self.mechanism}'"
             )
         try:
             return await running.respond(token)
