@@ -204,6 +204,10 @@ class Account(Generic[T]):
         self.on_attributed: Callable[[str, int], None] | None = None
         """Called with each number of bytes whose group is certain, and the group."""
 
+    def limit_hints(self, may_read: Callable[[str, str, str], bool]) -> None:
+        """Believe a client id only for groups that its client may consume for: ``may_read(principal, host, group)``."""
+        self._evidence_rules.may_read = may_read
+
     def sent(
         self,
         connection: ConnectionState,

@@ -37,6 +37,8 @@ or **derived** (:mod:`muster.gateway.attribution.hints`). F numbers are explaine
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from muster.gateway.attribution.claims import Claim, Place, Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.fetchers import Fetchers
@@ -63,6 +65,8 @@ class EvidenceRules:
         self, table: RegistrationTable, *, memory_ms: int = GRACE_MS + MEMORY_MS, pair_after_ms: int = PATIENCE_MS
     ) -> None:
         self.fetchers = Fetchers()
+        self.may_read: Callable[[str, str, str], bool] = lambda principal, host, group: True
+        """Whether the client may consume for a group: what it says of itself is no evidence of any other."""
         self._memory_ms = memory_ms
         self._table = table
         self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
@@ -140,9 +144,15 @@ class EvidenceRules:
         fetches = self.fetchers.of(connection, host, client_id)
         return (
             other_family(self._table, self.fetchers, fetches, (topic, partition), at_ms)
-            or derived(self._table, connection.principal, client_id)
+            or self._derived(connection.principal, host, client_id)
             or verdict
         )
+
+    def _derived(self, principal: str, host: str, client_id: str | None) -> Verdict | None:
+        hint = derived(self._table, principal, client_id)
+        if hint is None or hint.group is None or not self.may_read(principal, host, hint.group):
+            return None
+        return hint
 
     def closed(self, connection: ConnectionState) -> None:
         """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""

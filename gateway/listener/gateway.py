@@ -42,6 +42,7 @@ from muster.gateway.telemetry.series import ClientSeries
 from muster.gateway.telemetry.subscriptions import subscriptions_of
 from muster.placement.hashing import partition_for
 from muster.placement.mapping.registration import Registration, RegistrationUpdate
+from muster.placement.security.acls import AclOperation, AclResourceType
 from muster.placement.view import OFFSETS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
@@ -203,6 +204,7 @@ class Gateway:
         self._limit_clients(view)
         self._limit_connections(view)
         account.on_begun = self._hear
+        account.limit_hints(self.may_read_group)
         self.forwarder.follow(view)
 
     now_ms = staticmethod(now_ms)
@@ -258,6 +260,13 @@ class Gateway:
             return None
         allow_everyone = config.allow_everyone_if_no_acl_found
         return Authorizer(view.configs.acls, config.super_user_principals, allow_everyone=allow_everyone)
+
+    def may_read_group(self, principal: str, host: str, group: str) -> bool:
+        """Whether what that client does or says may be evidence of the group. No decision about a request."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return True
+        return authorizer.allows(principal, host, AclOperation.READ, AclResourceType.GROUP, group)
 
     def _limit_clients(self, view: ClusterView) -> None:
         """The quotas of the view apply from now on, also to what clients have used before."""

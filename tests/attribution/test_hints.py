@@ -146,3 +146,10 @@ def test_a_update_of_an_older_coordinator_gives_nothing_back(bench: Bench) -> No
     bench.account.updates([late, old.position("dead", "m", {0: 0})], NOW_MS + 1)
     bench.send(0, at_ms=NOW_MS + 2)
     assert bench.settle(NOW_MS + 60_002) == [NO_GROUP]
+
+
+def test_a_hint_names_no_group_that_the_client_may_not_read(bench: Bench) -> None:
+    bench.account.limit_hints(lambda principal, host, group: (principal, host, group) == ("User:a", HOST, "orders"))
+    for principal in ("User:a", "User:b"):
+        bench.send(0, client_id="consumer-orders-1", connection=ConnectionState(principal))
+    assert sorted(bench.settle(NOW_MS + 60_000), key=str) == [("orders", "derived", None), NO_GROUP]

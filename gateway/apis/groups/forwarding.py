@@ -16,7 +16,6 @@ from muster.actors.wire import codec
 from muster.actors.wire.channel import ChannelLost, OnLease
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, call_owner
-from muster.gateway.apis.guards.rights import READ_GROUP
 from muster.gateway.listener.registry import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
 from muster.placement.view import OFFSETS
@@ -116,9 +115,11 @@ def saw_group(call: Call, group_id: str) -> None:
 
     What a client sends is no evidence of a group that it may not consume for: some APIs require less of it.
     """
-    if not APIS[call.header.api_key].is_evidence or not READ_GROUP.allowed(call, group_id):
-        return
     connection = call.connection
+    if not APIS[call.header.api_key].is_evidence:
+        return
+    if not call.gateway.may_read_group(connection.principal, connection.host, group_id):
+        return
     call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)
 
 
