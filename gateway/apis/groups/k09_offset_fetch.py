@@ -128,7 +128,7 @@ async def _allowed_part(api: Api, call: Call, group: Any) -> Body:
 
 def _is_seen(call: Call, topic: Any) -> bool:
     name = topic_name(call, topic)
-    return name is not None and DESCRIBE_TOPIC.allowed(call, name)
+    return name is not None and DESCRIBE_TOPIC.allowed(call, name, logged=False)
 
 
 def _refused(topic: Any) -> dict[str, Any]:
@@ -145,16 +145,28 @@ async def offset_fetch(call: Call) -> Reply | None:
     if _is_whole(call):
         return await _WHOLE.serve(call)
     request = call.entity()
+    by_id = call.header.api_version > NEWEST_BY_NAME
+    topics = [_names(call.gateway, each.topics) if by_id else (_as_sent(each.topics), []) for each in request.groups]
     for group in request.groups:
         saw_group(call, group.group_id)
-    groups = await asyncio.gather(*(_fetch_group(call, group, request.require_stable) for group in request.groups))
+    fetched = [
+        _fetch_group(call, group, request.require_stable, *found)
+        for group, found in zip(request.groups, topics, strict=True)
+    ]
+    groups = await asyncio.gather(*fetched)
     return call.reply({"throttle_time": 0, "groups": groups})
 
 
-async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str, Any]:
+async def _fetch_group(
+    call: Call,
+    group: Any,
+    require_stable: bool,
+    topics: list[dict[str, Any]] | None,
+    unknown: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """``topics``: as the actor gets them; they were named when the request was judged. ``unknown``: other results."""
     version = min(call.header.api_version, NEWEST_BY_NAME)
     by_id = call.header.api_version > NEWEST_BY_NAME
-    topics, unknown = _names(call.gateway, group.topics) if by_id else (_as_sent(group.topics), [])
     body = {
         "groups": [
             {
