@@ -20,7 +20,8 @@ Plan = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 """A plan: the path of its YAML file, or the content of such a file."""
 _CONNECT_S = 5.0
 _JSON, _YAML = "application/json", "application/yaml"
-_INVALID, _DISABLED, _NOT_FOUND = 400, 403, 404
+_INVALID, _UNAUTHENTICATED, _REFUSED, _NOT_FOUND = 400, 401, 403, 404
+_PROPERTY = "fault.injection.enable"
 
 
 class FaultError(Exception):
@@ -29,6 +30,10 @@ class FaultError(Exception):
 
 class FaultsDisabled(FaultError):
     """The cluster was started without ``fault.injection.enable=true``: every call is refused."""
+
+
+class FaultsForbidden(FaultError, PermissionError):
+    """The token is missing or invalid, or its user may not: listing needs DESCRIBE on the cluster, changes ALTER."""
 
 
 class InvalidFault(FaultError, ValueError):
@@ -50,9 +55,9 @@ class Unreachable(FaultError, ConnectionError):
 class FaultClient:
     """Injects, lists and clears the faults of one cluster.
 
-    Every method raises FaultsDisabled unless the cluster was started with ``fault.injection.enable=true``, and
-    Unreachable without an answer. A call goes to the first gateway that accepts a connection, within 5 s each. It is
-    never repeated on another gateway, since the first one may have executed it.
+    Every method raises FaultsDisabled unless the cluster was started with ``fault.injection.enable=true``,
+    FaultsForbidden without the right, and Unreachable without an answer. A call goes to the first gateway that accepts
+    a connection, within 5 s each. It is never repeated on another gateway, since the first one may have executed it.
     """
 
     def __init__(self, *http_urls: str, timeout_s: float = 30.0, token: str | None = None) -> None:
@@ -217,8 +222,8 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 def _refused(status: int, response: Mapping[str, Any]) -> FaultError:
     text, problems = str(response.get("error", f"HTTP {status}")), response.get("problems")
-    if status == _DISABLED:
-        return FaultsDisabled(text)
+    if status in (_UNAUTHENTICATED, _REFUSED):
+        return FaultsDisabled(text) if _PROPERTY in text else FaultsForbidden(text)
     if status == _INVALID:
         return InvalidFault(problems or [text])
     if status == _NOT_FOUND:

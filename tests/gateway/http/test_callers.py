@@ -33,6 +33,7 @@ from muster.placement.security.acls import (
     AclResourceType,
 )
 from muster.placement.view import Topic
+from pytest_muster import FaultClient, FaultsForbidden
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Serving
 
@@ -195,6 +196,14 @@ def test_a_token_works_until_it_is_removed(full: Serving, tokens: Path) -> None:
     assert CliRunner().invoke(cli, ["token", "remove", "prometheus", "--file", str(tokens)]).exit_code == 0
     for sent in (first, second):
         assert _send(full, "GET", "/v1/faults", sent)[0] == 401
+
+
+def test_the_client_of_faults_says_that_a_right_is_missing(full: Serving, tokens: Path) -> None:
+    """And does not advise to enable what is enabled."""
+    _allow(full)
+    for token in (None, "wrong", _token(tokens, "stranger")["Authorization"].removeprefix("Bearer ")):
+        with pytest.raises(FaultsForbidden):
+            FaultClient(full.http_url, token=token).faults()
 
 
 def test_lag_has_the_topics_that_the_caller_may_describe(full: Serving, fresh: Fresh) -> None:
