@@ -21,6 +21,7 @@ from muster.actors.config.overrides import METRICS
 from muster.actors.group.watchdog import on_one_line
 from muster.gateway.administration.trail import Change, Who
 from muster.gateway.listener.gateway import Gateway
+from muster.gateway.security.authorization.authorization_log import Decision
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.tls.listeners import TlsListeners
@@ -75,27 +76,39 @@ class Caller:
     may_all: bool
     """What holds for all resources, if there is no authorizer."""
     authorizer: Authorizer | None = None
+    on_decided: Callable[[Decision], None] = lambda decision: None
+    """Counts and logs a decision of the authorizer; one that only leaves something out is not given to it."""
+    route: str = ""
+    """The request, as in logs."""
 
     def __str__(self) -> str:
         return on_one_line(f"{self.principal} at {self.host}")
 
     def may(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
-        """Whether the caller may do that with the resource of that name."""
+        """Whether the caller may do that with the resource of that name, or the request is refused."""
         if self.authorizer is None:
             return self.may_all
-        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
+        allowed = self._is_allowed(operation, resource, name)
+        self.on_decided(Decision(allowed, self.principal, self.host, operation, resource, name, self.route, 1))
+        return allowed
 
     def may_on_cluster(self, operation: AclOperation) -> bool:
         return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
+    def sees_cluster(self) -> bool:
+        return self._is_allowed(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
+
     def sees_group(self, group: str) -> bool:
         """As ListGroups: who may DESCRIBE the cluster sees all groups."""
-        return self.may_on_cluster(AclOperation.DESCRIBE) or self.may(
-            AclOperation.DESCRIBE, AclResourceType.GROUP, group
-        )
+        return self.sees_cluster() or self._is_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
 
     def sees_topic(self, topic: str) -> bool:
-        return self.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+        return self._is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+
+    def _is_allowed(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        if self.authorizer is None:
+            return self.may_all
+        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 
     @property
     def sees_all(self) -> bool:
@@ -191,7 +204,12 @@ class Callers:
             principal = f"User:{user}"
         authorizer = self._gateway.authorizer
         may_all = authorizer is None and (principal is not None or not self._is_required)
-        return Caller(principal or ANONYMOUS, host, may_all, authorizer)
+        route = " ".join(_route(request))
+        return Caller(principal or ANONYMOUS, host, may_all, authorizer, self._decided, route)
+
+    def _decided(self, decision: Decision) -> None:
+        self._gateway.metrics.authorized(decision.allowed)
+        self._gateway.authorization_log.decided(decision)
 
     async def _user(self, header: str, host: str) -> str | None:
         """The user that the header proves; None if it proves none."""

@@ -30,7 +30,6 @@ from muster.gateway.metrics.names import HiddenNames, key_of
 from muster.gateway.metrics.reconciler import Status, reconciler_status
 from muster.gateway.metrics.transactions import scrape_transactions
 from muster.placement.host_port import host_port
-from muster.placement.security.acls import AclOperation
 
 _http_log = logging.getLogger("aiohttp.server")
 _limited_log = LimitedLog(_http_log)
@@ -99,8 +98,7 @@ def _hidden_names(gateway: GatewayServer) -> HiddenNames | None:
     if caller.sees_all:
         return None
     key = key_of(gateway.storage) if gateway.started_with.metrics_hash_names else None
-    sees_clients = caller.may_on_cluster(AclOperation.DESCRIBE)
-    return HiddenNames(caller.sees_group, caller.sees_topic, sees_clients=sees_clients, key=key)
+    return HiddenNames(caller.sees_group, caller.sees_topic, sees_clients=caller.sees_cluster(), key=key)
 
 
 class _Runner(web.AppRunner):

@@ -44,8 +44,12 @@ class PendingRequest:
             self.call.timer, is_plain = timer, False  # all of a task's time can be measured
         if self.api.forward is not None and is_plain:
             try:
-                if self.call.gateway.authorizer is None or self.api.guard.passes(self.call):
+                if self.call.gateway.authorizer is None:
                     self._cancel = self.api.forward(self.call, self)
+                elif (confirm := self.call.try_guard(self.api.guard)) is not None:
+                    self._cancel = self.api.forward(self.call, self)
+                    if self._cancel is not None:
+                        confirm()
             except Exception as error:
                 # Later: many such requests behind one that waits would otherwise start each other, ever deeper.
                 asyncio.get_running_loop().call_soon(self.fail, error)

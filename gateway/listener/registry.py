@@ -23,6 +23,10 @@ class Reply(NamedTuple):
     on_sent: Callable[[], None] | None = None
 
 
+_Decided = tuple[bool, AclOperation, AclResourceType, str, int, bool]
+"""The arguments of :meth:`Call.decided`."""
+
+
 @dataclass(slots=True)
 class Call:
     """One request on one connection."""
@@ -35,6 +39,8 @@ class Call:
     """What the API's module has read of it without decoding all."""
     reason: str = field(default="injected by a fault", init=False)
     """The error message of an :data:`ErrorBody`, in the APIs that have one."""
+    _held: list[_Decided] | None = field(default=None, init=False)
+    """Decisions that may be made again."""
     throttle_ms: int = field(default=0, init=False)
     """For how long the client has to pause (:meth:`pause`)."""
     timer: BusyTime | None = field(default=None, init=False)
@@ -55,16 +61,53 @@ class Call:
     ) -> bool:
         """Whether the client may do that with the resource of that name.
 
-        ``count``: how often the request refers to it. ``logged``: False where a list only leaves out what is refused.
+        ``count``: how often the request refers to it. ``logged``: False where a denial refuses nothing: a list only
+        leaves something out, or another right suffices.
         """
         authorizer, client = self.gateway.authorizer, self.connection
         if authorizer is None:
             return True
         allowed = authorizer.allows(client.principal, client.host, operation, resource, name)
-        self.gateway.metrics.authorized(allowed)
-        if logged:
-            self._log(allowed, operation, resource, name, count)
+        self.decided(allowed, operation, resource, name, count=count, logged=logged)
         return allowed
+
+    def decided(
+        self,
+        allowed: bool,
+        operation: AclOperation,
+        resource: AclResourceType,
+        name: str,
+        *,
+        count: int = 1,
+        logged: bool = True,
+    ) -> None:
+        """Count and log a decision of the authorizer about the client; :meth:`allows` does this itself."""
+        if self._held is not None:
+            self._held.append((allowed, operation, resource, name, count, logged))
+            return
+        self.gateway.metrics.authorized(allowed)
+        log = self.gateway.authorization_log
+        if log.logs_allowed if allowed else logged:
+            client, api_name = self.connection, APIS[self.header.api_key].name
+            log.decided(Decision(allowed, client.principal, client.host, operation, resource, name, api_name, count))
+
+    def try_guard(self, guard: Guard) -> Callable[[], None] | None:
+        """None if the guard does not let the request pass; else what counts and logs its decisions.
+
+        They are neither counted nor logged before: a handler that is called later has them made again.
+        """
+        held: list[_Decided] = []
+        self._held = held
+        try:
+            passes = guard.passes(self)
+        finally:
+            self._held = None
+
+        def confirm() -> None:
+            for allowed, operation, resource, name, count, logged in held:
+                self.decided(allowed, operation, resource, name, count=count, logged=logged)
+
+        return confirm if passes else None
 
     def allows_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
         """Whether there may be a resource of that type, existing or not, with which the client may do that."""
@@ -72,8 +115,7 @@ class Call:
         if authorizer is None:
             return True
         allowed = authorizer.allows_any(client.principal, client.host, operation, resource)
-        self.gateway.metrics.authorized(allowed)
-        self._log(allowed, operation, resource, WILDCARD, 1)
+        self.decided(allowed, operation, resource, WILDCARD)
         return allowed
 
     def operations(self, resource: AclResourceType, name: str) -> int:
@@ -82,11 +124,6 @@ class Call:
         if authorizer is None:
             return SUPPORTED[resource]
         return authorizer.operations(client.principal, client.host, resource, name)
-
-    def _log(self, allowed: bool, operation: AclOperation, resource: AclResourceType, name: str, count: int) -> None:
-        client, api_name = self.connection, APIS[self.header.api_key].name
-        decision = Decision(allowed, client.principal, client.host, operation, resource, name, api_name, count)
-        self.gateway.authorization_log.decided(decision)
 
     def narrowed(self, entity: Any) -> Call:
         """The same request with another body, for the same client."""

@@ -148,9 +148,9 @@ class GatewayMetrics:
         """Count a fault that acted on a request of that API, or was sent to that actor through this gateway."""
         self._counts["muster_faults_injected_total", labels(action=action, api=api, actor=actor)] += 1
 
-    def authorized(self, allowed: bool) -> None:
-        """Count a decision of the authorizer."""
-        self._authorizations[allowed] += 1
+    def authorized(self, allowed: bool, times: int = 1) -> None:
+        """Count a decision of the authorizer, or as many alike."""
+        self._authorizations[allowed] += times
 
     def client_pushed(self, error: str) -> None:
         """Count a PushTelemetry. ``error`` is Kafka's name of its error."""

@@ -22,7 +22,14 @@ from muster.gateway.apis.admin import (
 )
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.operations import authorized_operations, cluster_operations
-from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, TOPIC
+from muster.gateway.apis.guards.rights import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    TOPIC,
+    any_allowed,
+)
 from muster.gateway.apis.topics.mutations import charge_auto_creation
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -72,7 +79,7 @@ async def metadata(call: Call) -> Reply | None:
     failed = await _create_missing(call, request, wanted or [])
     view = call.gateway.view
     if wanted is None:
-        seen = [name for name in sorted(view.topics) if DESCRIBE_TOPIC.allowed(call, name)]
+        seen = [name for name in sorted(view.topics) if DESCRIBE_TOPIC.allowed(call, name, logged=False)]
         topics = [_found(call, view.topics[name]) for name in seen]
     else:
         topics = [_response(call, each, failed) for each in wanted]
@@ -121,10 +128,9 @@ async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> di
         and each.name not in gateway.view.topics
         and each.name not in INTERNAL_TOPICS
         and name_error(each.name) is None
-        and DESCRIBE_TOPIC.allowed(call, each.name)
+        and DESCRIBE_TOPIC.allowed(call, each.name, logged=False)  # its response decides again
     ]
-    may_create_all = CREATE_CLUSTER.allowed(call)
-    allowed = [name for name in missing if may_create_all or CREATE_TOPIC.allowed(call, name)]
+    allowed = [name for name in missing if any_allowed(call, (CREATE_CLUSTER, CREATE_TOPIC), name)]
     refused = dict.fromkeys(set(missing) - set(allowed), ErrorCode.topic_authorization_failed)
     if allowed:
         charge_auto_creation(call, len(allowed) * gateway.config.num_partitions)

@@ -52,7 +52,7 @@ async def _send(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[by
     version = call.header.api_version
     _, response = codec.decode_response(LIST_GROUPS, version, frame)
     groups = codec.split_response(LIST_GROUPS, version, frame)
-    if not DESCRIBE_CLUSTER.allowed(call):
-        seen = [DESCRIBE_GROUP.allowed(call, group.group_id) for group in response.groups]
+    if not DESCRIBE_CLUSTER.allowed(call, logged=False):
+        seen = [DESCRIBE_GROUP.allowed(call, group.group_id, logged=False) for group in response.groups]
         groups = [*compress(groups, seen)]
     return response.error_code, groups

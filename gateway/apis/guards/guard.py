@@ -16,7 +16,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode, field
-from muster.gateway.apis.guards.rights import ERRORS, MESSAGES, Names, Right, topic_name
+from muster.gateway.apis.guards.rights import ERRORS, MESSAGES, Names, Right, any_allowed, topic_name
 from muster.gateway.listener.registry import Api, Call, ErrorBody, Reply, Rule
 
 
@@ -36,7 +36,7 @@ class Need:
     def refusal(self, call: Call) -> ErrorCode | None:
         """The error of the request; None if it is allowed."""
         for name in self.names(call):
-            if not any(right.allowed(call, name) for right in self.rights):
+            if not any_allowed(call, self.rights, name):
                 return self.error
         return None
 
@@ -91,7 +91,7 @@ class Each:
     def _allowed(self, call: Call, name: str, verdicts: dict[str, bool]) -> bool:
         allowed = verdicts.get(name)
         if allowed is None:
-            allowed = verdicts[name] = any(right.allowed(call, name) for right in self.rights)
+            allowed = verdicts[name] = any_allowed(call, self.rights, name)
         return allowed
 
     async def serve(self, api: Api, call: Call, refused: Mapping[int, ErrorCode]) -> Reply | None:
@@ -133,6 +133,10 @@ class Each:
         return (Rule(self.rights, self.of, ERRORS[self.rights[-1].resource]),)
 
 
+_Judgement = tuple[ErrorCode | None, Mapping[int, ErrorCode]]
+"""The error of the whole request, or those of elements, by index."""
+
+
 class Guard:
     """The guard of one API; see :class:`muster.gateway.listener.registry.Guard`."""
 
@@ -154,22 +158,28 @@ class Guard:
 
     def passes(self, call: Call) -> bool:
         """See :meth:`muster.gateway.listener.registry.Guard.passes`."""
-        if self._amend is not None or any(rule.refusal(call) is not None for rule in self._needs):
+        if self._amend is not None:
             return False
-        return self._each is None or not self._each.refused(call)
+        error, refused = self._judge(call)
+        return error is None and not refused
 
     async def serve(self, api: Api, call: Call) -> Reply | None:
         """See :meth:`muster.gateway.listener.registry.Guard.serve`."""
-        for rule in self._needs:
-            if (error := rule.refusal(call)) is not None:
-                call.reason = MESSAGES[error]
-                return call.reply(failed(call, self._body or api.error_body, error))
-        refused = self._each.refused(call) if self._each is not None else {}
+        error, refused = self._judge(call)
+        if error is not None:
+            call.reason = MESSAGES[error]
+            return call.reply(failed(call, self._body or api.error_body, error))
         if self._each is not None and refused:
             reply = await self._each.serve(api, call, refused)
         else:
             reply = await api.handler(call)
         return reply if reply is None or self._amend is None else self._amend(call, reply)
+
+    def _judge(self, call: Call) -> _Judgement:
+        for rule in self._needs:
+            if (error := rule.refusal(call)) is not None:
+                return error, {}
+        return None, {} if self._each is None else self._each.refused(call)
 
 
 def failed(call: Call, body: ErrorBody, error: ErrorCode) -> Body:

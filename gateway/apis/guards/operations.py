@@ -17,6 +17,6 @@ def authorized_operations(call: Call, requested: bool, resource: AclResourceType
 
 def cluster_operations(call: Call, requested: bool) -> int:
     """The same for the cluster: nothing for a client that may not describe it."""
-    if requested and not DESCRIBE_CLUSTER.allowed(call):
+    if requested and not DESCRIBE_CLUSTER.allowed(call, logged=False):
         return 0
     return authorized_operations(call, requested, CLUSTER, CLUSTER_NAME)

@@ -40,13 +40,18 @@ class Right(NamedTuple):
     operation: AclOperation
     resource: AclResourceType
 
-    def allowed(self, call: Call, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client has it for the resource of that name."""
+    def allowed(self, call: Call, name: str = CLUSTER_NAME, *, logged: bool = True) -> bool:
+        """Whether the client has it for the resource of that name. ``logged``: see :meth:`Call.allows`."""
         name = CLUSTER_NAME if self.resource is CLUSTER else name
-        return call.allows(self.operation, self.resource, name)
+        return call.allows(self.operation, self.resource, name, logged=logged)
 
     def __str__(self) -> str:
         return f"{self.operation.name} {self.resource.name}"
+
+
+def any_allowed(call: Call, rights: Sequence[Right], name: str) -> bool:
+    """Whether the client has one of them; the last one is what a denial is logged about, as in Kafka."""
+    return any(right.allowed(call, name, logged=right is rights[-1]) for right in rights)
 
 
 READ_TOPIC = Right(AclOperation.READ, TOPIC)

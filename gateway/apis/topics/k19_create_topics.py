@@ -190,7 +190,7 @@ def _created(call: Call, topic: NewTopic, outcome: TopicOutcome, validate_only: 
         "error_code": ErrorCode.none,
         "error_message": None,
     }
-    if not DESCRIBE_TOPIC_CONFIGS.allowed(call, topic.name):
+    if not DESCRIBE_TOPIC_CONFIGS.allowed(call, topic.name, logged=False):
         return named | {
             "topic_config_error_code": ErrorCode.topic_authorization_failed,
             "num_partitions": -1,

@@ -41,7 +41,7 @@ async def describe_topic_partitions(call: Call) -> Reply | None:
         return call.reply({"throttle_time": 0, **_error_body(call, ErrorCode.invalid_request)})
     named = sorted({topic.name for topic in request.topics})
     names = [name for name in named or sorted(gateway.view.topics) if name >= begin[0]]
-    seen = [name for name in names if DESCRIBE_TOPIC.allowed(call, name)]
+    seen = [name for name in names if DESCRIBE_TOPIC.allowed(call, name, logged=bool(named))]
     refused = [_refused(name) for name in named if name in names and name not in seen]
     limit = max(min(request.response_partition_limit, gateway.config.max_request_partition_size_limit), 1)
     topics, cursor = _page(gateway, seen, begin, limit)

@@ -30,7 +30,7 @@ class _Idempotent(Need):
     """A producer without a transactional id."""
 
     def refusal(self, call: Call) -> ErrorCode | None:
-        if call.entity().transactional_id is not None or IDEMPOTENT_WRITE.allowed(call):
+        if call.entity().transactional_id is not None or IDEMPOTENT_WRITE.allowed(call, logged=False):
             return None
         return None if call.allows_any(*WRITE_TOPIC) else self.error
 

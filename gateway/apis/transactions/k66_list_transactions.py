@@ -60,5 +60,6 @@ async def _list(call: Call, partition: int) -> tuple[ErrorCode, list[bytes]]:
         return DOWN, []
     version = call.header.api_version
     _, response = codec.decode_response(LIST_TRANSACTIONS, version, frame)
-    seen = [DESCRIBE_TRANSACTIONAL_ID.allowed(call, each.transactional_id) for each in response.transaction_states]
+    names = [each.transactional_id for each in response.transaction_states]
+    seen = [DESCRIBE_TRANSACTIONAL_ID.allowed(call, name, logged=False) for name in names]
     return response.error_code, [*compress(codec.split_response(LIST_TRANSACTIONS, version, frame), seen)]

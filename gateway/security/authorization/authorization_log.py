@@ -42,6 +42,11 @@ class AuthorizationLog:
         self._logger = logging.getLogger("kafka.authorizer.logger")
         self._denied = LimitedLog(self._logger)
 
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether what was allowed is written."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def decided(self, decision: Decision) -> None:
         """Write it. For the event loop."""
         if not decision.allowed:

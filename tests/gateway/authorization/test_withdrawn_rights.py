@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from muster.actors.group.types import GroupId
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.security.acls import AclFilter
+from muster.placement.view import Topic
+from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.apis.test_heartbeat_leases import Coordinator, coordinator, leased, stable
 from tests.gateway.authorization.acls import acl
-from tests.gateway.group_client import OFFSET_FETCH, Fresh
+from tests.gateway.group_client import OFFSET_FETCH, Fresh, find
 from tests.gateway.serving import Serving
+from tests.log.support import client_batch
 
 __all__ = ["coordinator"]
 
@@ -63,3 +67,43 @@ def test_only_a_group_that_may_be_read_is_evidence(
     body = {"group_id": group, "topics": [], "require_stable": False}
     assert full.exchange(OFFSET_FETCH, 7, body).error_code is not ErrorCode.group_authorization_failed
     assert seen == ([group] if is_evidence else [])
+
+
+@pytest.mark.parametrize("right", ["DESCRIBE", "READ"])
+def test_a_client_id_is_a_hint_only_at_a_group_that_may_be_read(
+    full: Serving, fresh: Fresh, allow: Allow, right: str
+) -> None:
+    topic, group = full.create(fresh("t")), fresh("g")
+    allow(f"ALLOW {right} GROUP {group}", f"ALLOW WRITE TOPIC {topic.name}", f"ALLOW READ TOPIC {topic.name}")
+    with full.connect(f"consumer-{group}-1") as client:
+        produce(client, (topic, 0, client_batch(1)))
+        assert fetch(client, (topic, 0, 0))[0].records
+
+    async def settled() -> set[str | None]:
+        account = full.gateway.account
+        account.settle(full.gateway.now_ms() + 120_000)
+        return {label for label, _, _, name, _ in account.settled() if name == topic.name}
+
+    assert full.run(settled()) == {group if right == "READ" else None}
+
+
+def test_a_topic_that_appears_while_its_id_is_judged_is_unknown(
+    full: Serving, fresh: Fresh, allow: Allow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is served of a name that was not judged."""
+    group, topic = fresh("g"), full.controller.registry.create(fresh("t"), 1, {})
+    allow(f"ALLOW READ GROUP {group}")
+    find(full.client, 4, group)
+    full.follow(replace(full.gateway.view, topics=without(full, topic), version=full.controller.view().version))
+    view = full.controller.view()
+    assert topic.name in view.topics
+    monkeypatch.setattr(full.gateway.account, "group_request", lambda *of: full.gateway.follow(view))
+    wanted = [{"topic_id": topic.topic_id, "partition_indexes": [0]}]
+    of_group = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": wanted}
+    response = full.exchange(OFFSET_FETCH, 10, {"groups": [of_group], "require_stable": False})
+    assert topic.name in full.gateway.view.topics
+    assert response.groups[0].topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
+
+
+def without(full: Serving, topic: Topic) -> Mapping[str, Topic]:
+    return {name: each for name, each in full.gateway.view.topics.items() if name != topic.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ REPLACED = ErrorCode.not_leader_or_follower
 """Of all partitions of an actor that is about to be replaced."""
 
 
+Verdicts = Mapping[str, bool]
+"""Whether each topic may be read."""
+
+
 class Reader(NamedTuple):
     """Who fetches; of whom nothing is known if everyone may read everything."""
 
@@ -40,27 +45,23 @@ class Reader(NamedTuple):
             return cls(gateway, None)
         return cls(gateway, gateway.authorizer, client.principal, client.host, request.is_of_follower)
 
-    def refused(self, items: list[Wanted]) -> Collection[Wanted]:
-        """The partitions that it may not read; not those of ids that no topic has."""
-        if self.authorizer is None:
-            return ()
-        verdicts: dict[str, bool] = {}
-        refused: set[Wanted] = set()
-        for item in items:
-            name = item.named.name if item.named.topic is None else item.named.topic.name
-            if name is None:
-                continue
-            if name not in verdicts:
-                verdicts[name] = self._may_read(name)
-            if not verdicts[name]:
-                refused.add(item)
-        return refused
+    def judge(self, call: Call, items: list[Wanted]) -> tuple[Verdicts, Collection[Wanted]]:
+        """The decisions, and the partitions that it may not read; not those of ids that no topic has.
 
-    def _may_read(self, name: str) -> bool:
-        """Followers need another right (KIP-595); there is none, so it is no client's."""
-        assert self.authorizer is not None
-        right, name = (CLUSTER_ACTION, CLUSTER_NAME) if self.is_follower else (READ_TOPIC, name)
-        return self.authorizer.allows(self.principal, self.host, *right, name)
+        Followers need another right (KIP-595); there is none, so it is no client's.
+        """
+        if self.authorizer is None:
+            return {}, ()
+        names = {item: item.named.name if item.named.topic is None else item.named.topic.name for item in items}
+        counts = Counter(name for name in names.values() if name is not None)
+        if self.is_follower and counts:
+            counts = Counter({CLUSTER_NAME: 1})
+            names = dict.fromkeys(items, CLUSTER_NAME)
+        right = CLUSTER_ACTION if self.is_follower else READ_TOPIC
+        verdicts = {name: call.allows(*right, name, count=count) for name, count in counts.items()}
+        if all(verdicts.values()):
+            return verdicts, ()
+        return verdicts, {item for item, name in names.items() if name is not None and not verdicts[name]}
 
 
 class Part:
@@ -118,7 +119,9 @@ class Part:
 class Plan:
     """For one request at a time."""
 
-    def __init__(self, reader: Reader, partitions: Collection[CachedPartition], rack: str, *, reuse: bool) -> None:
+    def __init__(
+        self, call: Call, reader: Reader, partitions: Collection[CachedPartition], rack: str, *, reuse: bool
+    ) -> None:
         """``reuse``: what a plan before it has found out of partitions that are requested as before."""
         gateway = reader.gateway
         self.reader = reader
@@ -127,7 +130,7 @@ class Plan:
         self.changes = 0
         self.parts: list[Part] = []
         self.items = [_wanted(gateway, each, reuse=reuse) for each in partitions]
-        self.refused = reader.refused(self.items)
+        self.verdicts, self.refused = reader.judge(call, self.items)
         self.failed: dict[Wanted, ErrorCode] = {}
         """Partitions that do not exist, or that the client may not read."""
         allowed = [item for item in self.items if item not in self.refused] if self.refused else self.items
@@ -162,6 +165,15 @@ class Plan:
         self.parts = list(parts.values())
         for part in self.parts:
             part.packed = b"".join([item.packed for item in part.items])
+
+    def decided_again(self, call: Call) -> None:
+        """Count and log the decisions of this plan, which hold for another request."""
+        if not self.refused and not call.gateway.authorization_log.logs_allowed:
+            call.gateway.metrics.authorized(True, len(self.verdicts))
+            return
+        right = CLUSTER_ACTION if self.reader.is_follower else READ_TOPIC
+        for name, allowed in self.verdicts.items():
+            call.decided(allowed, *right, name)
 
     @property
     def touched(self) -> list[Wanted]:
@@ -198,13 +210,14 @@ def plan_of(call: Call, request: Request, context: FetchContext) -> Plan:
     session, rack = context.session, request.rack_id
     reader = Reader.of(call, request)
     if session is None:
-        return Plan(reader, context.partitions, rack, reuse=False)
+        return Plan(call, reader, context.partitions, rack, reuse=False)
     before: Plan | None = session.plan
     session.plan = None
     is_as_before = before is not None and before.view is call.gateway.view and before.rack == rack
     if before is not None and is_as_before and before.changes == session.changes and before.reader == reader:
+        before.decided_again(call)
         return before
-    plan = Plan(reader, context.partitions, rack, reuse=is_as_before)
+    plan = Plan(call, reader, context.partitions, rack, reuse=is_as_before)
     plan.changes = session.changes
     return plan
 
