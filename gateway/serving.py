@@ -186,11 +186,11 @@ class ServedGateway:
         default, config = self._settings.host, self._settings.config
         bound = []
         for listener, port in zip(config.all_listeners, ports, strict=True):
-            at = listener.host or default or "0.0.0.0"
+            at = listener.host or default or "0.0.0.0"  # noqa: S104 - bind rules apply
             sockets = partial(listen, f"kafka {listener.name}")
             bound.append(await self.server.listen(at, port, sockets, listener))
         app = gateway_app(self.server, self._reconciler_status)
-        at = config.all_listeners[0].host or default or "0.0.0.0"
+        at = config.all_listeners[0].host or default or "0.0.0.0"  # noqa: S104 - bind rules apply
         self._http, metrics_port = await start_http(
             app,
             at,

@@ -30,7 +30,7 @@ DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEX
 """Kafka's default of listener.security.protocol.map."""
 RACK_LABEL = "ray.io/availability-zone"
 """The label that is a gateway's rack by default; Ray sets it from RAY_NODE_ZONE in its environment."""
-ALL_INTERFACES = ("", "0.0.0.0", "::")
+ALL_INTERFACES = ("", "0.0.0.0", "::")  # noqa: S104 - compared
 
 _MAX_PORT = 65535
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

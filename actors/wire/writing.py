@@ -169,7 +169,7 @@ class EntityWriter:
         elif self._tail:
             lines.append("put(tail)")
         loop = "".join(f"        {line}\n" for line in lines or ["pass"])
-        exec(f"def write_all(bodies, put):\n    for body in bodies:\n{loop}", known)
+        exec(f"def write_all(bodies, put):\n    for body in bodies:\n{loop}", known)  # noqa: S102 - of kio's schemas
         compiled: _WriteAll = known["write_all"]
 
         def write_all(bodies: Sequence[Any], put: Put) -> None:

@@ -25,7 +25,7 @@ _LARGEST_REQUEST_BYTES = 1 << 28
 """More than brokers accept, less than the start of a TLS record reads as."""
 _LARGEST_RESPONSE_BYTES = (1 << 31) - 1
 _PORTS_TRIED = 100
-_ANY_HOST = ("", "0.0.0.0", "::")
+_ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared
 
 
 class CaptureProxy:

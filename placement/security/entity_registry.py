@@ -29,7 +29,7 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 
-LOGIN_SECRET = "/login_secret"
+LOGIN_SECRET = "/login_secret"  # noqa: S105 - a path
 """Our own: 32 random bytes, Base64 (``DynamicConfigs.login_secret``)."""
 _SECRET_BYTES = 32
 

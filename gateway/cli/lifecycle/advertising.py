@@ -15,7 +15,7 @@ def check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
     """ValueError if two gateways would advertise the same address, or one an address that is none."""
     listeners = config.all_listeners
     for listener in listeners:
-        if listener.host in ("0.0.0.0", "::") and listener.advertised is None and not on_cluster:
+        if listener.host in ("0.0.0.0", "::") and listener.advertised is None and not on_cluster:  # noqa: S104
             raise ValueError(
                 f"listeners={config.listeners} {listener.name} is open on all interfaces; say in advertised.listeners "
                 "to which address clients connect"
