@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import Permissions
 
+from muster.gateway.security.scram import SCRAM_MECHANISMS
 from muster.placement.zookeeper.access import SENSITIVE
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.test_clients import create
@@ -54,3 +56,24 @@ def test_its_files_are_its_own(muster: Muster) -> None:
     folder = muster.storage / "zookeeper"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "credentials").stat().st_mode) == 0o600
+
+
+def test_users_are_added_and_removed_through_ray_without_a_login(muster: Muster, fresh: Callable[[str], str]) -> None:
+    """And gateways have them when the command ends."""
+    name = fresh("user")
+
+    def listed() -> list[str]:
+        rows = json.loads(muster.cli("user", "list", "--json", "--bootstrap-server", muster.bootstrap))
+        return [row["mechanism"] for row in rows if row["user"] == name]
+
+    password = muster.storage.with_name(name)
+    password.write_text("open sesame\n")
+    muster.cli("user", "add", name, "--password-file", str(password))
+    assert listed() == [*SCRAM_MECHANISMS]
+    muster.cli("user", "remove", name)
+    assert not listed()
+    again = muster.run("user", "remove", name)
+    assert (again.returncode, again.stderr) == (
+        1,
+        f"muster: ZooKeeper has no user {name}; one of sasl.credentials.file is removed with --file\n",
+    )

@@ -1,0 +1,134 @@
+"""``muster user``: the users that may log in where a listener has clients log in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from muster.actors.runtime import terminal
+from muster.gateway.cli.coordinator import Gateway, addresses
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.login import current_security
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.security.users import Users, UsersOfController, UsersOfFile, UsersOfGateway
+from muster.gateway.security.credentials import MAX_NAME_CHARS
+from muster.gateway.security.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS, SCRAM_MECHANISMS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _where(command: F) -> F:
+    """The options that say where users are, for :func:`_users`."""
+    option = click.option(
+        "--file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Use this file, which sasl.credentials.file names, and not ZooKeeper.",
+    )
+    return by_bootstrap(option(command))
+
+
+@contextmanager
+def _users(bootstrap_server: str | None, directory: Path, address: str | None, file: Path | None) -> Iterator[Users]:
+    """The users of a file; else in ZooKeeper: by Kafka's APIs where a server or a login is named, or through Ray."""
+    is_served = bootstrap_server is not None or current_security() is not None
+    if file is not None:
+        if is_served:
+            raise click.UsageError("--file goes without --bootstrap-server and --command-config.")
+        yield UsersOfFile(file)
+    elif is_served:
+        with Gateway(*next(addresses(bootstrap_servers(bootstrap_server, directory, address)))) as gateway:
+            yield UsersOfGateway(gateway)
+    else:
+        yield UsersOfController(directory, address)
+
+
+@click.group(epilog="Example: muster user add ann --bootstrap-server HOST:PORT --command-config admin.properties")
+def user() -> None:
+    """List, add and remove users that may log in.
+
+    They are in ZooKeeper, where kafka-configs and admin clients alter them, too. A cluster without users has no one to
+    log in as: without --bootstrap-server and --command-config, Ray is used, which needs no login.
+    """
+
+
+@user.command("list", epilog="Example: muster user list --json")
+@_where
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json: bool, **where: Any) -> None:
+    """Show the users, and what they can log in with."""
+    with _users(**where) as users:
+        rows = [
+            {"user": name, "mechanism": mechanism, "iterations": iterations}
+            for name, held in sorted(users.found().items())
+            for mechanism, iterations in sorted(held.items())
+        ]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(("USER", "MECHANISM", "ITERATIONS"), [tuple(map(str, row.values())) for row in rows])
+    if not rows:
+        terminal.line("there are no users", err=True)
+
+
+@user.command(epilog="Example: muster user add ann --password-file ann.password")
+@click.argument("name", type=NAME)
+@_where
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(SCRAM_MECHANISMS, case_sensitive=False),
+    metavar="MECHANISM",
+    help=f"{' or '.join(SCRAM_MECHANISMS)}; may be repeated. Default: both. PLAIN works with each.",
+)
+@click.option("--iterations", type=click.IntRange(DEFAULT_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS)
+@click.option(
+    "--password-file",
+    type=click.File(encoding="utf-8"),
+    help="File whose first line is the password; - is stdin. Without it, it is prompted for.",
+)
+@click.option("--password", type=NAME, help="Other users of the machine can see it; better not.")
+def add(
+    name: str, mechanisms: tuple[str, ...], iterations: int, password_file: Any, password: str | None, **where: Any
+) -> None:
+    """Let NAME log in with a password, a new one if NAME exists. Salted hashes of it are stored.
+
+    NAME can log in on all gateways when the command ends.
+    """
+    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+        raise CliError(f"a name has 1 to {MAX_NAME_CHARS} printable characters")
+    secret = _password(password_file, password)
+    with _users(**where) as users:
+        users.set(name, secret, mechanisms or SCRAM_MECHANISMS, iterations)
+    terminal.line(f"user {name} can log in", err=True)
+
+
+def _password(file: Any, given: str | None) -> str:
+    """CliError if it is empty."""
+    if file is not None and given is not None:
+        raise click.UsageError("--password-file and --password exclude each other.")
+    try:
+        password: str | None = file.readline().rstrip("\r\n") if file is not None else given
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"the password cannot be read from {file.name}") from error
+    if password is None:
+        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True, type=NAME))
+    if not password:
+        raise CliError("a password has at least one character")
+    return password
+
+
+@user.command(epilog="Example: muster user remove ann")
+@click.argument("name", type=NAME)
+@_where
+def remove(name: str, **where: Any) -> None:
+    """Remove NAME, who can no longer log in. Open connections stay open until their sessions end."""
+    with _users(**where) as users:
+        users.remove(name)
+    terminal.line(f"user {name} can no longer log in", err=True)
