@@ -17,6 +17,7 @@ from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 from muster.gateway.listener.limiting.accepting import CAUSES, Acceptor, Admission, Door
 from muster.gateway.quotas.connections import NO_LIMIT, ListenerLimits, Refused
+from muster.placement.view import ClusterView
 
 _ENDING_S, _ENDING_STEPS, _BUSY_S = 1.0, 20, 1.0
 _FETCHING_MS = 5_000
@@ -27,13 +28,14 @@ _IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 class GatewayServer(Gateway):
     """A gateway that clients can connect to."""
 
+    _acceptors: tuple[Acceptor, ...] = ()
+
     def __init__(self, **parts: Any) -> None:
         """``parts``: the arguments of :class:`Gateway`."""
         super().__init__(**parts)
         self._token = secrets.token_hex(4)
         """Distinguishes its connections from those to other processes of the gateway."""
         self._numbers = itertools.count(1)
-        self._acceptors: tuple[Acceptor, ...] = ()
         self._sweeper: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._unused = asyncio.Event()
@@ -76,6 +78,10 @@ class GatewayServer(Gateway):
         self.metrics.connection_closed_for(cause)
         text = "a connection of %s to listener %s is closed: %s"
         self.complaints.warning(cause, ip, text, ip, listener.name, refused.why.value)
+
+    def _limit_connections(self, view: ClusterView) -> None:
+        super()._limit_connections(view)
+        self._let_in()
 
     def _let_in(self) -> None:
         for acceptor in self._acceptors:

@@ -128,7 +128,7 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
         ),
         (
             {"listener.name.plaintext.fetch.max.bytes": "2048"},
-            "listener.name.plaintext.fetch.max.bytes is no property of one listener in Muster; ssl...., max.connect",
+            "listener.name.plaintext.fetch.max.bytes is no property of one listener in Muster; ssl...., connection",
         ),
         ({"broker.rack": "{zone}"}, "broker.rack={zone} has the unknown placeholder {zone}"),
         ({"replica.selector.class": "x"}, "replica.selector.class has no effect in Muster (a consumer's client.rack"),

@@ -23,9 +23,9 @@ def test_the_most_specific_value_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     config = MusterConfig.from_properties(
         {
             **TWO,
-            key: "1",
-            f"listener.name.outer.{key}": "2",
-            f"listener.name.outer.scram-sha-256.{key}": "3",
+            key: "1000",
+            f"listener.name.outer.{key}": "2000",
+            f"listener.name.outer.scram-sha-256.{key}": "3000",
         }
     )
     values = [
@@ -35,7 +35,7 @@ def test_the_most_specific_value_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         config.of_listener("OUTER", key, "PLAIN"),
         config.of_listener("OUTER", key, "SCRAM-SHA-256"),
     ]
-    assert values == [1, 1, 2, 2, 3]
+    assert values == [1000, 1000, 2000, 2000, 3000]
 
 
 def test_no_text_of_a_configuration_contains_a_password() -> None:

@@ -28,7 +28,11 @@ PASSING_BY = re.compile(
     r"print|(click\.)?(echo|secho|echo_via_pager)|sys\.(__)?(stdout|stderr)(__)?(\.buffer)?\.(write|writelines)"
     r"|(rich\.)?(console\.)?Console|RichHandler|logging\.Formatter"
 )
-PATHS = {("up", "directory"), ("up", "sets"), ("log dump", "what"), ("log replay", "what"), ("log verify", "what")}
+PATHS = {
+    *((f"log {command}", "what") for command in ("dump", "replay", "verify")),
+    *((command, "directory") for command in ("up", "doctor", "backup", "restore")),
+    *((command, "sets") for command in ("up", "doctor", "backup", "restore", "zookeeper secure", "zookeeper unsecure")),
+}
 """What may contain a path, whose bytes are arbitrary."""
 NAMES = (
     "\x1b[31mred\x1b[0m",

@@ -67,7 +67,10 @@ def _entity(command: Any) -> Any:
 
 @click.group(epilog="Example: muster quotas set --user ann --producer-rate 10MiB/s")
 def quotas() -> None:
-    """List, set and remove quotas. Each applies to every gateway by itself, as in Kafka."""
+    """List, set and remove quotas, which limit how much clients may do.
+
+    Each applies to every gateway by itself, as in Kafka.
+    """
 
 
 @quotas.command("list", epilog="Example: muster quotas list --json")
@@ -98,9 +101,15 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @quotas.command("set", epilog="Example: muster quotas set --group billing --group-rate 5MB/s")
 @by_bootstrap
 @_entity
-@click.option("--producer-rate", callback=_rate, metavar="RATE", help="Bytes that may be produced per second: 10MiB/s.")
-@click.option("--consumer-rate", callback=_rate, metavar="RATE", help="Bytes that may be fetched per second.")
-@click.option("--group-rate", callback=_rate, metavar="RATE", help="Bytes that --group may fetch per second.")
+@click.option(
+    "--producer-rate", type=NAME, callback=_rate, metavar="RATE", help="Bytes that may be produced per second: 10MiB/s."
+)
+@click.option(
+    "--consumer-rate", type=NAME, callback=_rate, metavar="RATE", help="Bytes that may be fetched per second."
+)
+@click.option(
+    "--group-rate", type=NAME, callback=_rate, metavar="RATE", help="Bytes that --group may fetch per second."
+)
 @click.option("--request-percentage", type=_POSITIVE, help="Time of a gateway for requests, in percent.")
 @click.option("--mutation-rate", type=_POSITIVE, help="Partitions that may be created and deleted per second.")
 @click.option("--connection-rate", type=click.IntRange(min=1), help="Connections per second of --ip.")

@@ -33,6 +33,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
         "proxy.protocol.enable": "true",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.credentials.file": str(users),
+        "listeners.unauthenticated.enable": "true",  # who scrapes sees the names
     }
 
 

@@ -148,6 +148,7 @@ def test_configs_of_a_group(served: Serving) -> None:
         "consumer.assignment.interval.ms": ("1000", 5, 3),
         "consumer.heartbeat.interval.ms": ("5000", 5, 3),
         "consumer.session.timeout.ms": ("45000", 5, 3),
+        "group.byte.rate": (None, 5, 5),
     }
     assert [synonym.name for synonym in response.configs[2].synonyms] == ["group.consumer.session.timeout.ms"]
 

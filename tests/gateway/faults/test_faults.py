@@ -323,7 +323,7 @@ def test_it_is_in_the_log_and_in_a_metric(
     fault = faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR")
     with caplog.at_level(logging.WARNING), full.connect("name\nof mine") as client:
         client.exchange(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
-    (line,) = [record.getMessage() for record in caplog.records if fault in record.getMessage()]
+    _, line = [record.getMessage() for record in caplog.records if fault in record.getMessage()]
     assert f"fault {fault}: error NOT_COORDINATOR (before) to FindCoordinator, correlation id 1" in line
     assert r"'name\nof mine'" in line
     _, text = full.http("/metrics")

@@ -16,6 +16,7 @@ from kazoo.handlers.utils import AsyncResult
 from kazoo.protocol.serialization import GetData
 from kazoo.protocol.states import KazooState
 
+from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.client import ZooKeeperClient, _AddRecursiveWatch
 from muster.placement.zookeeper.multi import MultiRead
 from tests.simulation.processes.process import Machine, Process
@@ -51,8 +52,8 @@ class Ensemble:
         """Called when a process has read nodes, some of which it may write."""
         self._expire()
 
-    def client(self, hosts: str) -> SimulatedClient:
-        """Replaces ``muster.placement.zookeeper.client.client`` in the process that is running."""
+    def client(self, hosts: str, access: Access = ANYONE) -> SimulatedClient:
+        """Replaces ``muster.placement.zookeeper.client.client`` in the process that is running. Everyone may do all."""
         client = SimulatedClient(hosts, self, here())
         self.clients.append(client)
         return client
