@@ -94,8 +94,6 @@ def _compact_string(*, is_nullable: bool) -> Write:
             put(b"\0")
             return
         data = value.encode()
-        if len(data) > MAX_STRING_BYTES:  # as in Kafka, though there is room for more
-            raise ValueError(f"a string of {len(data)} bytes")
         put(_compact_length(len(data)) + data)
 
     return write

@@ -219,12 +219,11 @@ def test_null_where_it_may_not_be_is_refused(version: int) -> None:
             codec.encode_request(13, version, 1, "c", body)
 
 
-@pytest.mark.parametrize("version", [3, 4])
-def test_no_text_is_longer_than_a_client_reads(version: int) -> None:
-    """Compact lengths could say more, but Kafka's own writer and readers refuse it."""
-    assert len(codec.encode_request(12, version, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
+def test_no_text_is_longer_than_its_length_can_say() -> None:
+    """Compact lengths can say more: hostile requests are written so, and :mod:`muster.actors.wire.bounds` refuses them."""
+    assert len(codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
     with pytest.raises(Unwritable, match=r"member_id.* 32768 bytes"):
-        codec.encode_request(12, version, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})
+        codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})
 
 
 @pytest.mark.parametrize("version", [0, 2])
