@@ -220,7 +220,7 @@ def test_null_where_it_may_not_be_is_refused(version: int) -> None:
 
 
 def test_no_text_is_longer_than_its_length_can_say() -> None:
-    """Compact lengths can say more: hostile requests are written so, and :mod:`muster.actors.wire.bounds` refuses them."""
+    """Compact lengths can say more: tests write hostile requests so, which :mod:`muster.actors.wire.bounds` refuses."""
     assert len(codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
     with pytest.raises(Unwritable, match=r"member_id.* 32768 bytes"):
         codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})
