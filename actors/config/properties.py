@@ -95,8 +95,8 @@ class MusterConfig(
     )
     sasl_enabled_mechanisms: Mechanisms = Field(
         "",
-        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or a comma-separated list of them: how clients log in at "
-        "listeners with the protocol SASL_PLAINTEXT or SASL_SSL.",
+        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or a list of them with commas: how clients log in"
+        " at listeners with the protocol SASL_PLAINTEXT or SASL_SSL.",
     )
     sasl_credentials_file: Text | None = Field(
         None,
@@ -388,6 +388,7 @@ class MusterConfig(
         logins = [self.of_listener(each.name, "sasl.enabled.mechanisms") for each in found if each.needs_login]
         if not all(logins):
             raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
+        self.check_oauth([name for each in logins for name in each.split(",")])
         if self.sasl_mechanisms and not needs_login:
             raise ValueError(
                 f"sasl.enabled.mechanisms needs a listener with the protocol {SASL_PLAINTEXT} or {SASL_SSL}, "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from collections.abc import Container
+from urllib.parse import urlsplit
 
-from muster.actors.config.types import Int, Long
+from pydantic import BaseModel, Field, field_validator
+
+from muster.actors.config.types import Int, Long, Names, Text
 
 
 class SaslProperties(BaseModel):
@@ -25,3 +28,45 @@ class SaslProperties(BaseModel):
         description="How long the response to a failed login, and the end of its connection, are delayed, in ms; less"
         " than connections.max.idle.ms.",
     )
+    sasl_oauthbearer_jwks_endpoint_url: Text | None = Field(
+        None,
+        description="Where the public keys (JWKS) are that verify tokens of OAUTHBEARER: file, http or https. They are"
+        " read again when a token names another key.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Long = Field(
+        3_600_000, ge=1, description="How old these keys may become, in ms, before they are read again."
+    )
+    sasl_oauthbearer_expected_audience: Names | None = Field(
+        None, description="Names with commas, of which the claim aud of a token must have one. None: it is not checked."
+    )
+    sasl_oauthbearer_expected_issuer: Text | None = Field(
+        None, description="What the claim iss of a token must be. None: it is not checked."
+    )
+    sasl_oauthbearer_clock_skew_seconds: Int = Field(
+        30, ge=0, description="How far the clock of the identity provider may differ, in s."
+    )
+    sasl_oauthbearer_sub_claim_name: Text = Field(
+        "sub", description="The claim of a token that names the user.", min_length=1
+    )
+
+    @field_validator("sasl_oauthbearer_jwks_endpoint_url")
+    @classmethod
+    def _url(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        parts = urlsplit(text)
+        is_file = parts.scheme == "file" and not parts.netloc and len(parts.path) > 1
+        if not is_file and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+            raise ValueError("is no URL such as https://HOST/PATH or file:///PATH")
+        return text
+
+    @property
+    def oauth_audience(self) -> tuple[str, ...]:
+        """Of ``sasl.oauthbearer.expected.audience``; none: any."""
+        named = (self.sasl_oauthbearer_expected_audience or "").split(",")
+        return tuple(name.strip() for name in named if name.strip())
+
+    def check_oauth(self, mechanisms: Container[str]) -> None:
+        """ValueError if OAUTHBEARER is among these mechanisms of listeners, and there are no keys for it."""
+        if "OAUTHBEARER" in mechanisms and self.sasl_oauthbearer_jwks_endpoint_url is None:
+            raise ValueError("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")

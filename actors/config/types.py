@@ -30,7 +30,7 @@ class ConfigType(IntEnum):
 
 
 List = ConfigType.LIST
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
@@ -133,6 +133,7 @@ Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
 Password = Annotated[SecretStr, ConfigType.PASSWORD]
 """Never shown: not by ``repr``, not in messages, not by DescribeConfigs."""
 Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
+Names = Annotated[str, ConfigType.LIST]
 SuperUsers = Annotated[str, AfterValidator(_super_users), ConfigType.STRING]
 AuthorizerClass = Annotated[str, AfterValidator(_authorizer_class), ConfigType.STRING]
 TlsVersions = Annotated[str, BeforeValidator(_text), _listing("TLSv1.2", "TLSv1.3"), ConfigType.LIST]

@@ -20,7 +20,7 @@ class NotServed(NamedTuple):
 NOT_SERVED = (
     NotServed(
         "Delegation tokens",
-        "are not part of Muster; SASL is served (PLAIN, SCRAM-SHA-256 and -512)",
+        "are not part of Muster; SASL is served (PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER)",
         (38, 39, 40, 41),
     ),
     NotServed("Share groups (KIP-932)", "are not part of Muster", (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from muster.gateway.security.credentials import Credentials
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ClientFirst, ScramError, ServerExchange
 
+T = TypeVar("T")
+
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+"""Those with a user and a password."""
 MAX_TOKEN_BYTES = 4096
 """Of PLAIN and SCRAM."""
 _OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
 
-InTurn = Callable[[Callable[[], bool]], Awaitable[bool]]
-"""Runs work that takes processor time, outside the event loop."""
+
+class InTurn(Protocol):
+    """Runs work that takes processor time, outside the event loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Its result. TooBusy."""
 
 
 class AuthenticationFailed(Exception):

@@ -7,14 +7,15 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from muster.actors.config import Listener, MusterConfig
 from muster.actors.runtime.process import wall_ms
 from muster.gateway.security.counts import LoginCounts
 from muster.gateway.security.credentials import Credentials, CredentialsFile, Entities, Users, stored_credentials
-from muster.gateway.security.mechanisms import PLAIN, Exchange, PlainExchange, ScramExchange
+from muster.gateway.security.mechanisms import OAUTHBEARER, PLAIN, Exchange, PlainExchange, ScramExchange
+from muster.gateway.security.oauth.exchange import OAuthExchange, TokenRules
+from muster.gateway.security.oauth.jwks import Jwks
 from muster.gateway.security.session import SaslRules, SaslSession
 from muster.gateway.security.turns import Turns
 
@@ -35,6 +36,14 @@ class Sasl:
         """The clock of sessions' lifetimes."""
         self._config = config
         self._file = file
+        url = config.sasl_oauthbearer_jwks_endpoint_url
+        self._jwks = None if url is None else Jwks(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+        self._token_rules = TokenRules(
+            audience=config.oauth_audience,
+            issuer=config.sasl_oauthbearer_expected_issuer,
+            clock_skew_s=config.sasl_oauthbearer_clock_skew_seconds,
+            sub_claim=config.sasl_oauthbearer_sub_claim_name,
+        )
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="users")
         """Apart from hashing: a login must not wait for those of others to find its user."""
         self._entities: Entities = {}
@@ -74,9 +83,11 @@ class Sasl:
 
     async def exchange(self, mechanism: str, host: str) -> Exchange:
         """See :class:`muster.gateway.security.session.Logins`."""
+        if self._jwks is not None and mechanism == OAUTHBEARER:
+            return OAuthExchange(self._jwks, self._token_rules, self.turns.of(host))
         credentials = await self._current()
         if mechanism == PLAIN:
-            return PlainExchange(credentials, partial(self.turns.run, host))
+            return PlainExchange(credentials, self.turns.of(host))
         return ScramExchange(mechanism, credentials)
 
     async def is_password(self, user: str, password: str, host: str) -> bool:
@@ -96,6 +107,8 @@ class Sasl:
 
     def close(self) -> None:
         self.turns.close()
+        if self._jwks is not None:
+            self._jwks.close()
         self._looking.shutdown(wait=False, cancel_futures=True)
 
 

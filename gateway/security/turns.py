@@ -38,6 +38,9 @@ class Turns:
         done.add_done_callback(self._ended)
         return await asyncio.shield(done)
 
+    def of(self, host: str) -> TurnsOf:
+        return TurnsOf(self, host)
+
     async def _turn(self, host: str) -> None:
         if self._free:
             self._free -= 1
@@ -81,3 +84,15 @@ class Turns:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class TurnsOf:
+    """The turns of one host."""
+
+    def __init__(self, turns: Turns, host: str) -> None:
+        self._turns = turns
+        self._host = host
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        """See :meth:`Turns.run`."""
+        return await self._turns.run(self._host, work)

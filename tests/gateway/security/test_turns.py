@@ -96,9 +96,9 @@ def test_a_client_that_leaves_gives_its_turn_back() -> None:
     async def test() -> None:
         busy = Busy(max_waiting=3)
         left = [await busy.add("flood", f"left {number}") for number in range(3)]
+        one = asyncio.create_task(busy.turns.run("one", lambda: busy.began.append("one")))
         for task in left:
-            task.cancel()
-        one = await busy.add("one")  # before the cancelled ones have run
+            task.cancel()  # they run after the other one
         results = await busy.end(*left, one)
         assert [type(result) for result in results] == [asyncio.CancelledError] * 3 + [type(None)]
         assert busy.began == ["one"]
