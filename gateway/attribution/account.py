@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from muster.gateway.attribution.ambiguity import AmbiguousClients
+from muster.gateway.attribution.claims import same_principal
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.identity import pair_after_ms
@@ -361,7 +362,7 @@ class Account(Generic[T]):
     def group_of(self, connection: ConnectionState, host: str, client_id: str | None, now_ms: int) -> str | None:
         """The group that the connection works for; or else that of all clients of that host and client id, if one.
 
-        For what is not counted: a verdict on bytes needs better evidence.
+        For what is not counted: a verdict on bytes needs better evidence. A group of other principals only is none.
         """
         if (group := connection.group_of(client_id)) is not None:
             return group
@@ -369,7 +370,9 @@ class Account(Generic[T]):
         if fetches is not None and fetches.identity is not None:
             return fetches.identity.group
         slot = self.table.slot(host, client_id)
-        groups = {group for group, _ in slot.candidates(now_ms)} if slot is not None else set()
+        of = connection.principal
+        candidates = slot.candidates(now_ms) if slot is not None else ()
+        groups = {group for group, principal in candidates if same_principal(principal, of)}
         return groups.pop() if len(groups) == 1 else None
 
     def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:

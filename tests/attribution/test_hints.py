@@ -153,3 +153,10 @@ def test_a_hint_names_no_group_that_the_client_may_not_read(bench: Bench) -> Non
     for principal in ("User:a", "User:b"):
         bench.send(0, client_id="consumer-orders-1", connection=ConnectionState(principal))
     assert sorted(bench.settle(NOW_MS + 60_000), key=str) == [("orders", "derived", None), NO_GROUP]
+
+
+def test_what_is_not_counted_names_no_other_principals_group_either(bench: Bench) -> None:
+    """The label of pushed metrics, and the quota of a group."""
+    bench.account.updates([Coordinator().register("orders", "m", 0, principal="User:a")], NOW_MS)
+    groups = [bench.account.group_of(ConnectionState(f"User:{name}"), HOST, CLIENT, NOW_MS) for name in "ab"]
+    assert groups == ["orders", None]
