@@ -64,7 +64,7 @@ class Whole:
     """The error for a valid request while the actor is down."""
     parked_s: Callable[[Call], float] = _not_parked
     """How long a request may wait for other members."""
-    on_lease: Callable[[Call], OnLease] | None = None
+    on_lease: Callable[[Call], OnLease | None] | None = None
     group_id: Callable[[Call], str] = _group_id
     fits: Callable[[Call], bool] = _always
     """Whether a request can be forwarded as it is; :meth:`serve` is only called if it can."""

@@ -15,7 +15,11 @@ from muster.gateway.apis.guards.rights import READ_GROUP, group_id
 from muster.gateway.listener.registry import Call, api
 
 
-def _on_lease(call: Call) -> OnLease:
+def _on_lease(call: Call) -> OnLease | None:
+    """None for a client whose time is limited: each of its heartbeats is charged, as in Kafka."""
+    if call.timer is not None:
+        return None
+
     def take(lease: MemberLease, response: bytes) -> None:
         version, group_id = call.header.api_version, call.entity().group_id
 

@@ -15,9 +15,11 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.connection import Connection
 from muster.placement.lease import LEASE_MS
+from muster.placement.security.entities import Entity
 from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES as FAULT_PROPERTIES
 from tests.gateway.group_client import HEARTBEAT, Fresh, Member, find
+from tests.gateway.quotas.requests import limit
 from tests.gateway.serving import Serving
 from tests.zookeeper_fixture import eventually
 
@@ -236,3 +238,17 @@ def test_a_closed_connection_with_leases_needs_no_garbage_collector(
         eventually(lambda: connection() is None, "the connection is freed")
     finally:
         gc.enable()
+
+
+def test_a_client_whose_time_is_limited_gets_no_lease(full: Serving, fresh: Fresh, coordinator: Coordinator) -> None:
+    """Each of its heartbeats is charged, as by Kafka."""
+    everyone = Entity.of_client(None)
+    limit(full, everyone, request_percentage=1000)
+    try:
+        member = stable(full, fresh("g"))
+        before = coordinator.heartbeats
+        assert {member.heartbeat() for _ in range(20)} == {NONE}
+        assert coordinator.heartbeats == before + 20
+    finally:
+        limit(full, everyone, request_percentage=0)
+    leased(member, coordinator)
