@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.actors.config.altering import Alteration, Operation
+from muster.actors.config.groups import GROUP_BYTE_RATE
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode
@@ -27,7 +28,27 @@ _SHOWN_S = 5.0
 """How long to wait for gateways: the request has no timeout of its own."""
 
 
-GUARD = of_resources(AclOperation.ALTER_CONFIGS, "responses", repeated_first=True)
+_ALTER_CONFIGS = 33
+
+
+def _alters_quota(call: Call, resource: Any) -> bool:
+    """Whether the quota of a group is altered, which is not for those who may alter its other configs alone."""
+    if resource.resource_type != ResourceType.GROUP:
+        return False
+    sent = {config.name: config.value for config in resource.configs}
+    if call.header.api_key != _ALTER_CONFIGS:
+        return GROUP_BYTE_RATE in sent
+    current = call.gateway.view.configs.groups.get(resource.resource_name, {})
+    return sent.get(GROUP_BYTE_RATE) != current.get(GROUP_BYTE_RATE)
+
+
+GUARD = of_resources(
+    AclOperation.ALTER_CONFIGS,
+    "responses",
+    repeated_first=True,
+    is_of_cluster=_alters_quota,
+    of_cluster="too, for the quota of a group",
+)
 
 
 async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.config.resources import ResourceType
@@ -22,24 +23,55 @@ _OF_TYPE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class _EachResource(Each):
     """Each resource; one of a type that does not exist is left to the handler."""
 
+    is_of_cluster: Callable[[Call, Any], bool] | None = None
+    """Whether the right on the cluster is needed as well."""
+    of_cluster: str = ""
+    """When it is, for the documentation."""
+
     def error_of(self, call: Call, element: Any, verdicts: dict[str, bool]) -> ErrorCode | None:
         resource = _OF_TYPE.get(element.resource_type)
-        if resource is None or Right(self.rights[0].operation, resource).allowed(call, element.resource_name):
+        if resource is None:
             return None
-        return ERRORS[resource]
+        needed = [resource]
+        if self.is_of_cluster is not None and self.is_of_cluster(call, element):
+            needed.append(CLUSTER)
+        operation = self.rights[0].operation
+        refused = (each for each in needed if not Right(operation, each).allowed(call, element.resource_name))
+        return next((ERRORS[each] for each in refused), None)
 
     def rules(self) -> Sequence[Rule]:
-        return [Rule((right,), "", ERRORS[right.resource]) for right in self.rights]
+        found = [Rule((right,), "", ERRORS[right.resource]) for right in self.rights]
+        if self.is_of_cluster is None:
+            return found
+        return [*found, Rule((self.rights[-1],), self.of_cluster, ERRORS[CLUSTER])]
 
 
-def of_resources(operation: AclOperation, results: str, *, repeated_first: bool = False) -> Guard:
-    """``repeated_first``: whether a resource that occurs twice is refused for that before it is judged."""
+def of_resources(
+    operation: AclOperation,
+    results: str,
+    *,
+    repeated_first: bool = False,
+    is_of_cluster: Callable[[Call, Any], bool] | None = None,
+    of_cluster: str = "",
+) -> Guard:
+    """``repeated_first``: whether a resource that occurs twice is refused for that before it is judged.
+
+    ``is_of_cluster``: whether a resource needs the right on the cluster, too; ``of_cluster`` says when.
+    """
     rights = tuple(Right(operation, resource) for resource in (TOPIC, GROUP, CLUSTER))
-    exempt = _repeated if repeated_first else None
-    return Guard(each=_EachResource(rights, "resources", results, exempt=exempt))
+    each = _EachResource(
+        rights,
+        "resources",
+        results,
+        exempt=_repeated if repeated_first else None,
+        is_of_cluster=is_of_cluster,
+        of_cluster=of_cluster,
+    )
+    return Guard(each=each)
 
 
 def _repeated(resources: Sequence[Any]) -> Callable[[Any], bool]:

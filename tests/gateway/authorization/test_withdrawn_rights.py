@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from muster.actors.config.groups import GROUP_BYTE_RATE
 from muster.actors.group.types import GroupId
 from muster.actors.wire.codec import ErrorCode
-from muster.placement.security.acls import AclFilter
+from muster.placement.security.acls import AclFilter, AclResourceType
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.apis.test_heartbeat_leases import Coordinator, coordinator, leased, stable
 from tests.gateway.authorization.acls import acl
+from tests.gateway.config_requests import DELETE, GROUP, SET, incremental
+from tests.gateway.config_requests import replace as replace_configs
 from tests.gateway.group_client import OFFSET_FETCH, Fresh, find
 from tests.gateway.serving import Serving
 from tests.log.support import client_batch
@@ -107,3 +110,29 @@ def test_a_topic_that_appears_while_its_id_is_judged_is_unknown(
 
 def without(full: Serving, topic: Topic) -> Mapping[str, Topic]:
     return {name: each for name, each in full.gateway.view.topics.items() if name != topic.name}
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_the_quota_of_a_group_is_the_clusters(full: Serving, fresh: Fresh, allow: Allow, replaces: bool) -> None:
+    """ALL on a group, which its owner may well have, does not lift its quota; other configs of the group it alters."""
+    group, interval = fresh("g"), "consumer.heartbeat.interval.ms"
+    refused = ErrorCode.cluster_authorization_failed
+    allow(f"ALLOW ALL GROUP {group}", "ALLOW ALTER_CONFIGS CLUSTER kafka-cluster")
+
+    def alter(**configs: str | None) -> ErrorCode:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        if replaces:
+            return ErrorCode(replace_configs(full.client, (GROUP, group, named))[0].error_code)
+        changes = [(name, SET if value else DELETE, value) for name, value in named.items()]
+        return ErrorCode(incremental(full.client, (GROUP, group, changes))[0].error_code)
+
+    assert alter(group_byte_rate="1000") is ErrorCode.none
+    full.run(full.controller.delete_acls([AclFilter(resource_type=AclResourceType.CLUSTER)]))
+    assert alter(group_byte_rate="2000") is refused
+    assert alter(group_byte_rate="2000", **{interval: "6000"}) is refused
+    gone = alter(**{interval: "6000"}) if replaces else alter(group_byte_rate=None)
+    assert gone is refused
+    assert full.gateway.view.configs.groups[group] == {GROUP_BYTE_RATE: "1000"}
+    kept: dict[str, str | None] = {"group_byte_rate": "1000"} if replaces else {}
+    assert alter(**kept, **{interval: "6000"}) is ErrorCode.none
+    assert full.gateway.view.configs.groups[group] == {GROUP_BYTE_RATE: "1000", interval: "6000"}
