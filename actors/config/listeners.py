@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import combinations
 from typing import Any
 
@@ -130,6 +131,8 @@ class Listener:
     """None: the address that it listens at."""
     proxy_protocol: bool = False
     """Whether connections begin with a header of the PROXY protocol."""
+    balancers: tuple[IPv4Network | IPv6Network, ...] | None = None
+    """Who may send such a header; None: anyone."""
     max_connections: int | None = None
     max_connection_creation_rate: int | None = None
     """None: no limit but the gateway's."""
@@ -141,6 +144,10 @@ class Listener:
     @property
     def uses_tls(self) -> bool:
         return self.protocol in (SSL, SASL_SSL)
+
+    def trusts(self, host: str) -> bool:
+        """Whether a header of the PROXY protocol is believed from that address, which is canonical text."""
+        return self.balancers is None or any(ip_address(host) in network for network in self.balancers)
 
     def own_address(self, otherwise: str) -> str:
         """The address that it listens at; ``otherwise`` if those are all, or none is named."""
@@ -163,11 +170,12 @@ def read_listeners(
     advertised: str | None,
     *,
     proxy_protocol: bool,
+    balancers: str | None,
     own: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Listener, ...]:
     """The listeners that the properties describe, in their order. ValueError naming the property.
 
-    ``own``: properties of one listener, by its name; ``proxy_protocol`` holds for the others.
+    ``own``: properties of one listener, by its name; ``proxy_protocol`` and ``balancers`` hold for the others.
     """
     places = parse_listeners(listeners)
     protocol_of = parse_protocols(protocols)
@@ -180,11 +188,21 @@ def read_listeners(
             port=port,
             advertised=entries.get(name),
             proxy_protocol=own.get(name, {}).get("proxy.protocol.enable", proxy_protocol),
+            balancers=_networks(own.get(name, {}).get("proxy.protocol.trusted.hosts", balancers)),
             max_connections=own.get(name, {}).get("max.connections"),
             max_connection_creation_rate=own.get(name, {}).get("max.connection.creation.rate"),
         )
         for name, host, port in places
     )
+
+
+def _networks(text: str | None) -> tuple[IPv4Network | IPv6Network, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(ip_network(part, strict=False) for part in _parts(text))
+    except ValueError as error:
+        raise ValueError(f"proxy.protocol.trusted.hosts={text}: {error}") from None
 
 
 def parse_listeners(text: str) -> list[tuple[str, str, int]]:

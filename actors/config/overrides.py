@@ -22,6 +22,7 @@ OF_A_LISTENER = SSL_KEYS | {
     "max.connection.creation.rate",
     "max.connections",
     "proxy.protocol.enable",
+    "proxy.protocol.trusted.hosts",
     "sasl.enabled.mechanisms",
 }
 """Properties that may be set for one listener. A further one needs a line here, and a field of MusterConfig."""

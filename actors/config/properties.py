@@ -110,6 +110,12 @@ class MusterConfig(
         "balancer gives the client's address. Only balancers may reach such a listener: the header "
         "is trusted. For one listener: listener.name.NAME.proxy.protocol.enable, NAME in lower case.",
     )
+    proxy_protocol_trusted_hosts: Text | None = Field(
+        None,
+        description="Addresses and networks of the balancers (10.0.0.5, 10.1.0.0/16), with commas: a connection from "
+        "elsewhere to a listener with proxy.protocol.enable is closed. none: anyone who reaches it is trusted."
+        " For one listener: listener.name.NAME.proxy.protocol.trusted.hosts, NAME in lower case.",
+    )
     advertised_listeners: Text | None = Field(
         None,
         description="NAME://HOST[:PORT] with commas, where clients of each listener connect to. {id} is replaced by "
@@ -455,6 +461,7 @@ class MusterConfig(
             self.listener_security_protocol_map,
             self.advertised_listeners,
             proxy_protocol=self.proxy_protocol_enable,
+            balancers=self.proxy_protocol_trusted_hosts,
             own=self._own,
         )
 

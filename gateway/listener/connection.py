@@ -221,6 +221,8 @@ class Connection(asyncio.Protocol):
         """The client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
         if self._proxy_header is None:
             return data
+        if not self.listener.trusts(self.host):
+            raise proxy_protocol.BadHeader(f"{self.host} is none of proxy.protocol.trusted.hosts")
         self._proxy_header += data
         header = proxy_protocol.read_header(self._proxy_header)
         if header is None:

@@ -123,6 +123,10 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
             "listener.name.plaintext.max.connections=0 must be at least 1",
         ),
         (
+            {"proxy.protocol.trusted.hosts": "10.0.0.1, balancer"},
+            "proxy.protocol.trusted.hosts=10.0.0.1, balancer: 'balancer' does not appear to be an IPv4 or IPv6 network",
+        ),
+        (
             {"listener.name.plaintext.proxy.protocol.enable": "on"},
             "listener.name.plaintext.proxy.protocol.enable=on is neither true nor false",
         ),

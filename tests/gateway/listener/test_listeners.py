@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
         "listeners": f"INTERNAL://{INNER}:0,EXTERNAL://{OUTER}:0,BALANCED://{INNER}:0,FEW://{INNER}:0",
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:SASL_PLAINTEXT,BALANCED:PLAINTEXT,FEW:PLAINTEXT",
         "listener.name.balanced.proxy.protocol.enable": "true",
+        "listener.name.balanced.proxy.protocol.trusted.hosts": f"10.0.0.0/8, {INNER}",
         "listener.name.few.max.connections": "2",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "sasl.credentials.file": str(users),
@@ -147,3 +149,16 @@ def test_connections_are_limited_at_one_listener(full: Serving, ports: dict[str,
         assert third.has_nothing_for(0)
         second.close()
         assert third.response(API_VERSIONS, 0).api_keys
+
+
+def test_an_address_is_believed_from_balancers_only(
+    full: Serving, ports: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even that of a balancer, which another host claims."""
+    full.flush_complaints()
+    stranger = "127.0.0.3"
+    with socket.create_connection((INNER, ports["BALANCED"]), WAIT_S, source_address=(stranger, 0)) as connection:
+        connection.sendall(write_header(Source("10.0.0.7", 1), Source("10.0.0.1", 2)))
+        assert connection.recv(1) == b""
+    assert f"{stranger} is none of proxy.protocol.trusted.hosts" in caplog.text
+    assert "10.0.0.7" not in {each.host for each in full.gateway.connections.values()}
