@@ -181,6 +181,8 @@ class Gateway:
         metrics.reachable = lambda: self.forwarder.reachable
         metrics.storage = self.storage
         self.client_instances = ClientInstances()
+        self.pushing = asyncio.Lock()
+        """Held while what a client has pushed is decompressed: the memory is that of one push."""
         self._client_metrics = view.configs.client_metrics
         self.client_instances.subscriptions = subscriptions_of(self._client_metrics)
         self.client_series = metrics.client_series = ClientSeries(config.metrics_max_client_series)

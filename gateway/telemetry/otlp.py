@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
 _MAX_TEXT_CHARS = 500
+_MAX_POINTS = 100_000
+"""Of a push, with their attributes, metrics and containers. Kafka's clients push some hundreds."""
 
 
 class Unreadable(ValueError):
@@ -30,11 +33,16 @@ class Point(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[Point]:
-    """The points of a push. Histograms, which Kafka's clients do not push, are left out. Unreadable."""
+    """The points of a push. Histograms, which Kafka's clients do not push, are left out. Unreadable.
+
+    Also if there are too many points.
+    """
     try:
         pushed = MetricsData.FromString(data)
     except DecodeError as error:
         raise Unreadable(str(error)) from error
+    if any(total > _MAX_POINTS for total in accumulate(_counts(pushed))):
+        raise Unreadable(f"more than {_MAX_POINTS} points and attributes")
     return [
         point
         for resource in pushed.resource_metrics
@@ -42,6 +50,19 @@ def read_metrics(data: bytes) -> list[Point]:
         for metric in scope.metrics
         for point in _points(metric)
     ]
+
+
+def _counts(pushed: Any) -> Iterator[int]:
+    """How many elements each container has. Protobuf knows it without making an object of each."""
+    yield len(pushed.resource_metrics)
+    for resource in pushed.resource_metrics:
+        yield len(resource.scope_metrics)
+        for scope in resource.scope_metrics:
+            yield len(scope.metrics)
+            for metric in scope.metrics:
+                yield len(metric.gauge.data_points) + len(metric.sum.data_points)
+                for point in chain(metric.gauge.data_points, metric.sum.data_points):
+                    yield len(point.attributes)
 
 
 def _points(metric: Any) -> Iterator[Point]:

@@ -34,6 +34,8 @@ HEADER_BYTES = HEADER.size
 LENGTH_OVERHEAD = 12
 """Bytes of a batch that its ``length`` does not include."""
 NO_PRODUCER = -1
+MAX_BATCH_RECORDS = 1_000_000
+"""Kafka has no limit; but records that compress well would keep the event loop, and the cleaner's memory, busy."""
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 
@@ -208,6 +210,8 @@ def _check_attributes(header: BatchHeader) -> None:
 
 
 def _check_count(header: BatchHeader) -> None:
+    if header.record_count > MAX_BATCH_RECORDS:
+        raise InvalidRecord(f"{header.record_count} records in one batch, the limit is {MAX_BATCH_RECORDS}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
 

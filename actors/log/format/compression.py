@@ -16,8 +16,9 @@ PRODUCER = "producer"
 """compression.type: a batch keeps its producer's compression."""
 CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """The other values of compression.type."""
-MAX_RECORDS_BYTES = 256 << 20
-"""The limit of decompressed records per batch: a batch of a few bytes may claim to hold terabytes."""
+MAX_RECORDS_BYTES = 64 << 20
+"""The limit of decompressed records per batch: a batch of a few kilobytes may hold gigabytes. A log actor decompresses
+two batches at a time at most: one of a request, in its event loop, and one in the thread of its cleaner."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2

@@ -17,7 +17,8 @@ from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.telemetry.instances import Refused
 from muster.gateway.telemetry.otlp import Point, Unreadable, read_metrics
 
-_MAX_DECOMPRESSED_BYTES = 16 << 20
+_MAX_DECOMPRESSED_BYTES = 4 << 20
+"""Or telemetry.max.bytes, if that is more. What it holds takes up to a hundred times as much memory."""
 _RESERVED = UUID(int=1)
 
 
@@ -47,7 +48,9 @@ async def _pushed(call: Call) -> ErrorCode:
         return refused.code
     if metrics:
         try:
-            points = await asyncio.to_thread(_read, request.compression_type, metrics)
+            limit_bytes = max(_MAX_DECOMPRESSED_BYTES, gateway.config.telemetry_max_bytes)
+            async with gateway.pushing:
+                points = await asyncio.to_thread(_read, request.compression_type, metrics, limit_bytes)
         except (LogError, Unreadable):
             gateway.client_instances.failed(instance_id, ErrorCode.invalid_record)
             return ErrorCode.invalid_record
@@ -58,6 +61,6 @@ async def _pushed(call: Call) -> ErrorCode:
     return ErrorCode.none
 
 
-def _read(codec: int, metrics: bytes) -> list[Point]:
+def _read(codec: int, metrics: bytes, limit_bytes: int) -> list[Point]:
     """LogError, Unreadable."""
-    return read_metrics(decompress(codec, metrics, _MAX_DECOMPRESSED_BYTES))
+    return read_metrics(decompress(codec, metrics, limit_bytes))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ScopeMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.log.format.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
+from muster.actors.wire.bounds import as_varint
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.telemetry import k72_push_telemetry
+from muster.gateway.telemetry.otlp import Point
 from tests.gateway.config_requests import CLIENT_METRICS, SET, incremental
 from tests.gateway.fault_client import joined
 from tests.gateway.group_client import Fresh
@@ -128,3 +134,56 @@ def test_what_the_client_says_it_is_is_matched(full: Serving, fresh: Fresh) -> N
         with full.connect(name) as client:
             client.exchange(API_VERSIONS, 3, {"client_software_name": name, "client_software_version": version})
             assert get(client).requested_metrics == metrics
+
+
+def bombs() -> dict[str, tuple[bytes, int]]:
+    """What decompresses to a lot (snappy cannot), and what does not, but is read as many objects."""
+    scope = ScopeMetrics()
+    for _ in range(100_001):
+        scope.metrics.add()
+    points = MetricsData()
+    gauge(points, "a", 1.0)
+    for _ in range(100_001):
+        points.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points.add()
+    metrics = MetricsData()
+    metrics.resource_metrics.add().scope_metrics.append(scope)
+    size_bytes = 9 << 19
+    unknown_field = b"\x7a" + as_varint(size_bytes) + bytes(size_bytes)
+    inflated = {f"codec {codec}": (compress(codec, unknown_field), codec) for codec in (GZIP, LZ4, ZSTD)}
+    objects = {"metrics": metrics, "points": points}
+    return inflated | {name: (compress(ZSTD, each.SerializeToString()), ZSTD) for name, each in objects.items()}
+
+
+@pytest.mark.parametrize("name", ["codec 1", "codec 3", "codec 4", "metrics", "points"])
+def test_bombs_are_refused(full: Serving, fresh: Fresh, name: str) -> None:
+    content, codec = bombs()[name]
+    assert len(content) <= 20_000
+    client_id = fresh("client")
+    subscribe(full, client_id, metrics="*", match=f"client_id={client_id}")
+    with full.connect(client_id) as client:
+        assert push(client, get(client), content, codec) is ErrorCode.invalid_record
+
+
+def test_one_push_is_decompressed_at_a_time(full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = fresh("client")
+    subscribe(full, name, metrics="*", match=f"client_id={name}")
+    together = threading.Barrier(2)
+    met: list[bool] = []
+
+    def read(*_: Any) -> list[Point]:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(0.2)  # until another one is read, which must not be
+            met.append(True)
+        together.reset()
+        return []
+
+    monkeypatch.setattr(k72_push_telemetry, "_read", read)
+
+    def work() -> None:
+        with full.connect(name) as client:
+            assert push(client, get(client), pushed(a=1)) is ErrorCode.none
+
+    with ThreadPoolExecutor(3) as threads:
+        for each in [threads.submit(work) for _ in range(3)]:
+            each.result()
+    assert not met

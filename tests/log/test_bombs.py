@@ -1,0 +1,64 @@
+"""Batches of some kilobytes that decompress to a lot more, sent by many clients at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from muster.actors.log import LogConfig
+from muster.actors.log.errors import CorruptMessage, InvalidRecord
+from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch
+from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, SNAPPY, ZSTD
+from tests.fuzz.batches import bomb, changed
+from tests.log.support import client_batch, open_log, run
+
+BOMB_BYTES = 4 * MAX_RECORDS_BYTES
+AT_ONCE = 8
+MAX_MESSAGE_BYTES = 64 << 20
+"""More than a bomb has: that of snappy is a twentieth of what it decompresses to."""
+CONFIGS = {
+    "compact": LogConfig(cleanup_policy="compact", max_message_bytes=MAX_MESSAGE_BYTES),
+    "recompress": LogConfig(compression_type="uncompressed", max_message_bytes=MAX_MESSAGE_BYTES),
+}
+
+
+def reset_peak() -> int:
+    """Resident bytes of this process, its peak from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_bytes()
+
+
+def peak_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError("no VmHWM")
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("use", CONFIGS)
+def test_many_bombs_at_once_take_the_memory_of_one(tmp_path: Path, use: str, codec: int) -> None:
+    content = bomb(codec, BOMB_BYTES)
+    assert len(content) < BOMB_BYTES / 15
+
+    async def main() -> None:
+        log = open_log(tmp_path / "t-0", 1, config=CONFIGS[use])
+        before_bytes = reset_peak()
+        results = await asyncio.gather(*(log.append(content) for _ in range(AT_ONCE)), return_exceptions=True)
+        grown_bytes = peak_bytes() - before_bytes
+        assert [type(each) for each in results] == [CorruptMessage] * AT_ONCE
+        assert grown_bytes < 2.5 * MAX_RECORDS_BYTES
+        assert (await log.append(client_batch(1))).base_offset == 0
+        await log.close()
+
+    run(main())
+
+
+def test_the_number_of_records_in_a_batch_is_limited() -> None:
+    """They are read one by one where a batch has to be looked into."""
+    count = MAX_BATCH_RECORDS
+    check_client_batch(changed(client_batch(1), record_count=count, last_offset_delta=count - 1), 1 << 20)
+    with pytest.raises(InvalidRecord, match="1000001 records in one batch, the limit is 1000000"):
+        check_client_batch(changed(client_batch(1), record_count=count + 1, last_offset_delta=count), 1 << 20)
