@@ -96,9 +96,10 @@ class Plan:
     def from_text(cls, text: str) -> Plan:
         """The plan in a YAML text. InvalidFault."""
         try:
-            return cls.from_json(yaml.safe_load(text))
-        except yaml.YAMLError as error:
+            value = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a date that does not exist
             raise InvalidFault([f"this is no YAML: {' '.join(str(error).split())}"]) from error
+        return cls.from_json(value)
 
     @classmethod
     def from_json(cls, value: Any) -> Plan:
@@ -118,7 +119,7 @@ class Plan:
             problems.append("steps has to be a list with at least one step")
             items = ()
         steps: list[Step] = []
-        names = {item.get("name") for item in items if isinstance(item, Mapping)}
+        names = {name for item in items if isinstance(item, Mapping) and isinstance(name := item.get("name"), str)}
         for number, item in enumerate(items, 1):
             try:
                 steps.append(_step(number, item, seed, names))

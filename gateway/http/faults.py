@@ -33,6 +33,7 @@ _JSON, _YAML = "application/json", "application/yaml"
 _SOON_S = 0.1
 """How long the response has to be sent before this gateway's own process is stopped."""
 _LOOK_S = 0.2
+_BODY_S = 30.0
 Route = Callable[[web.Request, GatewayFaults], Awaitable[web.StreamResponse]]
 
 
@@ -176,9 +177,10 @@ async def _plan(request: web.Request) -> Plan:
     if request.content_type != _YAML:
         return Plan.from_json(await _body(request, _JSON, _YAML))
     try:
-        return Plan.from_text((await request.read()).decode())
+        text = (await _read(request)).decode()
     except UnicodeDecodeError as error:
         raise InvalidFault([f"the body is not UTF-8: {error}"]) from error
+    return await asyncio.to_thread(Plan.from_text, text)
 
 
 async def _body(request: web.Request, *types: str) -> Any:
@@ -189,9 +191,21 @@ async def _body(request: web.Request, *types: str) -> Any:
             text=json.dumps({"error": f"the body must be {wanted}, as named in Content-Type"}), content_type=_JSON
         )
     try:
-        return json.loads(await request.read())
-    except ValueError as error:
+        return json.loads(await _read(request))
+    except (ValueError, RecursionError) as error:
         raise InvalidFault([f"the body is not JSON: {error}"]) from error
+
+
+async def _read(request: web.Request) -> bytes:
+    """The body, which has to come soon. HTTPRequestEntityTooLarge, HTTPRequestTimeout, InvalidFault."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await request.read()
+    except TimeoutError:
+        text = json.dumps({"error": f"the body has not come within {_BODY_S:g} s"})
+        raise web.HTTPRequestTimeout(text=text, content_type=_JSON) from None
+    except web.RequestPayloadError as error:
+        raise InvalidFault([f"the body cannot be read: {' '.join(str(error).split())}"]) from error
 
 
 async def _until(request: web.Request, time_s: float) -> None:

@@ -33,6 +33,10 @@ from muster.placement.host_port import host_port
 
 _http_log = logging.getLogger("aiohttp.server")
 _limited_log = LimitedLog(_http_log)
+_IDLE_S = 75.0
+"""aiohttp's default is an hour. Scrapes are more frequent."""
+_MAX_BODY_BYTES = 256 << 10
+"""Decompressed. The largest bodies are plans of faults."""
 
 
 class PortTaken(OSError):
@@ -74,7 +78,7 @@ def make_app(
     """
 
     async def metrics(request: web.Request) -> web.Response:
-        _, content_type = choose_encoder(request.headers.get("Accept", ""))
+        content_type = _content_type(request.headers.get("Accept", ""))
         openmetrics = content_type.startswith("application/openmetrics-text")
         found = () if fetch is None else await fetch()
         sections = (*gateway.sections(), *found)
@@ -87,10 +91,19 @@ def make_app(
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="serving\n") if is_serving() else web.Response(status=503, text="not serving\n")
 
-    app = web.Application(middlewares=() if middleware is None else (middleware,))
+    middlewares = () if middleware is None else (middleware,)
+    app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY_BYTES)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     return app
+
+
+def _content_type(accept: str) -> str:
+    """The format that Accept requests; the default one if it cannot be read."""
+    try:
+        return choose_encoder(accept)[1]
+    except (TypeError, ValueError):  # a version that is not a number
+        return choose_encoder("")[1]
 
 
 def _hidden_names(gateway: GatewayServer) -> HiddenNames | None:
@@ -131,10 +144,11 @@ async def start_http(
     context: ssl.SSLContext | None = None,
     *,
     max_connections: int = 1_000,
+    idle_s: float = _IDLE_S,
 ) -> tuple[web.AppRunner, int]:
     """Serve the app, at the sockets of ``listening``; HTTPS with a ``context``. Port 0 takes a free one.
 
-    Connections beyond ``max_connections`` are closed at once.
+    Connections beyond ``max_connections`` are closed at once, and those that send no whole request for ``idle_s``.
 
     Returns the runner, whose ``cleanup()`` ends it, and the port.
 
@@ -142,7 +156,7 @@ async def start_http(
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
     """
     _http_log.addFilter(_in_one_line)
-    runner = _Runner(app, access_log=None, handle_signals=False)
+    runner = _Runner(app, access_log=None, handle_signals=False, keepalive_timeout=idle_s)
     runner.max_connections = max_connections
     await runner.setup()
     try:
@@ -162,7 +176,7 @@ async def start_http(
 def _in_one_line(record: logging.LogRecord) -> bool:
     """Input that is not HTTP is no failure of ours: one line without a traceback, and only some of many are logged."""
     error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, HttpProcessingError):
+    if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
         return True
     host = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
     _limited_log.warning(type(error).__name__, host, "%s: %s", record.getMessage(), type(error).__name__)
