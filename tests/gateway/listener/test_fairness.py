@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.actors.wire import codec
-from muster.gateway.listener.connection import PIPELINE_LIMIT, TURN_LIMIT
+from muster.gateway.listener.connection import PIPELINE_LIMIT, TURN_LIMIT, Connection
 from tests.gateway.serving import Serving
 
 LIST_GROUPS, API_VERSIONS = 16, 18
@@ -35,7 +35,8 @@ def test_another_connection_is_served_between_the_requests_of_one_read(
         monkeypatch.setattr(served.gateway.metrics, "request", count)
 
         async def receive() -> None:
-            by_port = {each.port: each for each in served.gateway.connections.values()}
+            connections = served.gateway.connections.values()
+            by_port = {each.port: each for each in connections if isinstance(each, Connection)}
             by_port[served.client.port].data_received(b"".join(sized(API_VERSIONS, 0, each) for each in range(SENT)))
             by_port[other.port].data_received(sized(LIST_GROUPS, 0, SENT))
 
