@@ -12,11 +12,12 @@ import asyncio
 import itertools
 import json
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.fuzz import corpus
 from tests.fuzz.attack import Attack, Totals, Unanswered
 from tests.fuzz.canary import Quantiles
 from tests.fuzz.frames import Generator
-from tests.fuzz.target import PASSWORD, USER, prepare
+from tests.fuzz.target import AUTHORITY_FILE, PASSWORD, USER, prepare
 from tests.fuzz.values import Values
 from tests.gateway.serving import Client
 
@@ -76,8 +77,14 @@ class Child:
 class Run:
     """One attack."""
 
-    def __init__(self, host: str, ports: dict[str, int], seed: int, target: Child | None, folder: Path) -> None:
+    def __init__(
+        self, host: str, ports: dict[str, int], seed: int, target: Child | None, folder: Path, options: Sequence[str]
+    ) -> None:
+        """``options``: those of the target."""
         self._host = host
+        self._tls = None
+        if "--tls" in options:
+            self._tls = ssl.create_default_context(cafile=folder / AUTHORITY_FILE)
         self._ports = ports
         self._target = target
         self._folder = folder
@@ -85,10 +92,11 @@ class Run:
         self._over = False
         with Client(ports["plain"], host=host) as client:
             ids = prepare(client)
-        self.attacks = [self._attack(seed, "plain", ids, 12, None)]
+        inside, outside = (12, 4) if options else (4, 12)
+        self.attacks = [self._attack(seed, "plain", ids, outside, None)]
         if "secured" in ports:
             self.attacks += [
-                self._attack(seed + 1_000_003, "secured", ids, 4, (USER, PASSWORD)),
+                self._attack(seed + 1_000_003, "secured", ids, inside, (USER, PASSWORD)),
                 self._attack(seed + 2_000_003, "secured", ids, 2, None, BEFORE_LOGIN),
                 self._attack(seed + 3_000_003, "secured", ids, 1, None),
             ]
@@ -104,7 +112,8 @@ class Run:
     ) -> Attack:
         values = Values(ids)
         frames = iter(Generator(seed, values, apis))
-        return Attack(self._host, self._ports[listener], frames, values, user=user, lines=lines)
+        tls = self._tls if listener == "secured" else None
+        return Attack(self._host, self._ports[listener], frames, values, user=user, tls=tls, lines=lines)
 
     @property
     def totals(self) -> Totals:
@@ -141,18 +150,30 @@ class Run:
 @click.option("--frames", default=1_000_000, show_default=True, help="How many; the warm-up's are among them.")
 @click.option("--minutes", default=0.0, help="At most this long.")
 @click.option("--bootstrap-server", help="HOST:PORT of a running cluster instead of a gateway of its own.")
+@click.option("--authorizer", is_flag=True, help="With ACLs; most clients have a few rights.")
+@click.option("--tls", is_flag=True, help="With TLS for those clients.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Send the frames of a file, and end.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the log and found frames go, and stay.")
 def main(
-    seed: int, frames: int, minutes: float, bootstrap_server: str | None, replay: Path | None, folder: Path | None
+    seed: int,
+    frames: int,
+    minutes: float,
+    bootstrap_server: str | None,
+    authorizer: bool,
+    tls: bool,
+    replay: Path | None,
+    folder: Path | None,
 ) -> None:
     """Attack, and say what came of it."""
     place = folder or Path(tempfile.mkdtemp(prefix="muster-fuzz-"))
     place.mkdir(parents=True, exist_ok=True)
     target = None
+    options = [name for name, given in (("--authorizer", authorizer), ("--tls", tls)) if given]
+    if options and bootstrap_server is not None:
+        raise click.UsageError("a running cluster has its own authorizer and TLS")
     host, ports = "127.0.0.1", {}
     if bootstrap_server is None:
-        target = Child("tests.fuzz.target", str(place))
+        target = Child("tests.fuzz.target", str(place), *options)
         ports = target.ready
     else:
         host, _, port = bootstrap_server.rpartition(":")
@@ -162,7 +183,7 @@ def main(
             problems = _replayed(host, ports["plain"], replay, target)
         else:
             problems = _attacked(
-                Run(host, ports, seed, target, place), host, ports["plain"], frames, minutes * 60, target
+                Run(host, ports, seed, target, place, options), host, ports["plain"], frames, minutes * 60, target
             )
     finally:
         if target is not None:
@@ -204,7 +225,7 @@ def _attacked(run: Run, host: str, port: int, frames: int, seconds: float, targe
     click.echo(
         f"fuzz: canary alone p50 {alone.p50:.2f} ms, p99 {alone.p99:.2f} ms ({alone.requests} requests); "
         f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
-        f"({beside.requests}); p99 ratio {beside.p99 / alone.p99:.1f}"
+        f"({beside.requests}); p99 ratio {beside.p99 / max(alone.p99, 0.001):.1f}"
     )
     if target is not None and warm_bytes and not run.problems:
         (start_bytes,), end_bytes = warm_bytes, target.rss_bytes

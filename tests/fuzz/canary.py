@@ -73,6 +73,8 @@ class Canary:
 
 
 def quantiles(times: list[float]) -> Quantiles:
+    if not times:  # no request has been served since the last report
+        return Quantiles(0.0, 0.0, 0.0, 0)
     ordered = sorted(times)
     return Quantiles(ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], ordered[-1], len(ordered))
 

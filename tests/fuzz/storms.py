@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,7 +27,7 @@ from tests.log.support import client_batch
 
 _CONNECTING = 200
 """At a time."""
-_HOLD_S = 10.0
+_HOLD_S = 5.0
 
 
 class Storms:
@@ -45,6 +47,14 @@ class Storms:
             f"storms: {number:,} {name}: memory +{grown >> 20} MB ({grown // max(number, 1):,} bytes each), "
             f"canary p50 {times.p50:.1f} ms, p99 {times.p99:.1f} ms, longest {times.longest:.0f} ms"
         )
+
+    async def within(self, seconds: float, storm: Coroutine[Any, Any, None]) -> None:
+        """One storm, or what of it happens in that time."""
+        try:
+            async with asyncio.timeout(max(seconds, 1)):
+                await storm
+        except TimeoutError:
+            click.echo("storms: this one was cut off, its time was over")
 
     async def open(self, number: int, first: bytes) -> list[asyncio.StreamWriter]:
         """So many connections that have sent these bytes."""
@@ -96,20 +106,21 @@ class Storms:
 
 
 @click.command()
-@click.option("--open", "held", default=10_000, show_default=True, help="Half-open connections; needs descriptors.")
-@click.option("--readers", default=1_000, show_default=True, help="Connections that do not read.")
-@click.option("--bad", default=100_000, show_default=True, help="Connections with a bad frame.")
-def main(held: int, readers: int, bad: int) -> None:
+@click.option("--open", "held", default=500, show_default=True, help="Half-open connections; needs descriptors.")
+@click.option("--readers", default=100, show_default=True, help="Connections that do not read.")
+@click.option("--bad", default=5_000, show_default=True, help="Connections with a bad frame.")
+@click.option("--seconds", default=120.0, show_default=True, help="At most, once the gateway serves.")
+def main(held: int, readers: int, bad: int, seconds: float) -> None:
     """Measure each kind."""
     with tempfile.TemporaryDirectory(prefix="muster-storms-") as folder:
         target = Child("tests.fuzz.target", folder)
         try:
-            _measure(target, Path(folder), held, readers, bad)
+            _measure(target, Path(folder), held, readers, bad, seconds)
         finally:
             target.stop()
 
 
-def _measure(target: Child, folder: Path, held: int, readers: int, bad: int) -> None:
+def _measure(target: Child, folder: Path, held: int, readers: int, bad: int, seconds: float) -> None:
     with Client(int(target.ready["plain"])) as client:
         prepare(client)
     canary = Child("tests.fuzz.canary", "127.0.0.1", str(target.ready["plain"]))
@@ -119,10 +130,14 @@ def _measure(target: Child, folder: Path, held: int, readers: int, bad: int) -> 
         storms.measure("connections", target.rss_bytes, 0)
         frame = codec.encode_request(codec.API_VERSIONS, 0, 1, "slow", {})
         sized = len(frame).to_bytes(4, "big") + frame
-        asyncio.run(storms.hold("half-open connections", held, sized[:6]))
-        asyncio.run(storms.hold("connections with a byte per second", held, sized[:2], sized[2:] + sized * 100))
-        asyncio.run(storms.hold("connections that do not read", readers, _large(target) * 20))
-        asyncio.run(storms.bad(bad))
+        ends_s = time.monotonic() + seconds
+        for storm in (
+            storms.hold("half-open connections", held, sized[:6]),
+            storms.hold("connections with a byte per second", held, sized[:2], sized[2:] + sized * 100),
+            storms.hold("connections that do not read", readers, _large(target) * 20),
+            storms.bad(bad),
+        ):
+            asyncio.run(storms.within(ends_s - time.monotonic(), storm))
     finally:
         canary.stop()
     found = target.report()

@@ -1,6 +1,8 @@
 """What is attacked: a gateway with the real actors in one process, without Ray; and what a log must not have.
 
-``python -m tests.fuzz.target DIRECTORY`` serves until its input ends, and prints a line of JSON: its ports.
+``python -m tests.fuzz.target DIRECTORY [--authorizer] [--tls]`` serves until its input ends, and prints a line of JSON:
+its ports. With the authorizer, the plain listener's clients are super users, and USER has a few rights; with TLS, the
+listener that wants SASL is SASL_SSL, and its authority's certificate is in AUTHORITY_FILE.
 """
 
 from __future__ import annotations
@@ -18,11 +20,22 @@ from uuid import UUID
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
+from muster.placement.client import ANONYMOUS
+from muster.placement.security.acls import (
+    Acl,
+    AclOperation,
+    AclPattern,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from tests.certificates import Authority
 from tests.fuzz.values import TOPICS
 from tests.gateway.serving import Client, Serving, serving
 
 USER, PASSWORD = "fuzz", "a password"
+AUTHORITY_FILE = "ca.pem"
 CANARY_TOPIC = "canary"
 CREATE_TOPICS, METADATA = 19, 3
 _CONFIGS: dict[str, dict[str, str]] = {
@@ -44,15 +57,34 @@ class Problems(logging.Handler):
             self.found.append(logging.Formatter("%(levelname)s %(name)s: %(message)s").format(record))
 
 
+_AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": ANONYMOUS}
+_RIGHTS = (
+    (AclResourceType.TOPIC, "fuzz-a", AclPatternType.LITERAL, AclOperation.ALL, AclPermission.ALLOW),
+    (AclResourceType.TOPIC, "fuzz-", AclPatternType.PREFIXED, AclOperation.READ, AclPermission.ALLOW),
+    (AclResourceType.TOPIC, "fuzz-recompressed", AclPatternType.LITERAL, AclOperation.ALL, AclPermission.DENY),
+    (AclResourceType.GROUP, "g1", AclPatternType.LITERAL, AclOperation.READ, AclPermission.ALLOW),
+    (AclResourceType.TRANSACTIONAL_ID, "tx1", AclPatternType.LITERAL, AclOperation.WRITE, AclPermission.ALLOW),
+)
+
+
+def _with_tls(directory: Path) -> dict[str, str]:
+    authority = Authority()
+    authority.write(directory / AUTHORITY_FILE)
+    key = authority.issue("CN=gateway").write(directory / "gateway.pem")
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(key)}
+
+
 @contextmanager
-def attacked(zk: ZooKeeperClient, directory: Path) -> Iterator[tuple[Serving, int]]:
+def attacked(
+    zk: ZooKeeperClient, directory: Path, *, authorizer: bool = False, tls: bool = False
+) -> Iterator[tuple[Serving, int]]:
     """The gateway, and the port of its listener that wants SASL; the client USER may come in there."""
     users = directory / "users.properties"
     directory.mkdir(parents=True, exist_ok=True)
     write(users, {USER: {each: ScramCredential.of_password(each, PASSWORD) for each in SCRAM_MECHANISMS}})
     properties = {
         "listeners": "PLAIN://127.0.0.1:0,SECURED://127.0.0.1:0",
-        "listener.security.protocol.map": "PLAIN:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+        "listener.security.protocol.map": f"PLAIN:PLAINTEXT,SECURED:{'SASL_SSL' if tls else 'SASL_PLAINTEXT'}",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.credentials.file": str(users),
         "group.initial.rebalance.delay.ms": "0",
@@ -60,9 +92,21 @@ def attacked(zk: ZooKeeperClient, directory: Path) -> Iterator[tuple[Serving, in
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "2",
         "metrics.max.group.series": "200",
+        **(_AUTHORIZER if authorizer else {}),
+        **(_with_tls(directory) if tls else {}),
     }
     with serving(zk, directory / "storage", properties, with_actors=True) as running:
+        if authorizer:
+            _allow(running)
         yield running, running.listen("SECURED")
+
+
+def _allow(running: Serving) -> None:
+    rights = [
+        Acl(AclPattern(resource, name, pattern), f"User:{USER}", "*", operation, permission)
+        for resource, name, pattern, operation, permission in _RIGHTS
+    ]
+    running.run(running.controller.create_acls(rights))
 
 
 def prepare(client: Client) -> list[UUID]:
@@ -85,7 +129,7 @@ def prepare(client: Client) -> list[UUID]:
 
 def main() -> None:
     faulthandler.register(signal.SIGUSR1)
-    directory = Path(sys.argv[1])
+    directory, options = Path(sys.argv[1]), sys.argv[2:]
     problems = Problems()
     logging.basicConfig(
         level=logging.WARNING, filename=directory / "log", format="%(asctime)s %(levelname)s %(message)s"
@@ -93,7 +137,10 @@ def main() -> None:
     logging.getLogger().addHandler(problems)
     with EmbeddedZooKeeper.start(directory / "zookeeper", timeout_s=60) as zookeeper:
         zk = connect(zookeeper.hosts, timeout_s=10)
-        with attacked(zk, directory) as (running, secured):
+        with attacked(zk, directory, authorizer="--authorizer" in options, tls="--tls" in options) as (
+            running,
+            secured,
+        ):
             print(json.dumps({"plain": running.port, "secured": secured}), flush=True)
             for _ in sys.stdin:  # each line requests what was found since the last one
                 found, problems.found = problems.found, []
