@@ -40,7 +40,7 @@ Users = Mapping[str, Mapping[str, ScramCredential]]
 MAX_NAME_CHARS = 255
 _BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _ITERATIONS = re.compile(r"iterations=(\d{4,7})")
-_SAMPLE = 1000
+_SAMPLE = 250
 """How many users of ZooKeeper decide what is usual."""
 
 

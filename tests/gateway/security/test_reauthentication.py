@@ -284,5 +284,6 @@ def test_librdkafka_authenticates_again(full: Serving, count: Callable[[str, str
     assert used == {name for name, each in full.gateway.connections.items() if each.listener.name == "SHORT"}
     assert not count("expired_connections_killed", "SHORT")
     assert not count("failed_reauthentications", "SHORT")
+    producer.close()
     full.controller.brokers = before
     full.follow(full.controller.view())
