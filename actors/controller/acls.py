@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from muster.actors.controller.admin import AclOutcome
+from muster.actors.controller.changes import NOT_BEGUN, UNKNOWN, Changes
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.security.acl_registry import (
     MAX_NODE_BYTES,
@@ -22,14 +19,6 @@ from muster.placement.security.acl_registry import (
 from muster.placement.security.acls import Acl, AclFilter, AclPattern, Acls
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
-T = TypeVar("T")
-
-_PATIENCE_S = 20.0
-"""How long a change waits for earlier ones; after that it is not begun. Gateways wait 30 s for its response."""
-_RELOAD_S = 0.5
-_UNKNOWN = "ZooKeeper is unavailable; whether this was done is not known."
-_NOT_BEGUN = "ZooKeeper is unavailable; this was not begun."
-_BUSY = "Other changes of ACLs take too long; this was not begun."
 _TOO_MANY = f"The ACLs of one resource pattern take more than {MAX_NODE_BYTES} bytes."
 _Failure = tuple[int, str]
 
@@ -47,9 +36,7 @@ class AclsAdmin:
         self._by_pattern: AclsByPattern = {}
         self._registry = registry
         self._changed = changed
-        self._one_change = asyncio.Lock()
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="acls")
-        self._reloading: asyncio.Task[None] | None = None
+        self._changes = Changes("ACLs", self._read, changed)
 
     def load(self) -> None:
         """Read all of them. Blocks. ZooKeeperUnreachable."""
@@ -61,9 +48,9 @@ class AclsAdmin:
 
     async def create(self, acls: Sequence[Acl]) -> list[AclOutcome]:
         """Create those that do not exist yet. Outcomes are in order; those of one pattern have the same."""
-        async with self._turn() as has_turn:
+        async with self._changes.turn() as has_turn:
             if not has_turn:
-                return [AclOutcome(acl, *_timed_out(_BUSY)) for acl in acls]
+                return [AclOutcome(acl, *_timed_out(self._changes.busy)) for acl in acls]
             added = _grouped(acls)
             large = {pattern for pattern, some in added.items() if self._is_too_large(pattern, some)}
             changes = [AclChange(each, added=some) for each, some in added.items() if each not in large]
@@ -73,10 +60,10 @@ class AclsAdmin:
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]:
         """Delete the ACLs that match. Outcomes are in the order of the filters; each ACL is under the first of them."""
-        async with self._turn() as has_turn:
-            matching = await self._in_thread(partial(self._matching, filters))
+        async with self._changes.turn() as has_turn:
+            matching = await self._changes.in_thread(partial(self._matching, filters))
             if not has_turn:
-                return [[AclOutcome(acl, *_timed_out(_BUSY)) for acl in acls] for acls in matching]
+                return [[AclOutcome(acl, *_timed_out(self._changes.busy)) for acl in acls] for acls in matching]
             removed = _grouped(acl for acls in matching for acl in acls)
             failed = await self._carry_out([AclChange(each, removed=some) for each, some in removed.items()])
             return [[AclOutcome(acl, *failed.get(acl.pattern, ())) for acl in acls] for acls in matching]
@@ -101,52 +88,25 @@ class AclsAdmin:
         try:
             for batch in batches(changes, self._by_pattern):
                 if failed:
-                    failed |= {change.pattern: _timed_out(_NOT_BEGUN) for change in batch}
+                    failed |= {change.pattern: _timed_out(NOT_BEGUN) for change in batch}
                     continue
                 try:
-                    done |= await self._in_thread(partial(self._registry.change, batch))
+                    done |= await self._changes.in_thread(partial(self._registry.change, batch))
                 except ZooKeeperUnreachable:
-                    failed |= {change.pattern: _timed_out(_UNKNOWN) for change in batch}
+                    failed |= {change.pattern: _timed_out(UNKNOWN) for change in batch}
         finally:  # those that were made must be in force
             await self._publish(done)
             if failed:
-                self._reload_soon()
+                self._changes.reload_soon()
         return failed
 
     async def _publish(self, done: AclsByPattern) -> None:
         if any(self._by_pattern.get(pattern, frozenset()) != acls for pattern, acls in done.items()):
-            await self._in_thread(partial(self._set, {**self._by_pattern, **done}))
+            await self._changes.in_thread(partial(self._set, {**self._by_pattern, **done}))
             self._changed()
 
-    def _reload_soon(self) -> None:
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.get_running_loop().create_task(self._reload())
-
-    async def _reload(self) -> None:
-        """What became of a change during an outage is known once ZooKeeper is available again."""
-        while True:
-            await asyncio.sleep(_RELOAD_S)
-            async with self._one_change:
-                with contextlib.suppress(ZooKeeperUnreachable):
-                    await self._in_thread(self.load)
-                    self._changed()
-                    return
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[bool]:
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                await self._one_change.acquire()
-        except TimeoutError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self._one_change.release()
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _read(self) -> None:
+        await self._changes.in_thread(self.load)
 
 
 def _grouped(acls: Iterable[Acl]) -> dict[AclPattern, frozenset[Acl]]:

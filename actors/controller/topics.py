@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 from muster.actors.config import MusterConfig, in_force
@@ -17,6 +13,7 @@ from muster.actors.config.altering import Alteration, InvalidAlteration, configs
 from muster.actors.config.derived import COORDINATOR_TOPICS
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.changes import NOT_BEGUN, UNKNOWN, Changes
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.layout import DEFAULT_BROKER
@@ -34,16 +31,8 @@ from muster.placement.topics import (
 from muster.placement.view import COORDINATORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, DynamicConfigs, Topic
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
-_PATIENCE_S = 20.0
-"""How long a change waits for earlier ones; after that it is not begun. Gateways wait 30 s for its response."""
-_RELOAD_S = 0.5
-_UNKNOWN = "ZooKeeper is unavailable; whether this was done is not known."
-_NOT_BEGUN = "ZooKeeper is unavailable; this was not begun."
-_BUSY = "Other changes of topics take too long; this was not begun."
 _ONE_COPY = (
     "topic %s has replication factor %d, but there is one copy of a partition: it is as durable as storage.path "
     "(said once; max.replication.factor=1 refuses such topics)"
@@ -74,11 +63,7 @@ class TopicsAdmin:
         self._configs = configs
         self._config = config
         self._has_warned_of_one_copy = False
-        self._changed = changed
-        self._one_change = asyncio.Lock()
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="topics")
-        """A separate pool: what waits for ZooKeeper must not delay other work of the process in threads."""
-        self._reloading: asyncio.Task[None] | None = None
+        self._changes = Changes("topics", self._read_again, changed, threads=2)
 
     def load(self) -> None:
         """Read the topics, and create ``__consumer_offsets`` if this cluster is new. Blocks."""
@@ -183,29 +168,16 @@ class TopicsAdmin:
         self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic | None]]], validate_only: bool
     ) -> list[TopicOutcome]:
         """Make the changes in ZooKeeper one by one, then publish what ZooKeeper has."""
-        async with self._turn() as has_turn:
+        async with self._changes.turn() as has_turn:
             if not has_turn:
-                return [_timed_out(name, _BUSY) for name, _ in changes]
+                return [_timed_out(name, self._changes.busy) for name, _ in changes]
             outcomes: list[TopicOutcome] = []
             try:
                 outcomes = await self._carry_out_all(changes)
             finally:  # ZooKeeper may be lost between two changes; those that were made must be visible
                 if not validate_only:
-                    await self._reload(is_away=any(outcome.message == _UNKNOWN for outcome in outcomes))
+                    await self._changes.reload(is_away=any(outcome.message == UNKNOWN for outcome in outcomes))
             return outcomes
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[bool]:
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                await self._one_change.acquire()
-        except TimeoutError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self._one_change.release()
 
     async def _carry_out_all(
         self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic | None]]]
@@ -213,51 +185,29 @@ class TopicsAdmin:
         outcomes: list[TopicOutcome] = []
         for name, change in changes:
             try:
-                outcomes.append(await self._in_thread(partial(_carry_out, self._registry, name, change)))
+                outcomes.append(await self._changes.in_thread(partial(_carry_out, self._registry, name, change)))
             except ZooKeeperUnreachable:
-                rest = [_timed_out(other, _NOT_BEGUN) for other, _ in changes[len(outcomes) + 1 :]]
-                return [*outcomes, _timed_out(name, _UNKNOWN), *rest]
+                rest = [_timed_out(other, NOT_BEGUN) for other, _ in changes[len(outcomes) + 1 :]]
+                return [*outcomes, _timed_out(name, UNKNOWN), *rest]
         return outcomes
 
-    async def _reload(self, *, is_away: bool) -> None:
-        """Publish what ZooKeeper has; if ZooKeeper is unavailable, as soon as it is available again."""
-        if not is_away:
-            try:
-                self.topics, self.configs = await self._in_thread(self._read)
-            except ZooKeeperUnreachable:
-                is_away = True
-            else:
-                self._changed()
-        if is_away and (self._reloading is None or self._reloading.done()):
-            self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
-
-    async def _reload_later(self) -> None:
-        """The outcome of a change during an outage is known once ZooKeeper is available again."""
-        while True:
-            await asyncio.sleep(_RELOAD_S)
-            async with self._one_change:
-                with contextlib.suppress(ZooKeeperUnreachable):
-                    self.topics, self.configs = await self._in_thread(self._read)
-                    self._changed()
-                    return
+    async def _read_again(self) -> None:
+        self.topics, self.configs = await self._changes.in_thread(self._read)
 
     def _read(self) -> tuple[dict[str, Topic], DynamicConfigs]:
         return self._registry.load(), self._configs.load()
 
     async def producer_ids(self) -> range:
         """A block of producer ids that were never given out before. ZooKeeperUnreachable."""
-        return await self._in_thread(self._registry.next_producer_id_block)
+        return await self._changes.in_thread(self._registry.next_producer_id_block)
 
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         """How many partitions these topics have, as ZooKeeper says now; without those that it does not have.
 
         ZooKeeperUnreachable.
         """
-        topics = await self._in_thread(self._registry.load)
+        topics = await self._changes.in_thread(self._registry.load)
         return {name: topics[name].partitions for name in names if name in topics}
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig, validate_only: bool) -> None:
