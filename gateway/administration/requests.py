@@ -125,7 +125,7 @@ def _quotas(name: str, request: Any, response: Any, _names: NameOf) -> Iterator[
         return
     for entry, result in zip(request.entries, response.entries, strict=False):
         entity = ", ".join(f"{part.entity_type} {_default(part.entity_name)}" for part in entry.entity)
-        detail = ", ".join(f"{op.key} removed" if op.remove else f"{op.key}={float(op.value):g}" for op in entry.ops)
+        detail = ", ".join(f"{op.key} removed" if op.remove else f"{op.key}={float(op.value):.15g}" for op in entry.ops)
         yield Change(name, "CLIENT_QUOTA", entity, _error(result.error_code), detail)
 
 

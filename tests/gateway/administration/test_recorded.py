@@ -15,7 +15,7 @@ from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Client, Serving
 
 PROPERTIES = {"fault.injection.enable": "true"}
-CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE = 19, 20, 44, 42, 13
+CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE, ALTER_QUOTAS = 19, 20, 44, 42, 13, 49
 SECRET = "a config value that must not be kept"
 
 
@@ -130,3 +130,10 @@ def test_a_reader_that_fails_costs_no_client_its_response(
     monkeypatch.setitem(READERS, CREATE, ("CreateTopics", fails))
     _create(full.client, fresh("t"))
     assert rows == []
+
+
+def test_quotas_have_all_their_digits(full: Serving, rows: list[Any]) -> None:
+    ops = [{"key": "producer_byte_rate", "value": 10485761.0, "remove": False}]
+    entry = {"entity": [{"entity_type": "user", "entity_name": "ann"}], "ops": ops}
+    full.client.exchange(ALTER_QUOTAS, 1, {"entries": [entry], "validate_only": False})
+    assert [row["detail"] for row in rows] == ["producer_byte_rate=10485761"]
