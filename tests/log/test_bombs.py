@@ -9,8 +9,10 @@ import pytest
 
 from muster.actors.log import LogConfig
 from muster.actors.log.errors import CorruptMessage, InvalidRecord
-from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch
+from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header
 from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, SNAPPY, ZSTD
+from muster.actors.log.format.records import read_records
+from muster.actors.log.upkeep.compaction import check_keys
 from tests.fuzz.batches import bomb, changed
 from tests.log.support import client_batch, open_log, run
 
@@ -54,6 +56,15 @@ def test_many_bombs_at_once_take_the_memory_of_one(tmp_path: Path, use: str, cod
         await log.close()
 
     run(main())
+
+
+def test_what_an_earlier_version_stored_can_be_read() -> None:
+    value = bytes(MAX_RECORDS_BYTES + 1)
+    batch = client_batch(value=value, codec=ZSTD)
+    with pytest.raises(CorruptMessage):
+        check_keys(batch, read_header(batch))
+    (record,) = read_records(batch, read_header(batch))
+    assert record.value == value
 
 
 def test_the_number_of_records_in_a_batch_is_limited() -> None:

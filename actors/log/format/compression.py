@@ -17,8 +17,10 @@ PRODUCER = "producer"
 CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """The other values of compression.type."""
 MAX_RECORDS_BYTES = 64 << 20
-"""The limit of decompressed records per batch: a batch of a few kilobytes may hold gigabytes. A log actor decompresses
-two batches at a time at most: one of a request, in its event loop, and one in the thread of its cleaner."""
+"""The limit of decompressed records per batch of a client: a batch of a few kilobytes may hold gigabytes. A log actor
+decompresses at most two batches at a time: one of a request, in its event loop, and one in its cleaner's thread."""
+MAX_STORED_RECORDS_BYTES = 256 << 20
+"""The limit of a batch that is stored: earlier versions accepted as much."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2

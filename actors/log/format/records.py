@@ -23,7 +23,7 @@ from muster.actors.log.format.batch import (
     BatchHeader,
     seal,
 )
-from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, compress, decompress
 from muster.actors.wire.framing import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
     """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression if they cannot be read."""
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], MAX_STORED_RECORDS_BYTES)
     append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
     for _ in range(header.record_count):
