@@ -36,7 +36,7 @@ def test_a_private_ray_is_for_nobody_else(tmp_path: Path) -> None:
         assert "gateway-1" in host.done("muster status --storage /srv/data")
         token = "RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=/srv/data/run/ray-token"
         assert "gateway-1" in host.done(f"{token} muster status --address {state['ray_address']}")
-        for command in ("status", "up --storage /srv/other"):
+        for command in ("status", "up --insecure --storage /srv/other"):
             code, said = host.run(f"muster {command} --address auto")
             assert code == 1
             assert said.splitlines()[-1].startswith("muster: no Ray of this user responds on this host; start one")
