@@ -1,1 +1,1 @@
-"""Authentication of clients: SASL PLAIN and SCRAM on the Kafka listener. There is no TLS, and there are no ACLs."""
+"""Who clients are (SASL, TLS) and what they may do (ACLs)."""
