@@ -67,7 +67,7 @@ def found(full: Serving) -> Iterator[dict[str, Outcome]]:
 
 def test_all_of_kafkas_decisions(found: dict[str, Outcome]) -> None:
     expected = recorded()
-    assert found.keys() <= expected.keys()
+    assert found.keys() == expected.keys()
     different = {case: _different(case, expected[case], outcome) for case, outcome in found.items()}
     assert {case: places for case, places in different.items() if places} == {}
 
