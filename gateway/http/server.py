@@ -32,7 +32,8 @@ from muster.gateway.metrics.transactions import scrape_transactions
 from muster.placement.host_port import host_port
 
 _http_log = logging.getLogger("aiohttp.server")
-_limited_log = LimitedLog(_http_log)
+limited_log = LimitedLog(_http_log)
+"""Lines about requests that are no HTTP."""
 _IDLE_S = 75.0
 """aiohttp's default is an hour. Scrapes are more frequent."""
 _MAX_BODY_BYTES = 256 << 10
@@ -179,5 +180,5 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
         return True
     host = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
-    _limited_log.warning(type(error).__name__, host, "%s: %s", record.getMessage(), type(error).__name__)
+    limited_log.warning(type(error).__name__, host, "%s: %s", record.getMessage(), type(error).__name__)
     return False
