@@ -150,6 +150,8 @@ class Life:
     """When it wrote to its journal."""
     calls: list[Call] = field(default_factory=list)
     paused: list[Span] = field(default_factory=list)
+    abandoned: Call | None = None
+    """Because of it the process ended itself: it had not returned long after its timeout."""
     fatal: str = ""
     exit_code: int | None = None
     """None: it was killed on purpose."""
@@ -318,6 +320,9 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
                 open_calls[event["id"]] = event
             case "end":
                 _ended(history, life, open_calls.pop(event["id"]), at_s, event.get("error", ""))
+            case "abandoned":
+                begun = open_calls[event["id"]]
+                life.abandoned = Call(begun["call"], begun["t"], at_s, begun["timeout"])
             case "refused":
                 life.refusals.append(f"{event['what']}: {event['error']}")
             case "fatal":

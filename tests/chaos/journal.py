@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+SEND_OFFSETS = "send_offsets"
+"""The name of a transformer's call of send_offsets_to_transaction."""
+
 
 def now_s() -> float:
     """CLOCK_MONOTONIC, in seconds."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from muster.placement.hashing import partition_for
 from tests.chaos.history import History, Life, Span, Step
 from tests.chaos.plan import OFFSETS_PARTITIONS
+from tests.chaos.rules.calls import lost_its_coordinator
 from tests.chaos.rules.violation import Violation
 
 _BOUNDS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -42,6 +43,9 @@ def _lines(history: History, violations: Sequence[Violation], minutes: float) ->
     refusals = Counter(text.partition(":")[0].split(" ")[0] for text in texts)
     refused = ", ".join(f"{what} {count}" for what, count in refusals.most_common())
     yield f"what clients were refused: {refused or '-'}"
+    abandoned = [life.name for life in history.lives.values() if lost_its_coordinator(history, life)]
+    if abandoned:
+        yield f"ended by librdkafka's issue 5511, and replaced: {', '.join(abandoned)}"
     if violations:
         yield f"VIOLATIONS: {len(violations)}"
         yield from (f"  {violation.rule}: {violation.text}" for violation in violations)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tests.chaos.history import Call, History, Span
+from tests.chaos.history import Call, History, Life, Span
+from tests.chaos.journal import SEND_OFFSETS
 
 BOUND_S = 30.0
 """How much longer than its timeout a call may take: the machine is busy, and so are a library's own threads."""
@@ -48,9 +49,28 @@ def _overlap(span: Span, others: Sequence[Span]) -> float:
 
 
 def nobody_gives_up(history: History) -> Iterator[str]:
-    """No library meets an error that it considers fatal; a worker ends only on request."""
+    """No library meets an error that it considers fatal; a worker ends only on request.
+
+    A worker may end itself because of librdkafka's issue 5511; :func:`lost_its_coordinator`.
+    """
     for life in history.lives.values():
         if life.fatal:
             yield f"{life.name} ({life.library}) gave up: {life.fatal}"
-        elif life.exit_code:
+        elif life.abandoned and not lost_its_coordinator(history, life):
+            yield f"{life.name} ({life.library}) abandoned {life.abandoned.name}, which had not ended"
+        elif life.exit_code and not life.abandoned:
             yield f"{life.name} ({life.library}) ended with exit code {life.exit_code}"
+
+
+def lost_its_coordinator(history: History, life: Life) -> bool:
+    """Whether the call that the worker abandoned is one that librdkafka never ends, whatever the brokers do.
+
+    When a broker is missing from a Metadata response, as the others are while the first of them is back,
+    send_offsets_to_transaction waits for its former coordinator for good (issue 5511 of librdkafka, open in 2.16).
+    """
+    call = life.abandoned
+    return (
+        call is not None
+        and (call.name, life.library) == (SEND_OFFSETS, "confluent")
+        and any(since_s <= call.end_s and call.begin_s <= until_s for since_s, until_s in history.down)
+    )

@@ -24,12 +24,13 @@ from tests.chaos.history import (
     Transformed,
     read_history,
 )
-from tests.chaos.journal import Journal
+from tests.chaos.journal import SEND_OFFSETS, Journal
 from tests.chaos.payload import name_of, value_of
 from tests.chaos.rules.calls import BOUND_S
 from tests.chaos.rules.commits import UNRESOLVED_S
 from tests.chaos.rules.violation import MOST
 from tests.chaos.tests.transactions import ALLOWED_TRANSACTIONS, BROKEN_TRANSACTIONS, with_transactions
+from tests.chaos.workers.spec import EXIT_ABANDONED
 
 T0 = ("t", 0)
 P = "p.1/t-0"
@@ -195,6 +196,21 @@ def _crashes(history: History) -> None:
     history.lives["b.1"].exit_code = -11
 
 
+def _abandons(history: History, name: str = SEND_OFFSETS, until_s: float = 19.0) -> None:
+    history.lives["a.1"].abandoned = Call(name, 4.0, until_s, 10.0)
+    history.lives["a.1"].exit_code = EXIT_ABANDONED
+
+
+def _abandons_before_the_outage(history: History) -> None:
+    _abandons(history, until_s=5.0)
+    history.down.append((6.0, 9.0))
+
+
+def _abandons_another_call(history: History) -> None:
+    _abandons(history, "commit_transaction")
+    history.down.append((6.0, 9.0))
+
+
 def _is_dead(history: History) -> None:
     history.not_alive.append("log-1 is failed")
 
@@ -239,6 +255,9 @@ BROKEN: list[tuple[str, Callable[[History], None]]] = [
     ("nothing_hangs", _hangs_in_a_call),
     ("nobody_gives_up", _gives_up),
     ("nobody_gives_up", _crashes),
+    ("nobody_gives_up", _abandons),
+    ("nobody_gives_up", _abandons_before_the_outage),
+    ("nobody_gives_up", _abandons_another_call),
     ("all_alive", _is_dead),
     ("nothing_grows", _memory),
     ("nothing_grows", _descriptors),
@@ -313,6 +332,11 @@ def _cluster_was_down(history: History) -> None:
     history.down.append((4.0, 20.0))
 
 
+def _librdkafka_lost_its_coordinator(history: History) -> None:
+    _abandons(history)
+    history.down.append((6.0, 9.0))
+
+
 def _slow_call_within_its_timeout(history: History) -> None:
     life = history.lives["a.1"]
     life.calls.append(Call("commit", 2, 30.0 + BOUND_S, 30.0))
@@ -332,6 +356,7 @@ def _slow_call_within_its_timeout(history: History) -> None:
         _left_the_group,
         _paused,
         _cluster_was_down,
+        _librdkafka_lost_its_coordinator,
         _slow_call_within_its_timeout,
         *ALLOWED_TRANSACTIONS,
     ],
@@ -359,6 +384,8 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="refused"), worker.call("commit", 5.0, generation=3, offsets=[("t", 0, 2)]):
         raise ValueError("refused")
+    worker.write("begin", call=SEND_OFFSETS, id=3, timeout=30.0)
+    worker.write("abandoned", id=3)
     run.write("worker-paused", worker="a.1", until=99.0)
     run.write("worker-ended", worker="a.1", code=None)
     history = read_history(tmp_path)
@@ -372,6 +399,8 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     life = history.lives["a.1"]
     assert (life.mode, len(life.paused), life.end_s < inf) == ("manual", 1, True)
     assert life.refusals == ["commit: ValueError: refused"]
+    assert life.abandoned is not None
+    assert (life.abandoned.name, life.abandoned.end_s < inf) == (SEND_OFFSETS, True)
 
 
 def test_transactions_are_read_as_they_were_written(tmp_path: Path) -> None:

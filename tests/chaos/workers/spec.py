@@ -8,6 +8,8 @@ from pathlib import Path
 
 PRODUCER, CONSUMER, TRANSFORMER = "producer", "consumer", "transformer"
 LIBRARIES = ("confluent", "kafka-python", "aiokafka")
+EXIT_ABANDONED = 3
+"""A call did not end long after its timeout, and the process has ended itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,15 @@ transaction will contain is in the journal before it begins, its end as soon as 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
-from tests.chaos.journal import now_s
+from tests.chaos.journal import SEND_OFFSETS, now_s
 from tests.chaos.payload import value_of
 from tests.chaos.workers.base import (
     CALL_S,
@@ -24,13 +26,14 @@ from tests.chaos.workers.base import (
     flat,
 )
 from tests.chaos.workers.confluent import common, membership, of_group, partitions_of
-from tests.chaos.workers.spec import Spec
+from tests.chaos.workers.spec import EXIT_ABANDONED, Spec
 
 TRANSACTION_TIMEOUT_MS = 30_000
 """A transaction that a dead process has left holds up readers for so long, unless the next one ends it."""
 ABORT_EVERY = 7
 """One of so many transactions is aborted on purpose."""
 MAX_ATTEMPTS = 20
+ABANDONED_AFTER_S = CALL_S + 10.0
 
 
 class GiveUp(Exception):
@@ -114,9 +117,7 @@ class Transformer(Consuming):
             for place, name, value in records:
                 self._producer.produce(place[0], value, partition=place[1], on_delivery=self._delivered(name))
             positions, group = partitions_of(offsets), self._consumer.consumer_group_metadata()
-            self._until_done(
-                "send_offsets", lambda: self._producer.send_offsets_to_transaction(positions, group, CALL_S)
-            )
+            self._until_done(SEND_OFFSETS, lambda: self._producer.send_offsets_to_transaction(positions, group, CALL_S))
             if number % ABORT_EVERY == 0:
                 self._abort(number)
                 return False
@@ -157,7 +158,7 @@ class Transformer(Consuming):
         """Repeat a call while the library says that it may be repeated. KafkaException."""
         for attempt in range(MAX_ATTEMPTS):
             try:
-                with self.journal.call(name, CALL_S):
+                with self.journal.call(name, CALL_S) as number, self._abandoned_late(number):
                     call()
             except KafkaException as error:
                 if not error.args[0].retriable() or attempt == MAX_ATTEMPTS - 1:
@@ -165,6 +166,28 @@ class Transformer(Consuming):
                 self.stopping.wait(0.2)
             else:
                 return
+
+    @contextlib.contextmanager
+    def _abandoned_late(self, number: int) -> Iterator[None]:
+        """End the process, as an application's watchdog would, if the call goes on long after its timeout.
+
+        librdkafka's send_offsets_to_transaction has no timeout of its own while it waits for a coordinator (issue 5456
+        of librdkafka), and waits for good if that broker was missing from a Metadata response (issue 5511).
+        """
+        ended = threading.Event()
+
+        def watch() -> None:
+            for _ in range(int(ABANDONED_AFTER_S)):  # seconds in which the process was paused do not count
+                if ended.wait(1.0):
+                    return
+            self.journal.write("abandoned", id=number)
+            os._exit(EXIT_ABANDONED)
+
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     def _rewind(self) -> None:
         """Go back to what is committed: what was read since is not processed. KafkaException."""
