@@ -169,7 +169,7 @@ class Transformer(Consuming):
 
     @contextlib.contextmanager
     def _abandoned_late(self, number: int) -> Iterator[None]:
-        """End the process, as an application's watchdog would, if the call goes on long after its timeout.
+        """End the process, as an application's watchdog would, if the call lasts long after its timeout.
 
         librdkafka's send_offsets_to_transaction has no timeout of its own while it waits for a coordinator (issue 5456
         of librdkafka), and waits for good if that broker was missing from a Metadata response (issue 5511).
