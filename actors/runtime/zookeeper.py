@@ -291,7 +291,7 @@ def _command(directory: Path, host: str, port: int) -> list[str]:
         raise ZooKeeperStartError(f"cannot write ZooKeeper's data in {directory}: {error.strerror}") from error
     except JavaNotFound as error:
         raise ZooKeeperStartError(str(error)) from error
-    options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", _class_path()]
+    options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", class_path()]
     return [str(java), *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
 
 
@@ -302,7 +302,7 @@ def _property(value: object) -> str:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
-def _class_path() -> str:
+def class_path() -> str:
     """ZooKeeper and what it needs; all of Spark's jars would work, too, but double the start-up time."""
     spec = find_spec("pyspark")
     jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")

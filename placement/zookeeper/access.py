@@ -7,6 +7,9 @@ even be read by anyone else. This is what Kafka does (``ZkData.defaultAcls``), w
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,19 +58,37 @@ class Access:
 
     def options(self) -> dict[str, Any]:
         """Arguments of KazooClient. ValueError if the file of credentials cannot be used; without its content."""
-        tls = {
-            "use_ssl": True,
-            "certfile": self.certificate_file,
-            "keyfile": self.certificate_file,
-            "ca": self.authorities_file,
-            "check_hostname": self.check_hostname,
-        }
         digest = {"auth_data": [("digest", _read(Path(self.credentials_file)))]} if self.credentials_file else {}
-        return {**(tls if self.use_tls else {}), **digest}
+        return {"use_ssl": self.use_tls, **digest}
+
+    def tls_context(self) -> ssl.SSLContext:
+        """For one connection, with the files as they are now. ValueError, naming the file that cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.check_hostname
+        if self.authorities_file is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            with _usable(self.authorities_file, "certificates of authorities"):
+                context.load_verify_locations(self.authorities_file)
+        if self.certificate_file is not None:
+            with _usable(self.certificate_file, "a certificate with its key, unencrypted"):
+                context.load_cert_chain(self.certificate_file, password="")  # without one, OpenSSL prompts for it
+        return context
 
 
 ANYONE = Access()
 """No identity, and nodes that anyone may change."""
+
+
+@contextlib.contextmanager
+def _usable(file: str, content: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError:
+        raise ValueError(f"{file}, for TLS to ZooKeeper, is no PEM file with {content}") from None
+    except OSError as error:
+        raise ValueError(f"{file}, for TLS to ZooKeeper, cannot be read: {error.strerror}") from None
 
 
 def _read(path: Path) -> str:

@@ -78,7 +78,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             timeout=SESSION_TIMEOUT_S,
             logger=logger,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=_MAX_RECONNECT_DELAY_S),
-            handler=Handler(),
+            handler=Handler(access),
             command_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SESSION_TIMEOUT_S),
         )
         self.hosts_text = hosts
@@ -88,16 +88,41 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self._outages = outages_of(hosts.partition("/")[0])
         self._away_since: float | None = None
         self._logs_first_attempts = True
+        self._refusal: str | None = None
+        self._is_decided = threading.Event()
         self.add_listener(self._state_changed)
 
-    def found_no_server(self) -> None:
-        """There is no connection, or no host accepted one; kazoo keeps trying."""
+    def found_no_server(self, refusal: str | None = None) -> None:
+        """There is no connection, or no host accepted one; kazoo keeps trying.
+
+        ``refusal``: why further attempts will fail as well, unless someone changes something.
+        """
         if self._live.is_set() or self._stopped.is_set():
             return
         if self._away_since is None:
             self._away_since = time.monotonic()
         if self._logs_first_attempts:
             self._outages.lost(self)
+            if refusal is not None:
+                self._outages.refused(refusal)
+        self._refusal = refusal
+        if refusal is not None:
+            self._is_decided.set()
+
+    def await_connection(self, timeout_s: float) -> None:
+        """Wait for the first connection of a started client. ZooKeeperUnreachable after ``timeout_s``, or a refusal."""
+        self._is_decided.wait(timeout_s)
+        if self._live.is_set():
+            return
+        if self._refusal is not None:
+            raise ZooKeeperUnreachable(f"no connection to ZooKeeper at {self.hosts_text}: {self._refusal}")
+        raise ZooKeeperUnreachable(f"no ZooKeeper answers at {self.hosts_text} within {timeout_s:g} s")
+
+    def command(self, cmd: bytes = b"ruok") -> str:
+        """The response to one of ZooKeeper's four-letter words. ConnectionLoss without a connection, OSError."""
+        if not self._live.is_set():
+            raise ConnectionLoss("no connection to a server")
+        return self._connection.command(cmd)
 
     def _state_changed(self, state: str) -> None:
         if self._stopped.is_set():
@@ -105,6 +130,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         elif state == KazooState.CONNECTED:
             self._away_since = None
             self._logs_first_attempts = True
+            self._is_decided.set()
             self._outages.found(self)
         elif state == KazooState.SUSPENDED:
             self.found_no_server()
@@ -272,6 +298,8 @@ def client(hosts: str, access: Access = ANYONE) -> ZooKeeperClient:
     quiet.setLevel(logging.ERROR)
     try:
         access.options()
+        if access.use_tls:
+            access.tls_context()
     except ValueError as error:
         raise ZooKeeperUnreachable(str(error)) from error
     try:
@@ -284,13 +312,17 @@ def client(hosts: str, access: Access = ANYONE) -> ZooKeeperClient:
 def connect(hosts: str, access: Access = ANYONE, *, timeout_s: float) -> ZooKeeperClient:
     """A connected client; ``hosts`` is ZooKeeper's connect string, optionally with a chroot.
 
-    ZooKeeperUnreachable if no server responds within ``timeout_s``. Once connected, the client reconnects by itself
+    ZooKeeperUnreachable if no server responds within ``timeout_s``, or all refuse what this client shows in TLS, or it
+    refuses what they show. Once connected, the client reconnects by itself
     for as long as it takes, with a new session if the old one expired.
     """
     zk = client(hosts, access)
     zk._logs_first_attempts = False  # the caller gets an error
-    if not zk.start_async().wait(timeout_s):
+    zk.start_async()
+    try:
+        zk.await_connection(timeout_s)
+    except ZooKeeperUnreachable:
         # kazoo may need its whole connect timeout to give up an attempt; no caller should wait for that.
         threading.Thread(target=zk.shut, name="zookeeper-give-up", daemon=True).start()
-        raise ZooKeeperUnreachable(f"no ZooKeeper answers at {hosts} within {timeout_s:g} s")
+        raise
     return zk

@@ -30,6 +30,7 @@ class Outages:
         self._since: float | None = None
         self._count = 0
         self._expired = False
+        self._reasons: set[str] = set()
 
     def lost(self, client: object) -> None:
         """The client has no connection. May be called repeatedly."""
@@ -39,7 +40,15 @@ class Outages:
                 self._since = time.monotonic()
                 self._count += 1
                 self._expired = False
+                self._reasons.clear()
                 log.warning("ZooKeeper at %s is unavailable, reconnecting", self._hosts)
+
+    def refused(self, reason: str) -> None:
+        """No connection will come without a change of files or settings. One line for each reason and outage."""
+        with self._lock:
+            if reason not in self._reasons:
+                self._reasons.add(reason)
+                log.error("no connection to ZooKeeper at %s: %s", self._hosts, reason)
 
     def expired(self) -> None:
         """The server has ended a client's session."""

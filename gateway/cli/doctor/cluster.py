@@ -32,7 +32,7 @@ def zookeeper(hosts: str, access: Access) -> Iterator[Finding]:
     try:
         zk = connect(hosts, access, timeout_s=_CONNECT_S)
     except ZooKeeperUnreachable as error:
-        yield failed("zookeeper", str(error), "start it, or correct --zookeeper; check the firewall")
+        yield failed("zookeeper", str(error), "start it, or correct --zookeeper or zookeeper.ssl.*; check the firewall")
         return
     try:
         yield from _version(zk, hosts)
