@@ -23,8 +23,9 @@ SENSITIVE = (
     "/kafka-acl-changes",
     "/kafka-acl-extended",
     "/kafka-acl-extended-changes",
+    "/login_secret",
 )
-"""Nodes that hold password hashes and policy. Kafka lets anyone read its ACLs."""
+"""Nodes that hold password hashes, policy, or a key of logins. Kafka lets anyone read its ACLs."""
 
 OPEN: tuple[ACL, ...] = tuple(OPEN_ACL_UNSAFE)
 READABLE: tuple[ACL, ...] = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE)

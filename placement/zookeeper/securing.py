@@ -20,6 +20,7 @@ ROOTS = (
     "/client_group_fences",
     "/actor_epochs",
     "/drained_nodes",
+    "/login_secret",
     "/kafka-acl",
     "/kafka-acl-changes",
     "/kafka-acl-extended",

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kazoo.exceptions import NoAuthError
 
 from muster.gateway.cli.main import cli
+from muster.placement.security.entity_registry import LOGIN_SECRET, EntityRegistry
 from muster.placement.zookeeper.access import OPEN, SENSITIVE, Access, protected
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import is_secure, nodes
@@ -79,6 +80,14 @@ def test_a_parent_that_is_created_on_the_way_has_the_acl_of_its_own_path(
     assert zk.get_children("/config") == ["users"], "all may read the parent of what only Muster may"
     with pytest.raises(NoAuthError):
         zk.get_children("/config/users")
+
+
+def test_the_key_of_logins_is_read_by_muster_alone(muster: ZooKeeperClient, zk: ZooKeeperClient) -> None:
+    """Who has it can find out which users exist."""
+    secret = EntityRegistry(muster).login_secret()
+    with pytest.raises(NoAuthError):
+        zk.get(LOGIN_SECRET)
+    assert EntityRegistry(muster).login_secret() == secret
 
 
 def test_another_password_is_another_client(zk_hosts: str, muster: ZooKeeperClient, tmp_path: Path) -> None:

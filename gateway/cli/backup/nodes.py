@@ -34,6 +34,7 @@ from muster.placement.layout import (
     decode_producer_id_block,
     encode_producer_id_block,
 )
+from muster.placement.security.entity_registry import LOGIN_SECRET
 from muster.placement.zookeeper.client import ZooKeeperClient
 
 ROOTS = (
@@ -44,6 +45,7 @@ ROOTS = (
     ACTOR_EPOCHS,
     CLIENT_GROUP_ID,
     CLIENT_GROUP_FENCES,
+    LOGIN_SECRET,
     "/kafka-acl",
     "/kafka-acl-extended",
 )

@@ -56,8 +56,8 @@ def zookeeper() -> None:
 def secure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None) -> None:
     """Let only Muster change its nodes.
 
-    Everyone may read them, but for users and ACLs. Set zookeeper.set.acl=true at the next start, else new nodes are
-    open.
+    Everyone may read them, but for users, brokers' configs, ACLs and the key of logins. Set zookeeper.set.acl=true at
+    the next start, else new nodes are open.
     """
     with _client(read_config(file, sets, {"zookeeper.connect": hosts})) as zk:
         terminal.line(f"{counted(secure(zk), 'node')} can only be changed by Muster now", err=True)
