@@ -65,6 +65,13 @@ def _commits(name: str, request: Any, response: Any, names: NameOf) -> Iterator[
     return _of_partitions(name, "GROUP", request.group_id, response.topics, names)
 
 
+def _markers(name: str, request: Any, response: Any, names: NameOf) -> Iterator[Change]:
+    for wanted, done in zip(request.markers, response.markers, strict=False):
+        outcome = "committed" if wanted.transaction_result else "aborted"
+        for change in _of_partitions(name, "TOPIC", "", done.topics, names):
+            yield change._replace(detail=f"transaction of producer {wanted.producer_id} {outcome}, {change.detail}")
+
+
 def _offset_delete(name: str, request: Any, response: Any, names: NameOf) -> Iterable[Change]:
     if response.error_code is not ErrorCode.none:
         return [Change(name, "GROUP", request.group_id, _error(response.error_code))]
@@ -148,6 +155,7 @@ READERS: Mapping[int, tuple[str, Read]] = {
     19: ("CreateTopics", _topics),
     20: ("DeleteTopics", _topics),
     21: ("DeleteRecords", _records),
+    27: ("WriteTxnMarkers", _markers),
     30: ("CreateAcls", _created_acls),
     31: ("DeleteAcls", _deleted_acls),
     33: ("AlterConfigs", _configs),

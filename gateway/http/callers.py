@@ -34,6 +34,8 @@ from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResour
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 """Of the request that the current task serves."""
 _MAX_CREDENTIALS_CHARS = 8192
+_FAILED = 500
+"""The status of what ends without a response: aiohttp sends it, or the client is gone."""
 DOOR = "http"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -155,14 +157,17 @@ class Callers:
                 await self._admit(request)
             except _Refused as refused:
                 response: web.StreamResponse = self._refusal(request, refused)
-                self._record(request, response, None)
+                await self._record(request, response.status)
                 return response
+            status = _FAILED
             try:
                 response = await handler(request)
+                status = response.status
             except web.HTTPException as error:
-                self._record(request, error, None)
+                status = error.status
                 raise
-            self._record(request, response, await request.read() if response.status < 400 else None)
+            finally:
+                await self._record(request, status)
             return response
 
         self.middleware = middleware
@@ -222,14 +227,15 @@ class Callers:
             return await _user_with_password(self._gateway.sasl, value.strip(), host)
         return None
 
-    def _record(self, request: web.Request, response: web.StreamResponse, body: bytes | None) -> None:
-        """In the gateway's trail, if it is a change, or the attempt of one."""
+    async def _record(self, request: web.Request, status: int) -> None:
+        """In the gateway's trail, if it is a change, or the attempt of one. Waits for nothing that the client sends."""
         trail, route = self._gateway.trail, _route(request)
         if trail is None or RIGHTS.get(route) is not Right.CHANGE_CLUSTER:
             return
         caller, fault_id = current_caller(), request.match_info.get("id")
-        detail = " ".join(body.decode(errors="replace").split()) if body else None
-        change = Change(" ".join(route), "FAULT", fault_id, str(response.status), detail)
+        is_read = status < 400 and not request.can_read_body
+        detail = " ".join((await request.read()).decode(errors="replace").split()) if is_read else ""
+        change = Change(" ".join(route), "FAULT", fault_id, str(status), detail or None)
         trail.record(DOOR, Who(caller.principal, caller.host), change)
 
     def _refusal(self, request: web.Request, refused: _Refused) -> web.Response:

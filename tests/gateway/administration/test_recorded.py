@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Client, Serving
 
 PROPERTIES = {"fault.injection.enable": "true"}
-CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE, ALTER_QUOTAS = 19, 20, 44, 42, 13, 49
+CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE, ALTER_QUOTAS, WRITE_TXN_MARKERS = 19, 20, 44, 42, 13, 49, 27
 SECRET = "a config value that must not be kept"
 
 
@@ -119,6 +120,48 @@ def test_faults_over_http(full: Serving, rows: list[Any]) -> None:
         ("DELETE /v1/faults", None, "200", "http"),
     ]
     assert "Heartbeat" in rows[0]["detail"]
+
+
+def test_a_change_is_recorded_before_anything_else_of_the_client_is_awaited(full: Serving, rows: list[Any]) -> None:
+    """Of a body that no one reads, nothing ever comes; then the client leaves."""
+    request = b"DELETE /v1/faults HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(full.http_url.rpartition(":")[2])), 30) as client:
+        client.sendall(request)
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+    assert [(row["api"], row["error"], row["detail"]) for row in rows] == [("DELETE /v1/faults", "200", None)]
+
+
+def test_what_ends_without_a_response_is_recorded(
+    full: Serving, rows: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: object) -> Any:
+        raise RuntimeError("planted")
+
+    _ = full.http_url
+    monkeypatch.setattr(full.gateway.faults.controller, "clear", fails)  # type: ignore[union-attr]
+    request = b"DELETE /v1/faults HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(full.http_url.rpartition(":")[2])), 30) as client:
+        client.sendall(request)
+        assert client.recv(100).startswith(b"HTTP/1.1 500")
+    assert [(row["api"], row["error"]) for row in rows] == [("DELETE /v1/faults", "500")]
+
+
+def test_a_transaction_that_is_aborted_by_others(full: Serving, fresh: Fresh, rows: list[Any]) -> None:
+    """As kafka-transactions aborts one that hangs."""
+    topic = full.create(fresh("t"))
+    marker = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": False,
+        "topics": [{"name": topic.name, "partition_indexes": [0, 99]}],
+        "coordinator_epoch": 0,
+    }
+    full.client.exchange(WRITE_TXN_MARKERS, 1, {"markers": [marker]})
+    assert _seen(rows) == [
+        ("WriteTxnMarkers", "TOPIC", topic.name, "NONE"),
+        ("WriteTxnMarkers", "TOPIC", topic.name, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    assert rows[0]["detail"] == "transaction of producer 7 aborted, 1 partitions"
 
 
 def test_a_reader_that_fails_costs_no_client_its_response(
