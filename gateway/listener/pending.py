@@ -21,7 +21,18 @@ class PendingRequest:
     Calls ``on_done`` once, when it has a reply, or a complaint after which the connection cannot continue.
     """
 
-    __slots__ = ("_cancel", "_on_done", "_started_s", "api", "call", "complaint", "is_done", "is_task", "response")
+    __slots__ = (
+        "_cancel",
+        "_is_only_recorded",
+        "_on_done",
+        "_started_s",
+        "api",
+        "call",
+        "complaint",
+        "is_done",
+        "is_task",
+        "response",
+    )
 
     def __init__(self, api: Api, call: Call, on_done: Callable[[], None]) -> None:
         self.api = api
@@ -34,6 +45,7 @@ class PendingRequest:
         self.complaint: Complaint | None = None
         self._on_done = on_done
         self._cancel: Cancel | None = None
+        self._is_only_recorded = False
         self._started_s = time.perf_counter()
 
     def start(self) -> None:
@@ -62,12 +74,17 @@ class PendingRequest:
             task.add_done_callback(self._served)
 
     def cancel(self) -> None:
-        """Give the request up; its response is not sent, and ``on_done`` is not called."""
+        """Give the request up; its response is not sent, and ``on_done`` is not called.
+
+        An administrative one is served to its end, since actors may be doing it: what it changed has to be recorded.
+        """
         if self.is_done:
             return
         self.is_done = True
         self._count("CLOSED")
-        if self._cancel is not None:
+        if self.api.key in READERS and self.call.gateway.trail is not None:
+            self._is_only_recorded = True
+        elif self._cancel is not None:
             self._cancel()
 
     async def _serve(self) -> Reply | None:
@@ -81,8 +98,8 @@ class PendingRequest:
 
     def _served(self, task: asyncio.Task[Reply | None]) -> None:
         if self.is_done:
-            if not task.cancelled():
-                task.exception()  # retrieved, or asyncio logs it
+            if not task.cancelled() and task.exception() is None:  # retrieved, or asyncio logs it
+                self.reply(task.result())
         elif task.cancelled():
             self.complaint = Complaint(Cause.GIVEN_UP, "a request was given up")
             self._done("CLOSED")
@@ -93,6 +110,8 @@ class PendingRequest:
 
     def reply(self, reply: Reply | None) -> None:
         """See :meth:`Responder.reply`."""
+        if self._is_only_recorded and reply is not None:
+            record(self.call, reply)
         if self.is_done:
             return
         self.response = reply

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +16,10 @@ from muster.gateway.listener.registry import APIS
 from muster.gateway.security.authorization.authorizer import Authorizer
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Client, Serving
+from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {"fault.injection.enable": "true"}
-CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE, ALTER_QUOTAS, WRITE_TXN_MARKERS = 19, 20, 44, 42, 13, 49, 27
+CREATE, DELETE, ALTER, DELETE_GROUPS, LEAVE, DESCRIBE, ALTER_QUOTAS, WRITE_TXN_MARKERS = 19, 20, 44, 42, 13, 15, 49, 27
 SECRET = "a config value that must not be kept"
 
 
@@ -99,6 +102,49 @@ def test_offsets_that_are_reset_and_members_that_are_removed_but_not_those_of_me
     assert [(row["client_id"], row["resource"], row["error"], row["detail"]) for row in rows] == [
         ("admin", group, "NONE", f"member {member.id}")
     ]
+
+
+def test_a_change_whose_client_leaves_at_once(
+    full: Serving, fresh: Fresh, rows: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made all the same, and its maker cannot keep it out of the trail."""
+    topic, begun, may_end = fresh("t"), threading.Event(), threading.Event()
+    create = full.controller.create_topics
+
+    async def held(*arguments: Any) -> Any:
+        begun.set()
+        await asyncio.to_thread(may_end.wait, 30)
+        return await create(*arguments)
+
+    monkeypatch.setattr(full.controller, "create_topics", held)
+    client = full.connect("hasty")
+    wanted = {"name": topic, "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
+    client.request(CREATE, 7, {"topics": [wanted], "timeout": 10_000, "validate_only": False})
+    assert begun.wait(30)
+    before = len(full.gateway.connections)
+    client.reset()
+    eventually(lambda: len(full.gateway.connections) < before, "the connection is gone")
+    may_end.set()
+    eventually(lambda: rows, "the change is recorded")
+    assert [(row["client_id"], row["resource"], row["error"]) for row in rows] == [("hasty", topic, "NONE")]
+
+
+def test_a_member_that_leaves_its_group_and_closes_at_once(full: Serving, fresh: Fresh, rows: list[Any]) -> None:
+    group = fresh("g")
+    find(full.client, 4, group)
+    consumer = full.connect("consumer")
+    member = Member(consumer, group)
+    member.join()
+    member.sync({member.id: b""})
+    consumer.request(LEAVE, 5, {"group_id": group, "members": [{"member_id": member.id, "group_instance_id": None}]})
+    consumer.close()
+
+    def state() -> str:
+        described = full.client.exchange(DESCRIBE, 5, {"groups": [group], "include_authorized_operations": False})
+        return str(described.groups[0].group_state)
+
+    eventually(lambda: state() == "Empty", "the member has left")
+    assert rows == []
 
 
 def test_faults_over_http(full: Serving, rows: list[Any]) -> None:
