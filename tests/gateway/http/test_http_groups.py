@@ -90,6 +90,7 @@ def test_what_the_coordinator_refuses(full: Serving, group: str, respond_to: Cal
 
 def test_what_is_no_http_has_one_line_in_the_log(full: Serving, caplog: pytest.LogCaptureFixture) -> None:
     limited_log.flush()  # another test's line of the same kind would hold this one back
+    caplog.clear()
     status, _ = full.http(f"/v1/groups/lag?group={'x' * 9000}")
     assert status == 400
     [record] = [record for record in caplog.records if record.name == "aiohttp.server"]
