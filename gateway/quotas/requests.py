@@ -79,20 +79,20 @@ def _check_filter(components: Sequence[Component]) -> None:
     types = [each.entity_type for each in components]
     for entity_type, match, name in components:
         if not entity_type:
-            raise BadQuotas("Unexpected empty filter component entity type")
+            raise BadQuotas("Invalid empty entity type.")
         if types.count(entity_type) > 1:
             raise BadQuotas(f"Entity type {entity_type} cannot appear more than once in the filter.")
         if entity_type not in _TYPES:
-            raise UnknownEntityType(f"Custom entity type '{entity_type}' not supported")
+            raise UnknownEntityType(f"Unsupported entity type {entity_type}")
         if match not in _MATCHES:
-            raise BadQuotas(f"Unexpected match type: {match}")
+            raise BadQuotas(f"Unknown match type {match}")
         if match == Match.EXACT and name is None:
             raise BadQuotas("Request specified MATCH_TYPE_EXACT, but set match string to null.")
         if match != Match.EXACT and name is not None:
             raise BadQuotas(f"Request specified MATCH_TYPE_{Match(match).name}, but also specified a match string.")
     if IP in types and len(types) > 1:
         raise BadQuotas(
-            "Invalid entity filter component combination, IP filter component should not be used with "
+            "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component."
         )
 
@@ -128,13 +128,13 @@ def alteration(
     for key, value, remove in operations:
         if key in wanted or key in removed:
             raise BadQuotas(f"Duplicate quota key {key}")
-        if key not in allowed:
-            raise BadQuotas(f"Invalid configuration key {key}")
         if remove:
             removed.add(key)
+        elif key not in allowed:
+            raise BadQuotas(f"Invalid configuration key {key}")
         else:
             wanted[key] = _text(key, value)
-    return EntityAlteration(entity=entity, set=wanted, remove=frozenset(removed))
+    return EntityAlteration(entity=entity, set=wanted, remove=frozenset(removed & allowed))
 
 
 def _entity(parts: Sequence[tuple[str, str | None]], address_of: Callable[[str], str | None]) -> Entity:
@@ -152,7 +152,7 @@ def _entity(parts: Sequence[tuple[str, str | None]], address_of: Callable[[str],
     if IP not in names:
         return Entity(tuple((kind, names[kind]) for kind in (USER, CLIENT_ID) if kind in names))
     if len(names) > 1:
-        raise BadQuotas("Invalid quota entity combination, IP entity should not be used with user or client-id entity.")
+        raise BadQuotas("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
     host = names[IP]
     if host is None:
         return Entity.of_ip(None)
@@ -164,11 +164,15 @@ def _entity(parts: Sequence[tuple[str, str | None]], address_of: Callable[[str],
 
 def _text(key: str, value: float) -> str:
     """As in ZooKeeper: a whole number without a fraction."""
-    if not math.isfinite(value) or value <= 0:
-        raise BadQuotas(f"Configuration {key} must be a positive number, not {value:g}")
+    if not value > 0:
+        raise BadQuotas(f"Quota {key} must be greater than 0")
+    if math.isinf(value):
+        raise BadQuotas(f"Quota {key} must be finite")
     if key not in _WHOLE:
         return repr(value)
-    whole = int(value + _EPSILON)
-    if abs(whole - value) > _EPSILON or not 0 < whole <= _MAX_LONG:
-        raise BadQuotas(f"Configuration {key} must be a Long value")
+    whole = int(value)
+    if whole > _MAX_LONG:
+        raise BadQuotas(f"Proposed value for {key} is too large for a LONG.")
+    if not whole or value - whole > _EPSILON:
+        raise BadQuotas(f"{key} cannot be a fractional value.")
     return str(whole)

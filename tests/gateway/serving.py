@@ -235,9 +235,13 @@ def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
 class Client:
     """One connection; sends requests of any version, and returns kio's entity of that version."""
 
-    def __init__(self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1") -> None:
-        self._socket = socket.create_connection((host, port), timeout=20)
-        self._client_id = client_id
+    def __init__(
+        self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1", source: str | None = None
+    ) -> None:
+        """``source``: the client's own address."""
+        own = None if source is None else (source, 0)
+        self._socket = socket.create_connection((host, port), timeout=20, source_address=own)
+        self.client_id = client_id
         self._correlation_ids = [0]
         self._answered = 0
 
@@ -247,7 +251,7 @@ class Client:
 
     def request(self, api_key: int, version: int, body: dict[str, Any]) -> None:
         """Send a request; its response is read later."""
-        frame = codec.encode_request(api_key, version, self._correlation_ids[-1] + 1, self._client_id, body)
+        frame = codec.encode_request(api_key, version, self._correlation_ids[-1] + 1, self.client_id, body)
         self._correlation_ids.append(self._correlation_ids[-1] + 1)
         self.send(frame)
 

@@ -16,6 +16,7 @@ _SINCE = "2026-11-22T00:20Z"
 """Earlier subjects were not checked."""
 _SLEEPS = {
     "tests/runtime/liveness/test_pings.py": "nothing of the process runs, as after SIGSTOP",
+    "tests/conformance/quotas/test_quotas.py": "a rate is of time, and Kafka's clock cannot be set",
     "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",
     "tests/reconciler/test_mapping_repair.py": "a round begins a second after the one before",
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",

@@ -34,8 +34,7 @@ def settle(quotas: ClientQuotas, call: Call, *, is_answered: bool) -> int:
         return 0
     client, now_ms, throttle_ms = client_of(quotas, call), monotonic_ms(), call.throttle_ms
     if call.header.api_key == _PRODUCE and client.produce is not None:
-        size_bytes = len(call.frame) - call.header.end
-        throttle_ms = max(throttle_ms, client.produce.charge(size_bytes, now_ms))
+        throttle_ms = max(throttle_ms, client.produce.charge(len(call.frame), now_ms))
     is_exempt = not is_answered or call.header.api_key in _EXEMPT
     return max(throttle_ms, charge_time(quotas, call, client, now_ms, is_exempt=is_exempt))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.conformance.artifacts import Kafka
 from tests.conformance.kafka import KafkaBroker
 from tests.gateway.authorization.world import ADMIN, PASSWORD, USERS
+from tests.gateway.quotas import world as quotas
 
-_CREDENTIALS = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
+_CREDENTIALS = " ".join(f'user_{user}="{PASSWORD}"' for user in (*USERS, *quotas.USERS))
 PROPERTIES = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -17,7 +18,7 @@ PROPERTIES = {
         f'username="{ADMIN}" password="{PASSWORD}" {_CREDENTIALS};'
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": f"User:{ADMIN};User:ANONYMOUS",
+    "super.users": ";".join(f"User:{user}" for user in (ADMIN, "ANONYMOUS", *quotas.USERS)),
 }
 """Brokers and controllers know each other as ANONYMOUS."""
 
@@ -31,5 +32,5 @@ LOGIN = {
 
 
 def authorizing_broker(release: Kafka) -> KafkaBroker:
-    """Its clients are the users of :mod:`tests.gateway.authorization.world`."""
+    """Its clients are the users of :mod:`tests.gateway.authorization.world` and :mod:`tests.gateway.quotas.world`."""
     return KafkaBroker(PROPERTIES, release=release, login=LOGIN)

@@ -53,17 +53,16 @@ def produce(client: Client, topic: Topic, records: bytes, version: int = 13) -> 
     return client.exchange(PRODUCE, version, produce_body((topic, 0, records)))
 
 
-def size_of(topic: Topic, records: bytes, version: int = 13) -> int:
-    """Of the body of the request, which is what Kafka charges."""
-    frame = codec.encode_request(PRODUCE, version, 0, "", produce_body((topic, 0, records)))
-    return len(frame) - codec.decode_header(frame).end
+def size_of(client: Client, topic: Topic, records: bytes, version: int = 13) -> int:
+    """Of the request, with its header: what Kafka charges."""
+    return len(codec.encode_request(PRODUCE, version, 0, client.client_id, produce_body((topic, 0, records))))
 
 
 def test_a_produce_beyond_the_quota_is_answered_at_once_and_the_next_request_later(
     full: Serving, fresh: Fresh, client: Client
 ) -> None:
     topic, records = full.create(fresh("t")), client_batch(100)
-    size = size_of(topic, records)
+    size = size_of(client, topic, records)
     quota = size // 20
     limit(full, EVERYONE, producer_byte_rate=quota)
     response = produce(client, topic, records)
@@ -83,7 +82,7 @@ def test_a_produce_beyond_the_quota_is_answered_at_once_and_the_next_request_lat
 
 def test_a_pause_ends_by_itself(full: Serving, fresh: Fresh, client: Client) -> None:
     topic, records = full.create(fresh("t")), client_batch(100)
-    size = size_of(topic, records)
+    size = size_of(client, topic, records)
     limit(full, EVERYONE, producer_byte_rate=size // 10 - 1)
     assert 0 < ms(produce(client, topic, records).throttle_time) < 1_000
     client.request(API_VERSIONS, 0, {})
