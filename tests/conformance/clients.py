@@ -197,11 +197,19 @@ class Tools:
         """Standard output of the class ``tool`` below ``org.apache.kafka.tools``; AssertionError if it fails."""
         return self._run(f"org.apache.kafka.tools.{tool}", *arguments, stdin=stdin)
 
+    def attempt_configs(self, *arguments: str) -> tuple[bool, str]:
+        """Whether ``kafka-configs`` succeeds, and all of its output."""
+        done = self._done("kafka.admin.ConfigCommand", *arguments)
+        return done.returncode == 0, done.stdout + done.stderr
+
     def _run(self, main_class: str, *arguments: str, stdin: str = "") -> str:
-        command = self.release.command(main_class, "--bootstrap-server", self.bootstrap, *arguments, heap_mb=_HEAP_MB)
-        done = subprocess.run(bound(command), input=stdin, capture_output=True, text=True, timeout=_TOOL_S)
+        done = self._done(main_class, *arguments, stdin=stdin)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def _done(self, main_class: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = self.release.command(main_class, "--bootstrap-server", self.bootstrap, *arguments, heap_mb=_HEAP_MB)
+        return subprocess.run(bound(command), input=stdin, capture_output=True, text=True, timeout=_TOOL_S)
 
 
 def table(text: str) -> list[dict[str, str]]:
