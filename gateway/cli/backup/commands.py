@@ -164,6 +164,8 @@ def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterato
     cluster_id = storage_directory.cluster_id(storage)
     state = storage_directory.read_state(storage)
     if storage_directory.holder(storage) is None and (state is None or state.is_own_ray):
+        if config.zookeeper_connect is None and not (storage / "zookeeper").is_dir():
+            raise CliError(f"{storage} has no ZooKeeper of its own; name the one it uses with --zookeeper or --config")
         with storage_directory.locked(storage):
             yield Source(
                 storage=storage,

@@ -69,7 +69,7 @@ def make_backup(source: Source, target: Path, progress: Steps) -> Manifest:
             found = list(nodes.read_nodes(zk))
             nodes.write_lines(found, file)
             durable(file)
-        captured = _of_topics(captured, nodes.topics_of(found))
+        captured = _of_topics(captured, nodes.topics_of(found), source.storage)
         progress.step(f"copying {counted(len(captured), 'file')}")
         stored = [_nodes_file(partial), *(_copy(file, partial) for file in captured)]
         manifest = Manifest(
@@ -149,8 +149,10 @@ def _publish(partial: Path, target: Path) -> None:
         os.close(fd)
 
 
-def _of_topics(captured: list[Captured], topics: set[str]) -> list[Captured]:
-    """Without the logs of topics that are deleted."""
+def _of_topics(captured: list[Captured], topics: set[str], storage: Path) -> list[Captured]:
+    """Without the logs of topics that are deleted. CliError if there are logs, and not one topic."""
+    if not topics and any(file.path.startswith("logs/") for file in captured):
+        raise CliError(f"ZooKeeper has no topic, but {storage} has logs: name the ZooKeeper that this Muster uses")
 
     def is_kept(file: Captured) -> bool:
         kind, directory, *_ = Path(file.path).parts

@@ -192,6 +192,16 @@ def test_a_backup_that_did_not_end_is_none(storage: Path, tmp_path: Path, zk: Zo
     assert "is no backup: it has no manifest.json" in failed("restore", str(tmp_path / "half"))
 
 
+def test_a_zookeeper_that_is_not_this_musters(storage: Path, tmp_path: Path, empty_zookeeper: str) -> None:
+    """Without its topics, no log would be in the backup."""
+    target = tmp_path / "backup"
+    arguments = ["backup", str(target), "--storage", str(storage)]
+    assert "ZooKeeper has no topic" in failed(*arguments, "--zookeeper", empty_zookeeper)
+    assert "has no ZooKeeper of its own" in failed(*arguments)
+    assert not (storage / "zookeeper").exists()
+    assert not target.exists()
+
+
 def test_one_backup_at_a_time(storage: Path, tmp_path: Path, zk: ZooKeeperClient) -> None:
     def another(work: Callable[[], list[Captured]]) -> list[Captured]:
         with pytest.raises(CliError, match="another muster backup"):
