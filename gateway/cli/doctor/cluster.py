@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import ssl
 import statistics
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterable, Iterator
 from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoNodeError
 
 from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
 from muster.placement.zookeeper.access import Access
@@ -76,7 +78,11 @@ def _clock(zk: ZooKeeperClient) -> Iterator[Finding]:
     """By the time that the server gives to a node, which ends with this session."""
     path = f"/muster-doctor-{uuid.uuid4()}"
     before_ms = time.time() * 1000
-    zk.call(zk.create_async, path, b"", ephemeral=True)
+    try:
+        zk.call(zk.create_async, path, b"", ephemeral=True)
+    except NoNodeError:
+        yield ok("clock of zookeeper", f"unknown: {zk.chroot} does not exist yet; muster up creates it")
+        return
     after_ms = time.time() * 1000
     stat = zk.call(zk.exists_async, path)
     yield skew("clock of zookeeper", stat.ctime, before_ms, after_ms)
@@ -93,15 +99,31 @@ def skew(check: str, there_ms: float, before_ms: float, after_ms: float, resolut
 def clocks(metrics_urls: Iterable[str]) -> Iterator[Finding]:
     """Of the gateways' machines, by the header Date, which has seconds."""
     for url in metrics_urls:
-        health = f"{url.rpartition('/')[0]}/healthz"
+        address = urlsplit(url).netloc
         before_ms = time.time() * 1000
         try:
-            with urllib.request.urlopen(health, timeout=_CONNECT_S) as response:  # noqa: S310 - the cluster's own
-                date = response.headers["Date"]
-        except urllib.error.HTTPError as error:
-            date = error.headers["Date"]
-        except OSError as error:
-            yield warning("gateway", f"{health} does not respond: {error}", "see run/log/gateway-<id>.log")
-            continue
-        there_ms = parsedate_to_datetime(date).timestamp() * 1000
-        yield skew(f"clock of {url.split('/')[2]}", there_ms, before_ms, time.time() * 1000, resolution_ms=1000)
+            there_ms = parsedate_to_datetime(_date_of(url)).timestamp() * 1000
+        except ssl.SSLError:
+            yield ok(f"clock of {address}", "unknown: the HTTP port requires a certificate")
+        except (OSError, HTTPException, ValueError) as error:
+            said = f"{address} does not respond: {str(error) or type(error).__name__}"
+            yield warning("gateway", said, "see run/log/gateway-<id>.log")
+        else:
+            yield skew(f"clock of {address}", there_ms, before_ms, time.time() * 1000, resolution_ms=1000)
+
+
+def _date_of(url: str) -> str:
+    """The header Date of a response, whatever it is. OSError, HTTPException, ValueError if there is none."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    connection = HTTPConnection(host, port, timeout=_CONNECT_S)
+    if parts.scheme == "https":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent, and only a time is read
+        connection = HTTPSConnection(host, port, timeout=_CONNECT_S, context=context)
+    with contextlib.closing(connection):
+        connection.request("GET", "/healthz")
+        date = connection.getresponse().getheader("Date")
+    if date is None:
+        raise ValueError("its response has no Date")
+    return date

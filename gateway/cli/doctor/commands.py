@@ -114,6 +114,17 @@ def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
         yield ok("zookeeper", "muster up starts its own")
 
 
+def _secrets(config: MusterConfig) -> Iterator[Finding]:
+    """Whether other users can read files of secrets. Those that are missing are reported by other checks."""
+    access = config.zookeeper_access
+    tls = [*(config.tls(listener) for listener in config.all_listeners), config.http_tls]
+    keystores = {each.keystore.location for each in tls if each is not None}
+    files = (config.sasl_credentials_file, config.http_tokens_file, access.credentials_file, access.certificate_file)
+    for file in sorted({*files, *keystores} - {None}, key=str):
+        if file is not None and Path(file).exists():
+            yield from places.private(Path(file), "secrets")
+
+
 def _configuration(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
     yield from passes(
         "configuration",
@@ -124,6 +135,7 @@ def _configuration(config: MusterConfig, *, on_cluster: bool) -> Iterator[Findin
             lambda: check_listeners(config, on_cluster=on_cluster),
         ),
     )
+    yield from _secrets(config)
     try:
         check_certificates(config)
     except CliError as error:

@@ -34,8 +34,7 @@ def storage(path: Path, *, shared: bool) -> Iterator[Finding]:
         findings = check(directory)
         if path == directory and (path / "meta.properties").exists():
             storage_directory.cluster_id(path)
-        if storage_directory.unfinished_restore(path).exists():
-            yield failed("storage", f"a restore into {path} has not ended", "remove the directory and restore again")
+        is_unfinished = storage_directory.unfinished_restore(path).exists()
     except OSError as error:
         yield failed(
             "storage",
@@ -46,7 +45,10 @@ def storage(path: Path, *, shared: bool) -> Iterator[Finding]:
     except CliError as error:
         yield from_error("storage", error)
         return
-    yield ok("storage", said)
+    if is_unfinished:
+        yield failed("storage", f"a restore into {path} has not ended", "remove the directory and restore again")
+    else:
+        yield ok("storage", said)
     broken = [f"{finding.promise.title}: {finding.problem}" for finding in findings if finding.problem]
     if broken:
         yield failed("storage promises", "; ".join(broken), f"use one that is known to be fit: {KNOWN_TO_BE_FIT}")
@@ -137,7 +139,13 @@ def reachable(addresses: Iterable[str]) -> Iterator[Finding]:
 
 def private(path: Path, what: str) -> Iterator[Finding]:
     """Whether only its owner can read a file with a secret."""
-    mode = path.stat().st_mode & 0o077
+    try:
+        mode = path.stat().st_mode & 0o077
+    except OSError as error:
+        yield failed(
+            what, f"{path} cannot be read: {error.strerror}", "put the file in its place, for this user to read"
+        )
+        return
     if mode:
         yield warning(what, f"{path} can be read by other users", f"chmod 600 {path}")
     else:

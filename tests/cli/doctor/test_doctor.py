@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -108,7 +109,7 @@ def test_a_storage_that_is_a_file(tmp_path: Path) -> None:
 
 def test_a_storage_whose_restore_has_not_ended(tmp_path: Path) -> None:
     storage_directory.unfinished_restore(tmp_path).touch()
-    assert level(examined(tmp_path), "storage") == "failed"
+    assert [each.level for each in places.storage(tmp_path, shared=False) if each.check == "storage"] == ["failed"]
 
 
 def test_a_file_system_in_memory() -> None:
@@ -140,6 +141,16 @@ def test_a_token_that_others_can_read(tmp_path: Path) -> None:
     assert [each.level for each in places.private(token, "token")] == ["ok"]
     token.chmod(0o644)
     assert [each.level for each in places.private(token, "token")] == ["warning"]
+    token.unlink()
+    assert [each.level for each in places.private(token, "token")] == ["failed"]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o600, "ok"), (0o640, "warning")])
+def test_files_of_secrets_that_others_can_read(tmp_path: Path, mode: int, expected: str) -> None:
+    keystore = Authority().issue("CN=gateway", days=90).write(tmp_path / "gateway.pem")
+    keystore.chmod(mode)
+    tls = ("--set", "listeners=SSL://127.0.0.1:0", "--set", f"ssl.keystore.location={keystore}")
+    assert level(examined(tmp_path, *tls), "secrets") == expected
 
 
 def test_a_ray_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +220,12 @@ def test_a_zookeeper(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> None:
     assert (level(rows, "zookeeper latency"), level(rows, "clock of zookeeper")) == ("ok", "ok")
 
 
+def test_a_chroot_that_muster_up_will_create(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> None:
+    rows = examined(tmp_path, "--zookeeper", f"{zookeeper.hosts}/none")
+    assert (level(rows, "zookeeper"), level(rows, "clock of zookeeper")) == ("ok", "ok")
+    assert "does not exist yet" in rows["clock of zookeeper"]["found"]
+
+
 def test_a_clock_that_is_wrong() -> None:
     now_ms = time.time() * 1000
     assert cluster.skew("clock", now_ms - 5_000, now_ms, now_ms).level == "warning"
@@ -229,3 +246,41 @@ def test_the_clock_of_a_gateway(off_s: int, expected: str) -> None:
         url = f"http://127.0.0.1:{server.server_port}/metrics"
         (found,) = cluster.clocks([url])
     assert found.level == expected
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "expected"), [(ssl.CERT_NONE, "as here"), (ssl.CERT_REQUIRED, "requires a certificate")]
+)
+def test_the_clock_of_a_gateway_with_tls(tmp_path: Path, client_auth: ssl.VerifyMode, expected: str) -> None:
+    """Whose certificate the system does not trust."""
+    keystore = Authority().issue("CN=gateway").write(tmp_path / "gateway.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keystore)
+    context.verify_mode = client_auth
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(http.server.HTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Of a handshake that fails."""
+
+    with Server(("127.0.0.1", 0), Quiet) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        (found,) = cluster.clocks([f"https://127.0.0.1:{server.server_port}/metrics"])
+    assert (found.level, expected in found.found) == ("ok", True), found
+
+
+def test_what_is_no_gateway() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_say_hello, args=(server,), daemon=True).start()
+        (found,) = cluster.clocks([f"http://127.0.0.1:{server.getsockname()[1]}/metrics"])
+    assert (found.check, found.level) == ("gateway", "warning")
+
+
+def _say_hello(server: socket.socket) -> None:
+    with server.accept()[0] as connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"220 hello\r\n")
