@@ -21,6 +21,7 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http.callers import Callers, current_caller
+from muster.gateway.http.sending import bounded
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
@@ -92,7 +93,7 @@ def make_app(
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="serving\n") if is_serving() else web.Response(status=503, text="not serving\n")
 
-    middlewares = () if middleware is None else (middleware,)
+    middlewares = (bounded(), *(() if middleware is None else (middleware,)))
     app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY_BYTES)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
