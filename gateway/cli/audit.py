@@ -15,7 +15,7 @@ from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address
+from muster.gateway.cli.running import by_http
 
 _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE", "WHY")
 
@@ -23,7 +23,7 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE"
 @click.command(
     short_help="Compare what commits imply with what was attributed.", epilog="Example: muster audit --group billing"
 )
-@by_storage_or_address
+@by_http
 @click.option("--group", type=NAME, metavar="GROUP", help="Show only this group.")
 @click.option("--unexplained", is_flag=True, help="Show only partitions with lost or mislabelled bytes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

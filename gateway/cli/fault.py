@@ -17,7 +17,7 @@ from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address
+from muster.gateway.cli.running import by_http
 
 if TYPE_CHECKING:
     from muster.actors.faults import Fault
@@ -72,7 +72,7 @@ def on_cluster(command: F) -> F:
         multiple=True,
         help="HTTP address of a gateway, instead of --storage.",
     )
-    return by_storage_or_address(option(with_client))  # type: ignore[return-value]
+    return by_http(option(with_client))  # type: ignore[return-value]
 
 
 class FaultApi:

@@ -42,6 +42,11 @@ def by_storage_or_address(command: F) -> F:
     return command
 
 
+def by_http(command: F) -> F:
+    """Those options, and ``--command-config``, for what gateways serve over HTTP alone."""
+    return by_storage_or_address(with_login(command))
+
+
 def by_bootstrap(command: F) -> F:
     """Those options, ``--command-config``, and ``--bootstrap-server``, given as ``bootstrap_server``."""
     option = click.option(

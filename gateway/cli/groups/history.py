@@ -15,7 +15,7 @@ from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address
+from muster.gateway.cli.running import by_http
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404
@@ -41,7 +41,7 @@ _COLUMNS = (
     epilog="Example: muster groups history billing --limit 5",
 )
 @click.argument("group", type=NAME)
-@by_storage_or_address
+@by_http
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
 def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:

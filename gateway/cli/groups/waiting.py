@@ -12,13 +12,13 @@ import click
 from muster.actors.runtime import terminal
 from muster.gateway.cli import http
 from muster.gateway.cli.output import print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address
+from muster.gateway.cli.running import by_http
 
 _COLUMNS = ("GROUP", "STATE", "FOR (S)", "PROCEEDS IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
 
 
 @click.command(short_help="Show the rebalances in progress.", epilog="Example: muster groups waiting --json")
-@by_storage_or_address
+@by_http
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def waiting(directory: Path, address: str | None, as_json: bool) -> None:
     """Show the groups that are rebalancing now, and each member whose request the coordinator waits for.

@@ -99,7 +99,7 @@ def muster(*arguments: str) -> Result:
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "files"])
 def test_own_commands_use_tls(https: tuple[Serving, int], tmp_path: Path, kind: str) -> None:
-    running, _ = https
+    running, http = https
     running.create("a-topic")
     admin = CA.issue("CN=admin,O=Test")
     lines = ["security.protocol=SSL", f"ssl.truststore.location={tmp_path / 'ca.pem'}"]
@@ -119,3 +119,10 @@ def test_own_commands_use_tls(https: tuple[Serving, int], tmp_path: Path, kind: 
     listed = muster("topics", "list", *there)
     assert listed.exit_code == 0, listed.output
     assert "a-topic" in listed.output
+    over_http = muster("fault", "list", "--http", f"https://localhost:{http}", "--command-config", str(file))
+    assert "fault injection is off" in over_http.output
+
+
+@pytest.mark.parametrize("command", [("audit",), ("fault", "list"), ("groups", "history"), ("groups", "waiting")])
+def test_commands_over_http_take_a_login(command: tuple[str, ...]) -> None:
+    assert "--command-config" in muster(*command, "--help").output
