@@ -114,7 +114,7 @@ def restore_(
     """Create a storage directory, and the nodes in ZooKeeper, from the backup SOURCE.
 
     Nothing is replaced: the directory must be empty, and so must ZooKeeper. Then run muster up with the same
-    --storage and --zookeeper. Leader epochs and producer ids continue far behind those of the backup, so clients of
+    --storage and --zookeeper. Leader epochs and producer ids continue far after those of the backup, so clients of
     the former cluster notice what is missing.
     """
     config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
