@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 from muster.actors.config import Listener, MusterConfig
 from muster.actors.runtime.process import wall_ms
@@ -20,6 +21,8 @@ from muster.gateway.security.session import SaslRules, SaslSession
 from muster.gateway.security.turns import Turns
 
 log = logging.getLogger(__name__)
+
+_NO_USERS: Users = MappingProxyType({})
 
 
 class Sasl:
@@ -97,7 +100,7 @@ class Sasl:
 
     async def _current(self) -> Credentials:
         """The current users of both sources."""
-        users: Users = {}
+        users = _NO_USERS
         if self._file is not None:
             users = await asyncio.get_running_loop().run_in_executor(self._looking, self._file.current)
         of = (users, self._entities)

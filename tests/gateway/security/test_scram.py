@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from base64 import b64decode
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from muster.actors.config import MusterConfig
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.security import scram
 from muster.gateway.security.credentials import Credentials, write
+from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ClientFirst, ScramCredential, ServerExchange
 from muster.placement.security.entities import Entity, EntityAlteration
 from tests.gateway.sasl_login import RawScram, authenticate, by_scram, handshake, works
@@ -221,3 +224,21 @@ def test_a_malformed_credential_is_logged_once_for_each_change(
     full.follow(full.controller.view())
     attempt()
     assert lines() == [f"{text}, each once"] * 2
+
+
+def test_without_a_file_it_is_logged_once_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def attempt(sasl: Sasl) -> None:
+        exchange = await sasl.exchange(SHA_256, "127.0.0.1")
+        assert await exchange.respond(b"n,,n=malformed,r=abcdef")
+
+    async def test() -> None:
+        properties = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": SHA_256}
+        sasl = Sasl.of(MusterConfig.from_properties(properties))
+        assert sasl is not None
+        sasl.follow({Entity.of_user("malformed"): {SHA_256: "salt=secret"}}, b"secret")
+        for _ in range(3):
+            await attempt(sasl)
+        sasl.close()
+
+    asyncio.run(test())
+    assert len(caplog.records) == 1
