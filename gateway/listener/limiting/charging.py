@@ -30,7 +30,7 @@ def settle(quotas: ClientQuotas, call: Call, *, is_answered: bool) -> int:
     ``is_answered``: whether there is a response. What the handler has charged (``call.throttle_ms``) counts, too.
     """
     sasl = call.connection.sasl
-    if sasl is not None and not sasl.is_complete:
+    if sasl is not None and sasl.user is None:  # who it is, is not known yet
         return 0
     client, now_ms, throttle_ms = client_of(quotas, call), monotonic_ms(), call.throttle_ms
     if call.header.api_key == _PRODUCE and client.produce is not None:

@@ -13,8 +13,10 @@ from confluent_kafka import Producer
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
+from muster.placement.security.entities import Entity
 from muster.placement.view import Broker, BrokerAddress
-from tests.gateway.apis.test_data_apis import FETCH, fetch_body
+from tests.gateway.apis.test_data_apis import FETCH, PRODUCE, fetch_body, produce_body
+from tests.gateway.quotas.requests import limit
 from tests.gateway.sasl_login import (
     API_VERSIONS,
     AUTHENTICATE,
@@ -29,6 +31,7 @@ from tests.gateway.sasl_login import (
     works,
 )
 from tests.gateway.serving import Client, Serving
+from tests.log.support import client_batch
 from tests.zookeeper_fixture import eventually
 
 Fresh = Callable[[str], str]
@@ -200,6 +203,18 @@ def test_requests_in_flight_are_answered(full: Serving, client: Client, clock: C
     assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
     assert client.response(AUTHENTICATE, 1).error_code is ErrorCode.none
     assert client.response(METADATA, 4).cluster_id
+
+
+def test_requests_in_flight_are_charged(full: Serving, client: Client, fresh: Fresh) -> None:
+    topic, sent = full.create(fresh("t")), bytearray()
+    limit(full, Entity.of_user("ann"), producer_byte_rate=1)
+    client.send_raw, send = sent.extend, client.send_raw  # type: ignore[assignment]
+    client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1))))
+    client.request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    send(bytes(sent))
+    assert client.response(PRODUCE, 13).throttle_time > timedelta()
+    assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
+    limit(full, Entity.of_user("ann"), producer_byte_rate=0)
 
 
 def test_a_request_that_outlives_the_session_is_answered(
