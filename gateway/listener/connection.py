@@ -176,6 +176,8 @@ class Connection(asyncio.Protocol):
         self.gateway.metrics.received(len(data))
         try:
             data = self._behind_proxy_header(data)
+            if self._is_held:
+                return
             if self._tls is not None and not self._tls.is_established:
                 self._tls.feed(data)
                 return
@@ -186,8 +188,6 @@ class Connection(asyncio.Protocol):
         except FrameTooLarge as error:
             self._refused = _no_frame(error, self.listener)
             frames = error.frames
-        if self._is_held:
-            return
         frames.reverse()
         self._frames[:0] = frames
         self._admit()

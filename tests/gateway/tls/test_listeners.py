@@ -30,6 +30,8 @@ FETCH, METADATA, API_VERSIONS = 1, 3, 18
 NO_TOPICS = {"topics": [], "allow_auto_topic_creation": False}
 CA, OTHER_CA = Authority(), Authority("Another CA")
 GATEWAY = CA.issue("CN=gateway,O=Test")
+ONLY_ONE = "203.0.113.10"
+"""The address of a client that may have one connection."""
 PASSWORD = "ann's password"
 Fresh = Callable[[str], str]
 Reasons = Callable[[], list[str]]
@@ -52,6 +54,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.new.ssl.enabled.protocols": "TLSv1.3",
         "listener.name.balanced.proxy.protocol.enable": "true",
+        "max.connections.per.ip.overrides": f"{ONLY_ONE}:1",
     }
 
 
@@ -200,6 +203,17 @@ def test_a_header_of_a_balancer_comes_before_the_handshake(full: Serving, ports:
         assert works(client)
         hosts = {(each.host, each.port) for each in full.gateway.connections.values()}
         assert ("203.0.113.9", 4711) in hosts
+
+
+def test_a_connection_too_many_behind_a_balancer_gets_no_handshake(full: Serving, ports: dict[str, int]) -> None:
+    header = write_header(Source(ONLY_ONE, 4711), Source("127.0.0.1", ports["BALANCED"]))
+    incoming, hello = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        client_context().wrap_bio(incoming, hello, server_hostname="localhost").do_handshake()
+    with secure(ports["BALANCED"], client_context(), header) as client, Client(ports["BALANCED"]) as second:
+        assert works(client)
+        second.send_raw(header + hello.read())
+        assert second.is_closed()
 
 
 def test_any_split_of_the_bytes_is_the_same(full: Serving, ports: dict[str, int]) -> None:
