@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 5.0
 """How often the files are looked at."""
 _SOON_DAYS = 30
-_THREADS = 2
+THREADS = 2
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -41,7 +41,7 @@ class TlsListeners:
         """The files at the last attempt to load them, whether it succeeded or not."""
         self._turn = asyncio.Lock()
         self._following: set[asyncio.Task[None]] = set()
-        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tls")
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tls")
         """For handshakes; they begin with the first."""
         for name, loaded in self._served.items():
             _report(name, loaded.served, "is")

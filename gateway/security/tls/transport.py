@@ -171,10 +171,10 @@ class TlsTransport:
         if self._is_lost or step.cancelled() or self._socket.is_closing():
             return
         self._send_encrypted()
-        if error is not None:
-            self._fail(error if isinstance(error, Exception) else ssl.SSLError(str(error)))
-        elif self._is_closing:
+        if self._is_closing:
             self._socket.close()
+        elif error is not None:
+            self._fail(error if isinstance(error, Exception) else ssl.SSLError(str(error)))
         elif step.result():
             self._established()
         else:

@@ -21,7 +21,7 @@ from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.certificates import Authority, Issued
 from tests.gateway.serving import Client, Serving, serving
-from tests.gateway.tls.test_listeners import until
+from tests.zookeeper_fixture import eventually
 
 CA = Authority()
 SUBJECT = "CN=gateway,O=Test"
@@ -83,14 +83,17 @@ def test_a_new_certificate_is_presented(https: tuple[Serving, int], tmp_path: Pa
     _, port = https
     new = CA.issue(SUBJECT)
     new.write(tmp_path / "new").replace(tmp_path / "gateway.pem")
-    until(lambda: ssl.get_server_certificate(("127.0.0.1", port)).strip() == new.certificate_pem.strip())
+    eventually(
+        lambda: ssl.get_server_certificate(("127.0.0.1", port)).strip() == new.certificate_pem.strip(),
+        "the new certificate",
+    )
 
 
 def test_plain_http_is_closed_in_silence(https: tuple[Serving, int]) -> None:
     _, port = https
     with Client(port) as client:
         client.send_raw(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 10)
-        until(client.is_closed)
+        eventually(client.is_closed, "the end of the connection")
 
 
 def muster(*arguments: str) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,15 +16,16 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer as PythonConsumer
 
-from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.cli.main import cli
+from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.proxy_protocol import Source, write_header
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
-from muster.gateway.security.tls import transport
+from muster.gateway.security.tls import listeners, transport
 from muster.placement.view import Broker, BrokerAddress
 from tests.certificates import Authority, Issued
 from tests.gateway.serving import Client, Serving
+from tests.zookeeper_fixture import eventually
 
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
 NO_TOPICS = {"topics": [], "allow_auto_topic_creation": False}
@@ -69,19 +70,12 @@ def ports(full: Serving) -> dict[str, int]:
 
 
 @pytest.fixture
-def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reasons]:
+def reasons(full: Serving, caplog: pytest.LogCaptureFixture) -> Iterator[Reasons]:
     """What the log says of connections; nothing may reach asyncio's log meanwhile."""
-    monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
+    full.flush_complaints()
     caplog.set_level(logging.INFO, "muster.gateway.listener.connection")
     yield lambda: [each.getMessage() for each in caplog.records if each.name == "muster.gateway.listener.connection"]
     assert not [each for each in caplog.records if each.name == "asyncio"]
-
-
-def until(seen: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 20
-    while not seen():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 def client_context(issued: Issued | None = None, folder: Path | None = None) -> ssl.SSLContext:
@@ -163,7 +157,7 @@ def test_sasl_ssl_names_the_user(full: Serving, ports: dict[str, int], tmp_path:
     settings = librdkafka(full, ports["SASL"], tmp_path, **login, sasl_password=PASSWORD)
     admin = AdminClient(settings)
     assert admin.list_topics(timeout=20).brokers
-    until(lambda: "User:ann" in {each.principal for each in full.gateway.connections.values()})
+    eventually(lambda: "User:ann" in {each.principal for each in full.gateway.connections.values()}, "the login")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +180,7 @@ def test_librdkafka_with_a_client_certificate(full: Serving, ports: dict[str, in
     store = {"ssl_keystore_location": str(tmp_path / "bob.p12"), "ssl_keystore_password": "secret"}
     admin = AdminClient(librdkafka(full, ports["MUTUAL"], tmp_path, **store))
     assert admin.list_topics(timeout=20).brokers
-    until(lambda: "User:bob" in {each.principal for each in full.gateway.connections.values()})
+    eventually(lambda: "User:bob" in {each.principal for each in full.gateway.connections.values()}, "the client")
 
 
 def test_no_rule_matches_the_certificate(
@@ -194,7 +188,8 @@ def test_no_rule_matches_the_certificate(
 ) -> None:
     with secure(ports["MUTUAL"], client_context(CA.issue("CN=Pay,O=half"), tmp_path)) as client:
         assert client.is_closed()
-    until(lambda: any("no rule of ssl.principal.mapping.rules matches" in each for each in reasons()))
+    text = "no rule of ssl.principal.mapping.rules matches"
+    eventually(lambda: any(text in each for each in reasons()), text)
 
 
 def test_a_header_of_a_balancer_comes_before_the_handshake(full: Serving, ports: dict[str, int]) -> None:
@@ -256,12 +251,10 @@ def test_a_record_that_comes_in_two_pieces(full: Serving, ports: dict[str, int],
                 side.do_handshake()
         flight = outgoing.read()
         raw.sendall(flight[:cut])
-        port, came = raw.getsockname()[1], len(hello) + cut
-        (tls,) = (_tls(each) for each in full.gateway.connections.values() if each.port == port)
-        assert tls is not None
-        until(lambda: tls.received_bytes == came)
+        tls, came = _tls_of(full, raw.getsockname()[1]), len(hello) + cut
+        eventually(lambda: tls.received_bytes == came, "a part of the flight")
         raw.sendall(flight[cut:])
-        until(lambda: tls.is_established)
+        eventually(lambda: tls.is_established, "the end of the handshake")
 
 
 def fails(port: int, context: ssl.SSLContext) -> None:
@@ -290,12 +283,14 @@ def test_what_the_log_says_of_failed_handshakes(
     with Client(ports["SSL"]) as plain:
         plain.request(API_VERSIONS, 0, {})
         assert plain.is_closed()
+    full.flush_complaints()  # the next one is of the same kind
     with Client(ports["SSL"]) as http:
         http.send_raw(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert http.is_closed()
     with Client(ports["SSL"]) as cut:
         cut.send_raw(bytes.fromhex("16030100f0"))
-        until(lambda: any(tls is not None and tls.received_bytes for tls in map(_tls, _connections(full))))
+        tls = _tls_of(full, cut.port)
+        eventually(lambda: tls.received_bytes, "the start of a record")
     monkeypatch.setattr(transport, "HANDSHAKE_S", 0.05)
     with Client(ports["SSL"]) as silent:
         assert silent.is_closed()
@@ -312,23 +307,59 @@ def test_what_the_log_says_of_failed_handshakes(
         "the TLS handshake took longer than",
     )
     for text in expected:
-        until(lambda text=text: any(text in reason for reason in reasons()))
+        eventually(lambda text=text: any(text in reason for reason in reasons()), text)
     _, metrics = full.http("/metrics")
     for cause in ("plaintext", "tls_version", "tls_cipher", "tls_timeout", "client_certificate", "certificate_refused"):
         assert f'muster_connections_closed_total{{gateway="1",reason="{cause}"}}' in metrics
     assert not full.run(_open_handshakes(full))
 
 
-def _connections(full: Serving) -> list[object]:
-    return list(full.gateway.connections.values())
+def test_a_connection_is_closed_whatever_becomes_of_its_handshake(full: Serving, ports: dict[str, int]) -> None:
+    """It is closed while a thread has the handshake, which then fails."""
+    release = threading.Event()
+    busy = [full.gateway.tls.threads.submit(release.wait, 20) for _ in range(listeners.THREADS)]
+    old, hello = client_context(), ssl.MemoryBIO()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with suppress(ssl.SSLWantReadError):
+        old.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    with Client(ports["NEW"]) as client:
+        client.send_raw(hello.read())
+        tls = _tls_of(full, client.port)
+        eventually(lambda: tls._is_busy, "the handshake")
+        full.run(_close(tls))
+        assert not tls._socket.is_closing()
+        release.set()
+        assert all(each.result(20) for each in busy)
+        eventually(lambda: not tls._is_busy, "the end of the handshake")
+        assert full.run(_is_closing(tls))
 
 
-def _tls(connection: object) -> transport.TlsTransport | None:
-    return getattr(connection, "_tls", None)
+async def _close(tls: transport.TlsTransport) -> None:
+    """As a gateway does that stops."""
+    assert isinstance(tls._client, Connection)
+    tls._client.close()
 
 
-async def _open_handshakes(full: Serving) -> list[object]:
-    return [each for each in _connections(full) if (tls := _tls(each)) is not None and not tls.is_established]
+async def _is_closing(tls: transport.TlsTransport) -> bool:
+    return tls._socket.is_closing()
+
+
+def _connections(full: Serving) -> list[Connection]:
+    return [each for each in full.gateway.connections.values() if isinstance(each, Connection)]
+
+
+def _tls_of(full: Serving, port: int) -> transport.TlsTransport:
+    """Of the client with that port, once the gateway has accepted its connection."""
+
+    def found() -> transport.TlsTransport | None:
+        return next((each._tls for each in _connections(full) if each.port == port), None)
+
+    tls: transport.TlsTransport = eventually(found, "the connection")
+    return tls
+
+
+async def _open_handshakes(full: Serving) -> list[Connection]:
+    return [each for each in _connections(full) if (tls := each._tls) is not None and not tls.is_established]
 
 
 def test_a_response_is_encrypted_as_the_client_takes_it(
@@ -343,9 +374,8 @@ def test_a_response_is_encrypted_as_the_client_takes_it(
     body = {"replica_id": -1, "max_wait": 100, "min_bytes": 1, "max_bytes": 50_000_000, "isolation_level": 0}
     with secure(ports["SSL"], client_context()) as client:
         client.request(FETCH, 4, {**body, "topics": [{"topic": topic, "partitions": [part]}]})
-        (tls,) = (_tls(each) for each in full.gateway.connections.values() if each.port == client.port)
-        assert tls is not None
-        until(lambda: tls._pending_bytes > 0 and tls._is_paused)
+        tls = _tls_of(full, client.port)
+        eventually(lambda: tls._pending_bytes > 0 and tls._is_paused, "more than the client takes")
         encrypted_bytes = full.run(_encrypted(tls))
         assert encrypted_bytes <= transport._HIGH_WATER_BYTES + 2 * transport._PIECE_BYTES < tls._pending_bytes
         (response,) = client.response(FETCH, 4).responses

@@ -16,7 +16,8 @@ from muster.gateway.security.tls import listeners
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.certificates import SERVER, Authority, Issued
 from tests.gateway.serving import Client, Serving, serving
-from tests.gateway.tls.test_listeners import secure, until, works
+from tests.gateway.tls.test_listeners import secure, works
+from tests.zookeeper_fixture import eventually
 
 CA = Authority()
 SUBJECT = "CN=gateway,O=Test"
@@ -64,7 +65,7 @@ def test_a_new_file_is_for_new_connections(
     with secure(port, ssl.create_default_context(cadata=CA.pem)) as before:
         assert works(before)
         new = replace(tmp_path / "gateway.pem", CA.issue(SUBJECT, days=199.95))
-        until(lambda: presented(port) == new.certificate)
+        eventually(lambda: presented(port) == new.certificate, "the new certificate")
         assert works(before)
     assert f"that of {SUBJECT}; it ends on {new.certificate.not_valid_after_utc.isoformat()}" in caplog.text
     _, metrics = running.http("/metrics")
@@ -88,7 +89,8 @@ def test_what_must_not_take_its_place(
     assert code is ErrorCode.invalid_request
     assert message in text
     replace(tmp_path / "gateway.pem", issued)
-    until(lambda: f"listener SSL continues with the certificate that it has: {message}" in caplog.text)
+    text = f"listener SSL continues with the certificate that it has: {message}"
+    eventually(lambda: text in caplog.text, text)
     assert presented(port) == old
 
 
@@ -101,7 +103,8 @@ def test_another_location_comes_into_force(tls: tuple[Serving, int], tmp_path: P
     assert presented(port) == old
     assert alter(running, tmp_path / "missing.pem")[1].endswith("missing.pem cannot be read: No such file or directory")
     assert alter(running, tmp_path / "second.pem") == (ErrorCode.none, None)
-    until(lambda: presented(port) == second.certificate)  # here, unlike in a cluster, the view comes later
+    # Here, unlike in a cluster, the view comes later.
+    eventually(lambda: presented(port) == second.certificate, "the second certificate")
     third = replace(tmp_path / "second.pem", CA.issue(SUBJECT, names=more))
     assert alter(running, tmp_path / "second.pem", broker="") == (ErrorCode.none, None)
     assert presented(port) == third.certificate
