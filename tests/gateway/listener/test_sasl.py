@@ -12,7 +12,6 @@ import pytest
 from scramp import ScramClient
 
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.security.credentials import write
 from muster.gateway.security.mechanisms import MAX_TOKEN_BYTES
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
@@ -49,8 +48,8 @@ def secured(full: Serving) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
+def reasons(secured: Serving, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    secured.flush_complaints()
     caplog.set_level(logging.INFO, "muster.gateway.listener.connection")
     return lambda: [
         record.getMessage() for record in caplog.records if record.name == "muster.gateway.listener.connection"

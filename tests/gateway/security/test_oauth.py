@@ -22,7 +22,6 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from muster.actors.config import MusterConfig
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.security.oauth.exchange import FAILURE
 from muster.gateway.security.oauth.jwks import AGAIN_S, Jwks, JwksError, read_keys
 from tests.gateway.sasl_login import authenticate, handshake, works
@@ -177,12 +176,9 @@ REFUSED: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("bearer", REFUSED.values(), ids=REFUSED.keys())
 def test_an_invalid_token_gets_a_status_and_then_the_failure(
-    full: Serving,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    bearer: Callable[[], str],
+    full: Serving, caplog: pytest.LogCaptureFixture, bearer: Callable[[], str]
 ) -> None:
-    monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
+    full.flush_complaints()
     caplog.set_level(logging.INFO, "muster.gateway.listener.connection")
     sent = bearer()
     with full.connect() as client:
