@@ -145,7 +145,7 @@ class Callers:
     """The callers of one gateway; :attr:`middleware` checks each request."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Raises TokensError if the file of tokens cannot be read."""
+        """PropertyFileError if the file of tokens cannot be read."""
         tokens = gateway.started_with.http_tokens_file
         self._tokens = None if tokens is None else TokensFile(Path(tokens))
         self._gateway = gateway

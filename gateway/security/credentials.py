@@ -12,7 +12,6 @@ import hmac
 import logging
 import re
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -20,9 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import javaproperties
-
-from muster.actors.runtime.files import write_atomically
+from muster.gateway.security.files import PropertyFileError, read_properties, write_properties
 from muster.gateway.security.scram import (
     DEFAULT_ITERATIONS,
     SALT_BYTES,
@@ -42,10 +39,6 @@ _BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _ITERATIONS = re.compile(r"iterations=(\d{4,7})")
 _SAMPLE = 250
 """How many users of ZooKeeper decide what is usual."""
-
-
-class CredentialsError(ValueError):
-    """The file of credentials cannot be read, or a line is invalid. The message says which, and contains no secret."""
 
 
 class Shape(NamedTuple):
@@ -138,61 +131,25 @@ def stored_credentials(config: Mapping[str, str]) -> dict[str, str]:
     return {mechanism: config[mechanism] for mechanism in SCRAM_MECHANISMS if mechanism in config}
 
 
-class CredentialsFile:
-    """The file, read again when it changes; thread-safe."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises CredentialsError if it cannot be read."""
-        self._path = path
-        self._lock = threading.Lock()
-        self._stamp = self._look()
-        self._users: Users = read(path)
-
-    def current(self) -> Users:
-        """The current users. While a changed file cannot be read, the previous ones, and one log line reports it."""
-        with self._lock:
-            try:
-                stamp = self._look()
-                if stamp != self._stamp:
-                    self._stamp = stamp
-                    self._users = read(self._path)
-                    log.info("users are read anew from %s", self._path)
-            except CredentialsError as error:
-                log.error("%s; users stay as they were", error)
-            return self._users
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
-    """Credentials by user, then by mechanism. Raises CredentialsError."""
-    try:
-        lines = javaproperties.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no property file"
-        raise CredentialsError(f"the users in {path} cannot be read: {why}") from error
+    """Credentials by user, then by mechanism. PropertyFileError."""
     users: dict[str, dict[str, ScramCredential]] = {}
-    for key, value in lines.items():
+    for key, value in read_properties(path, "users").items():
         name, _, mechanism = key.rpartition(".")
         if not 0 < len(name) <= MAX_NAME_CHARS or mechanism not in SCRAM_MECHANISMS:
-            raise CredentialsError(f"{path}: {key[:80]} is not NAME.{' or NAME.'.join(SCRAM_MECHANISMS)}")
+            raise PropertyFileError(f"{path}: {key[:80]} is not NAME.{' or NAME.'.join(SCRAM_MECHANISMS)}")
         try:
             users.setdefault(name, {})[mechanism] = ScramCredential.decode(value)
         except ValueError as error:
-            raise CredentialsError(f"{path}: {key} {error}") from None
+            raise PropertyFileError(f"{path}: {key} {error}") from None
     return users
 
 
 def write(path: Path, users: Users) -> None:
     """Replace the file atomically; only its owner may read it. Raises OSError."""
-    lines = {
+    properties = {
         f"{name}.{mechanism}": credential.encode()
         for name, held in sorted(users.items())
         for mechanism, credential in sorted(held.items())
     }
-    write_atomically(path, javaproperties.dumps(lines, timestamp=False))
+    write_properties(path, properties)

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from muster.actors.config import Listener, MusterConfig
 from muster.actors.runtime.process import wall_ms
 from muster.gateway.security.counts import LoginCounts
-from muster.gateway.security.credentials import Credentials, CredentialsFile, Entities, Users, stored_credentials
+from muster.gateway.security.credentials import Credentials, Entities, Users, read, stored_credentials
+from muster.gateway.security.files import WatchedFile
 from muster.gateway.security.mechanisms import OAUTHBEARER, PLAIN, Exchange, PlainExchange, ScramExchange
 from muster.gateway.security.oauth.exchange import OAuthExchange, TokenRules
 from muster.gateway.security.oauth.jwks import Jwks
@@ -28,7 +29,7 @@ _NO_USERS: Users = MappingProxyType({})
 class Sasl:
     """Shared by all connections of a gateway, on its event loop."""
 
-    def __init__(self, config: MusterConfig, file: CredentialsFile | None) -> None:
+    def __init__(self, config: MusterConfig, file: WatchedFile[Users] | None) -> None:
         self.counts = LoginCounts()
         self.max_frame_bytes = config.sasl_server_max_receive_size
         """The longest frame of a client that is not authenticated."""
@@ -56,11 +57,11 @@ class Sasl:
 
     @classmethod
     def of(cls, config: MusterConfig) -> Sasl | None:
-        """None if clients need not authenticate. Raises CredentialsError."""
+        """None if clients need not authenticate. PropertyFileError."""
         if not any(listener.needs_login for listener in config.all_listeners):
             return None
         path = config.sasl_credentials_file
-        return cls(config, CredentialsFile(Path(path)) if path is not None else None)
+        return cls(config, None if path is None else WatchedFile(Path(path), read, "users"))
 
     def wall_ms(self) -> int:
         """See :class:`muster.gateway.security.session.Logins`."""

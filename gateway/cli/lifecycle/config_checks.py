@@ -8,11 +8,11 @@ from muster.actors.config import MusterConfig
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.advertising import check_addresses
 from muster.gateway.cli.lifecycle.exposure import check_exposure
-from muster.gateway.security.credentials import CredentialsError
+from muster.gateway.security.files import PropertyFileError
 from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.security.tls.stores import StoreError
-from muster.gateway.security.tokens import TokensError, TokensFile
+from muster.gateway.security.tokens import TokensFile
 
 
 def check_users(config: MusterConfig) -> None:
@@ -20,7 +20,7 @@ def check_users(config: MusterConfig) -> None:
     try:
         if (sasl := Sasl.of(config)) is not None:
             sasl.close()
-    except CredentialsError as error:
+    except PropertyFileError as error:
         raise CliError(f"{error}; muster user add writes them") from error
 
 
@@ -29,7 +29,7 @@ def check_tokens(config: MusterConfig) -> None:
     try:
         if config.http_tokens_file is not None:
             TokensFile(Path(config.http_tokens_file))
-    except TokensError as error:
+    except PropertyFileError as error:
         raise CliError(f"{error}; muster token add writes them") from error
 
 

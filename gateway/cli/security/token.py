@@ -9,7 +9,8 @@ import click
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.security.tokens import MAX_NAME_CHARS, TokensError, hash_of, new_token, read, write
+from muster.gateway.security.files import PropertyFileError
+from muster.gateway.security.tokens import MAX_NAME_CHARS, hash_of, new_token, read, write
 
 _FILE = click.option(
     "--file",
@@ -55,7 +56,7 @@ def remove(name: str, file: Path) -> None:
 def _read(file: Path) -> dict[str, tuple[str, ...]]:
     try:
         return read(file) if file.exists() else {}
-    except TokensError as error:
+    except PropertyFileError as error:
         raise CliError(str(error)) from error
 
 

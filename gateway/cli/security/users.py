@@ -11,7 +11,8 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.coordinator import Gateway
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.running import connected
-from muster.gateway.security.credentials import CredentialsError, read, write
+from muster.gateway.security.credentials import read, write
+from muster.gateway.security.files import PropertyFileError
 from muster.gateway.security.scram import SALT_BYTES, ScramCredential, salted_password
 from muster.gateway.security.scram_users import (
     MECHANISM_CODES,
@@ -70,7 +71,7 @@ class UsersOfFile:
     def _read(self) -> dict[str, dict[str, ScramCredential]]:
         try:
             return read(self._path) if self._path.exists() else {}
-        except CredentialsError as error:
+        except PropertyFileError as error:
             raise CliError(str(error)) from error
 
     def _write(self, users: Mapping[str, Mapping[str, ScramCredential]]) -> None:

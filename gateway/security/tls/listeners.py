@@ -17,6 +17,7 @@ from pathlib import Path
 from muster.actors.config import MusterConfig
 from muster.actors.config.overrides import METRICS
 from muster.actors.config.tls.settings import TlsSettings
+from muster.gateway.security.files import Stamp, stamp_of
 from muster.gateway.security.tls.contexts import ChangeRefused, Served, load
 from muster.gateway.security.tls.stores import StoreError
 
@@ -26,8 +27,6 @@ LOOK_S = 5.0
 """How often the files are looked at."""
 _SOON_DAYS = 30
 THREADS = 2
-
-Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsListeners:
@@ -162,16 +161,8 @@ def _locations(settings: TlsSettings) -> list[Path]:
     return [Path(each) for each in (settings.keystore.location, settings.truststore.location) if each is not None]
 
 
-def _stamp(settings: TlsSettings) -> Stamp:
-    found: list[tuple[int, int, int] | None] = []
-    for path in _locations(settings):
-        try:
-            stat = path.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return tuple(found)
+def _stamp(settings: TlsSettings) -> tuple[Stamp, ...]:
+    return tuple(map(stamp_of, _locations(settings)))
 
 
 def _digest(settings: TlsSettings) -> bytes:

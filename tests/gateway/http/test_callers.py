@@ -21,8 +21,9 @@ from muster.gateway.metrics import families
 from muster.gateway.metrics.names import OTHER, HiddenNames
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.gateway.security.credentials import write as write_users
+from muster.gateway.security.files import PropertyFileError
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
-from muster.gateway.security.tokens import TokensError, read, write
+from muster.gateway.security.tokens import read, write
 from muster.placement.security.acls import (
     CLUSTER_NAME,
     Acl,
@@ -291,5 +292,5 @@ def _token_of_root(full: Serving) -> Caller:
 @pytest.mark.parametrize("content", ["a=b", "a=" + "0" * 63, f"={'0' * 64}", "a=" + "0" * 64 + ","])
 def test_a_bad_file_of_tokens_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "tokens").write_text(content)
-    with pytest.raises(TokensError):
+    with pytest.raises(PropertyFileError):
         read(tmp_path / "tokens")
