@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
@@ -36,6 +37,11 @@ class SaslProperties(BaseModel):
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Long = Field(
         3_600_000, ge=1, description="How old these keys may become, in ms, before they are read again."
     )
+    sasl_oauthbearer_jwks_endpoint_ssl_truststore_location: Text | None = Field(
+        None,
+        description="A PEM file with the authorities of which one must have signed the certificate of that URL, with"
+        " https. None: those that the system trusts.",
+    )
     sasl_oauthbearer_expected_audience: Names | None = Field(
         None, description="Names with commas, of which the claim aud of a token must have one. None: it is not checked."
     )
@@ -48,6 +54,11 @@ class SaslProperties(BaseModel):
     sasl_oauthbearer_sub_claim_name: Text = Field(
         "sub", description="The claim of a token that names the user.", min_length=1
     )
+
+    @field_validator("sasl_oauthbearer_jwks_endpoint_ssl_truststore_location")
+    @classmethod
+    def _absolute_authorities(cls, path: str | None) -> str | None:
+        return None if path is None else str(Path(path).expanduser().absolute())
 
     @field_validator("sasl_oauthbearer_jwks_endpoint_url")
     @classmethod

@@ -41,7 +41,9 @@ class Sasl:
         self._config = config
         self._file = file
         url = config.sasl_oauthbearer_jwks_endpoint_url
-        self._jwks = None if url is None else Jwks(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+        refresh_s = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
+        authorities = config.sasl_oauthbearer_jwks_endpoint_ssl_truststore_location
+        self._jwks = None if url is None else Jwks(url, refresh_s, authorities=authorities)
         self._token_rules = TokenRules(
             audience=config.oauth_audience,
             issuer=config.sasl_oauthbearer_expected_issuer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,9 +81,19 @@ def _algorithms(key: object) -> frozenset[str]:
 class Jwks:
     """The keys at a URL. Reads them again in the background, and when a token names one that is not among them."""
 
-    def __init__(self, url: str, refresh_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``url``: with the scheme file, http or https."""
+    def __init__(
+        self,
+        url: str,
+        refresh_s: float,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        authorities: str | None = None,
+    ) -> None:
+        """``url``: with the scheme file, http or https. ``authorities``: the PEM file of those who may have signed the
+        certificate of https; None: those that the system trusts.
+        """
         self._url = url
+        self._authorities = authorities
         self._refresh_s = refresh_s
         self._now_s = now_s
         self._keys: tuple[VerificationKey, ...] = ()
@@ -125,9 +136,12 @@ class Jwks:
         if parts.scheme == "file":
             return await asyncio.to_thread(Path(url2pathname(parts.path)).read_bytes)
         data = bytearray()
+        tls: ssl.SSLContext | bool = True
+        if parts.scheme == "https":
+            tls = await asyncio.to_thread(ssl.create_default_context, cafile=self._authorities)
         async with (
             ClientSession(timeout=ClientTimeout(total=_TIMEOUT_S)) as session,
-            session.get(self._url, allow_redirects=False) as response,
+            session.get(self._url, allow_redirects=False, ssl=tls) as response,
         ):
             if response.status != 200:
                 raise JwksError(f"HTTP status {response.status}")

@@ -101,7 +101,7 @@ ACCEPTED: dict[str, Callable[[], bytes]] = {
     "Ed25519": lambda: first(token(ED, "EdDSA", "ed")),
     "no key id": lambda: first(token(kid=None)),
     "one of several audiences": lambda: first(token(aud=["x", AUDIENCE])),
-    "within the skew": lambda: first(token(exp=int(time.time()) - SKEW_S + 10)),
+    "within the skew": lambda: first(token(iat=int(time.time()) - 600, exp=int(time.time()) - SKEW_S + 10)),
     "its user as authorization id": lambda: first(token(), "n,a=svc,"),
     "extensions": lambda: first(token(), pairs="traceId=12 3\1"),
 }
@@ -145,7 +145,7 @@ def _with_public_key_as_secret() -> str:
 
 
 REFUSED: dict[str, Callable[[], str]] = {
-    "it has ended": lambda: token(exp=int(time.time()) - SKEW_S - 1),
+    "it has ended": lambda: token(iat=int(time.time()) - 600, exp=int(time.time()) - SKEW_S - 1),
     "it has no end": lambda: token(exp=None),
     "it has no begin": lambda: token(iat=None),
     "it is of the future": lambda: token(iat=int(time.time()) + SKEW_S + 100),
