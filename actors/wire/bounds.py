@@ -15,9 +15,11 @@ import dataclasses
 import math
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _FIXED_BYTES = {
     "bool": 1,
@@ -46,6 +48,10 @@ class LengthError(ValueError):
     """A length in the message is negative, exceeds the bytes that follow, or is null where null is not allowed."""
 
 
+class TooManyElements(LengthError):
+    """The arrays of the message have more elements than they may have."""
+
+
 class _Shape(NamedTuple):
     """How to skip a value: ``end(frame, at)`` is the index behind it; LengthError, IndexError."""
 
@@ -63,7 +69,7 @@ class _Elements(threading.local):
         """LengthError if there are too many."""
         self.left -= count
         if self.left < 0:
-            raise LengthError(f"more than {MAX_ELEMENTS} elements")
+            raise TooManyElements(f"more than {MAX_ELEMENTS} elements")
 
 
 _elements = _Elements()
@@ -119,6 +125,69 @@ def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
 def array_head(kind: Any, count: int) -> bytes:
     """What precedes the elements of an array in an entity of class ``kind``."""
     return as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
+
+
+class Array(NamedTuple):
+    """A field of an entity that is an array."""
+
+    head: Callable[[bytes, int], tuple[int, int]]
+    """``head(frame, at)`` is the number of elements, -1 for null, and the index of the first one."""
+    element_end: Callable[[bytes, int], int]
+    nested: Any
+    """The entity class of the elements; None if they are primitive."""
+    kafka_type: str
+    has_arrays: bool
+    """Whether the elements have arrays themselves."""
+
+
+class Part(NamedTuple):
+    """A field of an entity, or all of its tagged fields."""
+
+    name: str
+    end: Callable[[bytes, int], int]
+    array: Array | None
+
+
+@cache
+def parts_of(kind: Any) -> tuple[Part, ...]:
+    """What an entity of that class consists of, in order, for readers that check it part by part.
+
+    The functions of the parts raise LengthError and IndexError; an end may be behind that of the frame.
+    """
+    hints = typing.get_type_hints(kind)
+    parts, known = [], {}
+    for declared in dataclasses.fields(kind):
+        shape = _field(kind, declared, hints[declared.name])
+        if "tag" in declared.metadata:
+            known[declared.metadata["tag"]] = shape
+            continue
+        nested, many = nested_entity(hints[declared.name])
+        array = None
+        if many:
+            one = _one(kind, declared, nested)
+            has_arrays = nested is not None and any(each.array for each in parts_of(nested))
+            is_nullable = type(None) in typing.get_args(hints[declared.name])
+            head = _array_head(one, kind.__flexible__, is_nullable=is_nullable)
+            array = Array(head, one.end, nested, declared.metadata.get("kafka_type", ""), has_arrays)
+        parts.append(Part(declared.name, shape.end, array))
+    if kind.__flexible__:
+        parts.append(Part("", _tags(known).end, None))
+    return tuple(parts)
+
+
+def shared_limit(steps: Generator[None, None, T], max_elements: int) -> Generator[None, None, T]:
+    """The same steps, in which all arrays together may have so many elements. TooManyElements."""
+    left: float = max_elements
+    while True:
+        _elements.left = left
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            left, _elements.left = _elements.left, math.inf
+        yield
 
 
 class _Recorded(bytes):
@@ -181,10 +250,15 @@ def _joined(shapes: list[_Shape]) -> list[Callable[[bytes, int], int]]:
 
 def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
     nested, many = nested_entity(hint)
-    one = _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
+    one = _one(kind, declared, nested)
     if many:
         return _array(one, kind.__flexible__, is_nullable=type(None) in typing.get_args(hint))
     return _nullable(one) if nested is not None and type(None) in typing.get_args(hint) else one
+
+
+def _one(kind: Any, declared: dataclasses.Field[Any], nested: Any) -> _Shape:
+    """A value of the field, or an element of its array."""
+    return _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
 
 
 def nested_entity(hint: Any) -> tuple[Any, bool]:
@@ -240,8 +314,10 @@ def _nullable(entity: _Shape) -> _Shape:
     return _Shape(end, 1)
 
 
-def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
-    def end(frame: bytes, at: int) -> int:
+def _array_head(element: _Shape, flexible: bool, *, is_nullable: bool) -> Callable[[bytes, int], tuple[int, int]]:
+    """Reads the number of elements, -1 for null, and the index of the first one."""
+
+    def head(frame: bytes, at: int) -> tuple[int, int]:
         count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
         if count < 0 and not is_nullable:  # kio would return None for it
             raise LengthError("null for an array that may not be null")
@@ -249,6 +325,16 @@ def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
             raise LengthError(f"an array of {count} elements in the last {len(frame) - at} bytes")
         if count > 0:
             _elements.take(count)
+        return count, at
+
+    return head
+
+
+def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
+    head = _array_head(element, flexible, is_nullable=is_nullable)
+
+    def end(frame: bytes, at: int) -> int:
+        count, at = head(frame, at)
         if element.is_fixed:
             return at + max(count, 0) * element.least_bytes
         for _ in range(count):

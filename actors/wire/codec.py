@@ -27,6 +27,7 @@ from kio.serial.errors import SerialError
 from muster.actors.wire.bounds import (
     MAX_ELEMENTS,
     LengthError,
+    TooManyElements,
     array_head,
     check_lengths,
     last_array,
@@ -38,7 +39,7 @@ from muster.actors.wire.framing import Buffer
 from muster.actors.wire.writing import Body, writer
 
 API_VERSIONS = 18
-_UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
+UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
 """What kio raises for a client's bytes; KeyError for a tagged field that the schema does not have."""
 
 
@@ -126,17 +127,22 @@ def decode_header(frame: bytes) -> Header:
         header, end = entity_reader(RequestHeaderV1 if is_flexible else header_type)(frame, 0)
         if is_flexible:  # v2 is v1 plus tagged fields, and kio rejects unknown ones
             end = tagged_fields_end(frame, end)
-    except _UNREADABLE as error:
-        raise UndecodableRequest(f"request header of api key {api_key}: {_why(error)}") from error
+    except UNREADABLE as error:
+        raise UndecodableRequest(f"request header of api key {api_key}: {why(error)}") from error
     return Header(api_key, version, int(header.correlation_id), header.client_id, end)
 
 
-def check_request(header: Header, frame: bytes) -> None:
-    """Check the lengths in a client's body, which :func:`decode_request` does not check. UndecodableRequest."""
+def check_request(header: Header, frame: bytes, max_elements: int | None = None) -> None:
+    """Check the lengths in a client's body, which :func:`decode_request` does not check. UndecodableRequest.
+
+    TooManyElements if there are more than ``max_elements`` in its arrays, where that is given.
+    """
     kind = request_type(header.api_key, header.api_version)
     try:
-        check_lengths(kind, frame, header.end, MAX_ELEMENTS)
+        check_lengths(kind, frame, header.end, MAX_ELEMENTS if max_elements is None else max_elements)
     except LengthError as error:
+        if max_elements is not None and isinstance(error, TooManyElements):
+            raise
         raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error}") from error
 
 
@@ -152,11 +158,11 @@ def decode_request(header: Header, frame: bytes) -> Any:
             return entity_reader(kind)(frame, header.end)[0]
         except KeyError:  # an unknown tagged field: rare enough to look for it only now
             return entity_reader(kind)(without_unknown_tags(kind, frame, header.end), header.end)[0]
-    except _UNREADABLE as error:
-        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {_why(error)}") from error
+    except UNREADABLE as error:
+        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {why(error)}") from error
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """A short text for any input: the repr of a UnicodeDecodeError would hold all of the bytes."""
     return f"{type(error).__name__}: {error}"
 
@@ -193,11 +199,16 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, body: Body) -> list[Buffer]:
     """:func:`encode_response` in parts: records are not copied."""
-    kind = response_type(api_key, version)
+    parts = response_head(api_key, version, correlation_id)
+    writer(response_type(api_key, version))(body, parts.append)
+    return parts
+
+
+def response_head(api_key: int, version: int, correlation_id: int) -> list[Buffer]:
+    """What precedes the body of a response."""
     parts: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
-    if kind.__header_schema__.__flexible__:
+    if response_type(api_key, version).__header_schema__.__flexible__:
         parts.append(b"\0")  # no tagged fields
-    writer(kind)(body, parts.append)
     return parts
 
 
@@ -224,8 +235,8 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
             start = _response_start(kind, frame)
             entity, _ = entity_reader(kind)(without_unknown_tags(kind, frame, start), start)
             return int.from_bytes(frame[:4], "big", signed=True), entity
-    except _UNREADABLE as error:
-        raise UndecodableResponse(f"{kind.__name__} v{version}: {_why(error)}") from error
+    except UNREADABLE as error:
+        raise UndecodableResponse(f"{kind.__name__} v{version}: {why(error)}") from error
 
 
 def _response_start(kind: Any, frame: bytes) -> int:
@@ -254,18 +265,22 @@ def join_response(api_key: int, version: int, correlation_id: int, body: Body, e
     return b"".join((head, array_head(kind, len(elements)), *elements, tail))
 
 
+@cache
+def _element_type(api_key: int, version: int, name: str) -> Any:
+    """The entity class of the elements of the response's array ``name``."""
+    return nested_entity(typing.get_type_hints(response_type(api_key, version))[name])[0]
+
+
 def element(api_key: int, version: int, name: str, body: Body) -> bytes:
     """One element of the response's array ``name``, in the format that :func:`split_response` returns."""
-    kind = response_type(api_key, version)
-    nested, _ = nested_entity(typing.get_type_hints(kind)[name])
     parts: list[Buffer] = []
-    writer(nested)(body, parts.append)
+    writer(_element_type(api_key, version, name))(body, parts.append)
     return b"".join(parts)
 
 
 def filtered(api_key: int, version: int, name: str, part: bytes, keep: Callable[[Any], bool]) -> bytes:
     """An element of the response's array ``name``, without those of the array that it ends with that are not kept."""
-    kind = nested_entity(typing.get_type_hints(response_type(api_key, version))[name])[0]
+    kind = _element_type(api_key, version, name)
     last = list(typing.get_type_hints(kind).values())[-1]
     inner = entity_reader(nested_entity(last)[0])
     elements = last_array(kind, part, 0)
@@ -280,6 +295,7 @@ __all__ = [
     "Body",
     "ErrorCode",
     "Header",
+    "TooManyElements",
     "UndecodableRequest",
     "UndecodableResponse",
     "UnknownApi",

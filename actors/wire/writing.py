@@ -61,7 +61,7 @@ def writer(kind: Any) -> EntityWriter:
     return EntityWriter(kind)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """How to write a field."""
 
     name: str
@@ -70,6 +70,10 @@ class _Field(NamedTuple):
     """None for no default."""
     struct: str
     """The format of the value in a struct; empty if it is not simply packed."""
+    element: Write | None
+    """For an array: how to write one of its elements, behind the length."""
+    length: Callable[[int], bytes]
+    """For an array."""
 
 
 _WriteAll = Callable[[Sequence[Any], Put], None]
@@ -82,7 +86,7 @@ class EntityWriter:
         hints = typing.get_type_hints(kind)
         declared = dataclasses.fields(kind)
         self._kind = kind
-        self._fields = [_field(kind, each, hints[each.name]) for each in declared if "tag" not in each.metadata]
+        self.fields = [_field(kind, each, hints[each.name]) for each in declared if "tag" not in each.metadata]
         self._tagged = [_tagged(kind, each, hints[each.name]) for each in declared if "tag" in each.metadata]
         self._tagged.sort(key=lambda each: each.tag)
         self._tail = b"\0" if kind.__flexible__ and not self._tagged else b""
@@ -105,6 +109,19 @@ class EntityWriter:
             write_all = self._compiled.get(source) or self._compile(source)
             write_all(bodies, put)
 
+    def write_field(self, declared: Field, body: Any, put: Put) -> None:
+        """One of :attr:`fields`."""
+        value = field_of(body, declared.name)
+        try:
+            if value is not MISSING:
+                declared.write(value, put)
+            elif declared.default is not None:
+                put(declared.default)
+            else:
+                raise _missing(self._kind, declared.name)
+        except _UNFIT as error:
+            raise _named(error, self._kind, declared.name) from error
+
     def _compile(self, source: type) -> _WriteAll:
         write_all: _WriteAll
         if source is dict:
@@ -123,7 +140,7 @@ class EntityWriter:
         for body in bodies:
             name = ""
             try:
-                for name, write, default, _ in self._fields:
+                for name, write, default, *_ in self.fields:
                     if name in body:
                         write(body[name], put)
                     elif default is not None:
@@ -132,9 +149,10 @@ class EntityWriter:
                         raise _missing(self._kind, name)
             except _UNFIT as error:
                 raise _named(error, self._kind, name) from error
-            self._write_tail(body, put)
+            self.write_tail(body, put)
 
-    def _write_tail(self, body: Any, put: Put) -> None:
+    def write_tail(self, body: Any, put: Put) -> None:
+        """The tagged fields, which follow all others."""
         if self._tagged:
             _write_tagged(self._kind, self._tagged, body, put)
         elif self._tail:
@@ -147,8 +165,8 @@ class EntityWriter:
         loop over the fields.
         """
         lines: list[str] = []
-        known: dict[str, Any] = {"write_tail": self._write_tail, "tail": self._tail}
-        for is_packed, run in groupby(self._fields, lambda each: bool(each.struct) and each.name in has):
+        known: dict[str, Any] = {"write_tail": self.write_tail, "tail": self._tail}
+        for is_packed, run in groupby(self.fields, lambda each: bool(each.struct) and each.name in has):
             fields = [*run]
             if is_packed:
                 pack = f"pack_{fields[0].name}"
@@ -183,13 +201,21 @@ class EntityWriter:
     def _unfit(self, bodies: Sequence[Any], has: frozenset[str], error: Exception) -> Exception:
         """The error with the name of the field that does not fit."""
         for body in bodies:
-            for each in self._fields:
+            for each in self.fields:
                 try:
                     if each.name in has:
                         _written(each.write, getattr(body, each.name))
                 except _UNFIT as found:
                     return _named(found, self._kind, each.name)
         return _named(error, self._kind, "body")
+
+
+MISSING = object()
+
+
+def field_of(body: Any, name: str) -> Any:
+    """The value of that field of a :data:`Body`; MISSING if it has none."""
+    return body.get(name, MISSING) if isinstance(body, dict) else getattr(body, name, MISSING)
 
 
 def _missing(kind: Any, name: str) -> MissingField:
@@ -203,12 +229,13 @@ def _named(error: Exception, kind: Any, name: str) -> Exception:
     return Unwritable(f"{kind.__name__} v{kind.__version__}, {name}: {type(error).__name__}: {error}")
 
 
-def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Field:
+def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Field:
+    one = _element(kind, declared, hint)
     write = _value(kind, declared, hint)
     default = None if declared.default is dataclasses.MISSING else _written(write, declared.default)
-    is_primitive = nested_entity(hint) == (None, False)
-    form = STRUCTS.get(declared.metadata["kafka_type"], "") if is_primitive else ""
-    return _Field(declared.name, write, default, form)
+    nested, many = nested_entity(hint)
+    form = STRUCTS.get(declared.metadata["kafka_type"], "") if nested is None and not many else ""
+    return Field(declared.name, write, default, form, one if many else None, length_of(kind.__flexible__))
 
 
 def _written(write: Write, value: Any) -> bytes:
@@ -266,19 +293,31 @@ def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None
 
 def _value(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
     nested, many = nested_entity(hint)
-    # A tagged field is null when absent, regardless of its type.
-    is_nullable = type(None) in typing.get_args(hint) and "tag" not in declared.metadata
-    # The client id is never compact, which keeps any version of the header readable (KIP-482).
-    is_compact = kind.__flexible__ and not (kind.__type__ is EntityType.header and declared.name == "client_id")
-    if nested is not None:
-        one: Write = writer(nested)
-    else:
-        one = primitive(declared.metadata["kafka_type"], is_compact, is_nullable=is_nullable and not many)
-        if declared.name == "error_message":
-            one = _shortened(one)
+    one = _element(kind, declared, hint)
+    is_nullable = _is_nullable(declared, hint)
     if many:
-        return _array(one, is_compact, is_nullable=is_nullable)
+        return _array(one, _is_compact(kind, declared), is_nullable=is_nullable)
     return _nullable_entity(one) if nested is not None and is_nullable else one
+
+
+def _element(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
+    """Writes a value of the field, or an element of its array."""
+    nested, many = nested_entity(hint)
+    if nested is not None:
+        return writer(nested)
+    is_nullable = _is_nullable(declared, hint) and not many
+    one = primitive(declared.metadata["kafka_type"], _is_compact(kind, declared), is_nullable=is_nullable)
+    return _shortened(one) if declared.name == "error_message" else one
+
+
+def _is_nullable(declared: dataclasses.Field[Any], hint: Any) -> bool:
+    """A tagged field is null when absent, regardless of its type."""
+    return type(None) in typing.get_args(hint) and "tag" not in declared.metadata
+
+
+def _is_compact(kind: Any, declared: dataclasses.Field[Any]) -> bool:
+    """The client id is never compact, which keeps any version of the header readable (KIP-482)."""
+    return kind.__flexible__ and not (kind.__type__ is EntityType.header and declared.name == "client_id")
 
 
 def _shortened(write: Write) -> Write:

@@ -1,0 +1,1 @@
+"""Reads and writes large messages step by step, so that the event loop can do something else in between."""

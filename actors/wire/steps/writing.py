@@ -1,0 +1,73 @@
+"""Writes a response of many elements: what ``codec.encode_response_parts`` does, in small steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from muster.actors.wire import codec
+from muster.actors.wire.framing import Buffer
+from muster.actors.wire.primitives import Put
+from muster.actors.wire.steps.reading import Steps
+from muster.actors.wire.writing import MISSING, Body, EntityWriter, field_of, writer
+
+_AT_ONCE = 8
+"""Elements of a step."""
+_FEW = 1_000
+"""Elements of a longer array are written at once: they are likely to be small."""
+_LARGE_BYTES = 16 << 10
+_TOGETHER = 500
+
+
+def encode_response_in_steps(api_key: int, version: int, correlation_id: int, body: Body) -> Steps[list[Buffer]]:
+    """The parts of a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    joined = _Joined(codec.response_head(api_key, version, correlation_id))
+    yield from _write(writer(codec.response_type(api_key, version)), body, joined.put)
+    return joined.all()
+
+
+def _collected(elements: Iterable[Any]) -> Steps[list[Any]]:
+    found = []
+    for element in elements:
+        found.append(element)
+        if not len(found) % _AT_ONCE:
+            yield
+    return found
+
+
+class _Joined:
+    """Joins many small parts to a few: a hundred thousand would take long to send."""
+
+    def __init__(self, parts: list[Buffer]) -> None:
+        self._parts = parts
+        self._small: list[Buffer] = []
+
+    def put(self, part: Buffer) -> None:
+        is_large = len(part) > _LARGE_BYTES
+        if is_large or len(self._small) > _TOGETHER:
+            self._parts.append(b"".join(self._small))
+            self._small.clear()
+        (self._parts if is_large else self._small).append(part)
+
+    def all(self) -> list[Buffer]:
+        return [*self._parts, b"".join(self._small)]
+
+
+def _write(whole: EntityWriter, body: Any, put: Put) -> Steps[None]:
+    for declared in whole.fields:
+        elements = field_of(body, declared.name)
+        if declared.element is None or elements is None or elements is MISSING:
+            whole.write_field(declared, body, put)
+            continue
+        if not isinstance(elements, list | tuple):
+            elements = yield from _collected(elements)
+        put(declared.length(len(elements)))
+        nested = declared.element if isinstance(declared.element, EntityWriter) and len(elements) < _FEW else None
+        for number, element in enumerate(elements):
+            if nested is not None:
+                yield from _write(nested, element, put)
+            else:
+                declared.element(element, put)
+            if not number % _AT_ONCE:
+                yield
+    whole.write_tail(body, put)
