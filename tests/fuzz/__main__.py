@@ -153,6 +153,7 @@ class Run:
 @click.option("--authorizer", is_flag=True, help="With ACLs; most clients have a few rights.")
 @click.option("--tls", is_flag=True, help="With TLS for those clients.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Send the frames of a file, and end.")
+@click.option("--elsewhere", is_flag=True, help="Attack another gateway first: the same load, but not on this one.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the log and found frames go, and stay.")
 def main(
     seed: int,
@@ -162,6 +163,7 @@ def main(
     authorizer: bool,
     tls: bool,
     replay: Path | None,
+    elsewhere: bool,
     folder: Path | None,
 ) -> None:
     """Attack, and say what came of it."""
@@ -182,9 +184,9 @@ def main(
         if replay is not None:
             problems = _replayed(host, ports["plain"], replay, target)
         else:
-            problems = _attacked(
-                Run(host, ports, seed, target, place, options), host, ports["plain"], frames, minutes * 60, target
-            )
+            run = Run(host, ports, seed, target, place, options)
+            other = (place / "elsewhere", options) if elsewhere else None
+            problems = _attacked(run, host, ports["plain"], frames, minutes * 60, target, other)
     finally:
         if target is not None:
             target.stop()
@@ -197,10 +199,20 @@ def main(
         shutil.rmtree(place)
 
 
-def _attacked(run: Run, host: str, port: int, frames: int, seconds: float, target: Child | None) -> list[str]:
+def _attacked(
+    run: Run,
+    host: str,
+    port: int,
+    frames: int,
+    seconds: float,
+    target: Child | None,
+    elsewhere: tuple[Path, list[str]] | None,
+) -> list[str]:
+    """``elsewhere``: folder and options of another gateway that is attacked first."""
     canary = Child("tests.fuzz.canary", host, str(port))
     time.sleep(WARM_UP_S / 2)
     alone = Quantiles(*canary.report())
+    others = None if elsewhere is None else _beside_attack_elsewhere(canary, *elsewhere)
     warm_bytes: list[int] = []
 
     def on_warm() -> None:
@@ -227,12 +239,30 @@ def _attacked(run: Run, host: str, port: int, frames: int, seconds: float, targe
         f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
         f"({beside.requests}); p99 ratio {beside.p99 / max(alone.p99, 0.001):.1f}"
     )
+    if others is not None:
+        click.echo(
+            f"fuzz: canary beside an attack on another gateway p50 {others.p50:.2f} ms, p99 {others.p99:.2f} ms, "
+            f"longest {others.longest:.0f} ms ({others.requests}); "
+            f"p99 ratio to it {beside.p99 / max(others.p99, 0.001):.1f}"
+        )
     if target is not None and warm_bytes and not run.problems:
         (start_bytes,), end_bytes = warm_bytes, target.rss_bytes
         click.echo(f"fuzz: memory {start_bytes >> 20} MB after warm-up, {end_bytes >> 20} MB at the end")
         if end_bytes - start_bytes > MAX_GROWTH_BYTES:
             run.problems.append(f"memory grew by {(end_bytes - start_bytes) >> 20} MB")
     return run.problems
+
+
+def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) -> Quantiles:
+    """What the canary sees of the load on the machine: it shares no event loop with the attack."""
+    folder.mkdir()
+    other = Child("tests.fuzz.target", str(folder), *options)
+    try:
+        run = Run("127.0.0.1", other.ready, 1, other, folder, options)
+        asyncio.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
+        return Quantiles(*canary.report())
+    finally:
+        other.stop()
 
 
 def _replayed(host: str, port: int, file: Path, target: Child | None) -> list[str]:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
+from muster.actors.runtime.memory import settle
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
@@ -141,6 +142,7 @@ def main() -> None:
             running,
             secured,
         ):
+            settle()  # as actors do
             print(json.dumps({"plain": running.port, "secured": secured}), flush=True)
             for _ in sys.stdin:  # each line requests what was found since the last one
                 found, problems.found = problems.found, []
