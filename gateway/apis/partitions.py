@@ -10,6 +10,7 @@ from uuid import UUID
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, NotSent
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.steps.reading import Steps, finish
 from muster.placement.view import COORDINATORS, Topic
 
 if TYPE_CHECKING:
@@ -86,7 +87,17 @@ def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:
 
     A partition that occurs twice is included once.
     """
-    groups: dict[tuple[str | None, UUID | None], list[Named]] = {}
-    for partition in {partition.key: partition for partition in partitions}.values():
-        groups.setdefault((partition.name, partition.topic_id), []).append(partition)
-    return [(members[0], members) for members in groups.values()]
+    return finish(_by_topic(partitions))
+
+
+async def grouped(call: Call, partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:
+    """:func:`by_topic`; if the request is large, others are served meanwhile."""
+    return await call.gateway.turns.run(_by_topic(partitions)) if call.is_large else by_topic(partitions)
+
+
+def _by_topic(partitions: Iterable[Named]) -> Steps[list[tuple[Named, list[Named]]]]:
+    groups: dict[tuple[str | None, UUID | None], dict[int, Named]] = {}
+    for partition in partitions:
+        groups.setdefault((partition.name, partition.topic_id), {})[partition.partition] = partition
+        yield
+    return [(next(iter(members.values())), [*members.values()]) for members in groups.values()]

@@ -19,6 +19,7 @@ from muster.gateway.listener.limiting.accepting import CAUSES, Admission
 from muster.gateway.listener.limiting.charging import settle
 from muster.gateway.listener.limiting.throttle_time import with_throttle_time
 from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
+from muster.gateway.listener.limiting.turns import over
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
@@ -35,7 +36,9 @@ log = logging.getLogger(__name__)
 PIPELINE_LIMIT = 256
 """The most requests of one connection in service at a time; later ones wait, and no more are read."""
 TURN_LIMIT = 16
-"""The most requests of one connection that are started in one turn of the event loop."""
+"""The most requests of one connection that are started at once; fewer if they take a turn, or others wait for one."""
+_TASK_SHARE = 4
+"""What a request that a task serves counts of it: most of its work is done later."""
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
@@ -88,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._is_writable = True
         self._is_reading = True
         self._continues = False
-        """Whether more requests are started in the next turn of the event loop, and none before."""
+        """Whether more requests are started when it is this connection's turn, and none before."""
         self._refused: Complaint | None = None
         self._ends_when_idle = False
         self._mute = Mute()
@@ -245,16 +248,18 @@ class Connection(asyncio.Protocol):
     def _admit(self) -> None:
         """Start the requests that may start, in order; read more only when none is left.
 
-        After TURN_LIMIT of them the other connections have their turn: a single read may bring thousands.
+        If there are many, the others have their turns in between: a single read may bring thousands.
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
         if self._continues:
             return
-        left = TURN_LIMIT
+        turns, began_s, left = self.gateway.turns, 0.0, TURN_LIMIT
         while self._frames and not self._mute and self._has_room(frame := self._frames[-1]):
-            if not left:
+            if not began_s:
+                began_s = time.perf_counter()
+            elif left <= 0 or turns or over(began_s):
                 self._continues = True
-                asyncio.get_running_loop().call_soon(self._continue)
+                turns.queue(self._continue)
                 break
             left -= 1
             if self.leases and (response := self._leased(frame)) is not None:
@@ -272,14 +277,18 @@ class Connection(asyncio.Protocol):
             if self._has_to_wait(api):
                 break
             self._frames.pop()
-            self._start(api, call)
+            if self._start(api, call):
+                left -= _TASK_SHARE - 1
         self._read(not self._frames and self._refused is None and not (self._mute and self._framer.pending_bytes))
         if self._refused is not None and not self._requests and not self._frames:
             self.close(self._refused)
 
-    def _continue(self) -> None:
+    def _continue(self) -> float:
+        """It is this connection's turn: start one more request, or some while no other waits."""
         self._continues = False
+        tasks = self._tasks
         self._admit()
+        return (self._tasks - tasks) * _TASK_SHARE / TURN_LIMIT
 
     def _leased(self, frame: bytes) -> bytes | None:
         """The response to a heartbeat that needs no coordinator, if no earlier request waits for its response."""
@@ -304,7 +313,7 @@ class Connection(asyncio.Protocol):
         """Whether it must wait for an earlier response; nothing starts behind a change, so only the last can be one."""
         if not self._requests:
             return False
-        if self._requests[-1].api.is_change:
+        if self._requests[-1].api.is_change or not self._requests[-1].is_read:
             return True
         return known.is_large and any(request.api.is_large for request in self._requests)
 
@@ -341,12 +350,14 @@ class Connection(asyncio.Protocol):
             text = f"{known.name} came before the client has authenticated; {how}"
             raise BadRequest(Cause.NOT_AUTHENTICATED, text)
 
-    def _start(self, api: Api, call: Call) -> None:
-        request = PendingRequest(api, call, self._answered)
+    def _start(self, api: Api, call: Call) -> bool:
+        """Whether a task serves the request."""
+        request = PendingRequest(api, call, self._answered, self._admit)
         self._requests.append(request)
         self._requests_bytes += len(call.frame)
         request.start()
         self._tasks += request.is_task
+        return request.is_task
 
     def _answered(self) -> None:
         """Queue the responses whose turn it is."""

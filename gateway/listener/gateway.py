@@ -26,6 +26,7 @@ from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.limiting.throttling import monotonic_ms
+from muster.gateway.listener.limiting.turns import Turns
 from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.quotas.clients import ClientQuotas
@@ -170,6 +171,8 @@ class Gateway:
         """The log of connections; clients must not be able to flood it."""
         self.trail: Trail | None = None
         """Of administrative requests; set before the gateway listens, if they are recorded."""
+        self.turns = Turns()
+        """Of connections with more than a request, and of what takes long."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""
         self.fetch_sessions = FetchSessions(

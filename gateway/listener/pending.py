@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from muster.actors.wire.codec import UndecodableRequest
+from muster.actors.wire.codec import UndecodableRequest, UnknownApi
 from muster.gateway.administration.requests import READERS
 from muster.gateway.listener.administration import record
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
+from muster.gateway.listener.gateway import RequestFaults
 from muster.gateway.listener.limiting.charging import timer_for
-from muster.gateway.listener.registry import Api, Call, Cancel, Reply
+from muster.gateway.listener.registry import LONG_BYTES, Api, Call, Cancel, Handler, LargeRequest, Reply
 
 
 class PendingRequest:
@@ -25,16 +26,21 @@ class PendingRequest:
         "_cancel",
         "_is_only_recorded",
         "_on_done",
+        "_on_read",
         "_started_s",
         "api",
         "call",
         "complaint",
         "is_done",
+        "is_read",
         "is_task",
         "response",
     )
 
-    def __init__(self, api: Api, call: Call, on_done: Callable[[], None]) -> None:
+    def __init__(
+        self, api: Api, call: Call, on_done: Callable[[], None], on_read: Callable[[], None] = lambda: None
+    ) -> None:
+        """``on_read`` is called when a request that was large is read."""
         self.api = api
         self.call = call
         self.is_done = False
@@ -43,7 +49,10 @@ class PendingRequest:
         self.response: Reply | None = None
         """None where Kafka sends no response."""
         self.complaint: Complaint | None = None
+        self.is_read = True
+        """False while it is too large to be read at once, and is read by turns."""
         self._on_done = on_done
+        self._on_read = on_read
         self._cancel: Cancel | None = None
         self._is_only_recorded = False
         self._started_s = time.perf_counter()
@@ -62,16 +71,32 @@ class PendingRequest:
                     self._cancel = self.api.forward(self.call, self)
                     if self._cancel is not None:
                         confirm()
+            except LargeRequest:
+                self.is_read = False
             except Exception as error:
                 # Later: many such requests behind one that waits would otherwise start each other, ever deeper.
                 asyncio.get_running_loop().call_soon(self.fail, error)
                 return
+        self.call.is_forwarded = self._cancel is not None
         if self._cancel is None:
             self.is_task = True
+            self.is_read = self.is_read and not self._is_large()
             work, timer = self._serve(), self.call.timer
             task = asyncio.get_running_loop().create_task(work if timer is None else timer.measured(work))
             self._cancel = task.cancel
             task.add_done_callback(self._served)
+
+    def _is_large(self) -> bool:
+        """Whether it must be read by turns, before any later request of the connection is served."""
+        if self.api.is_large or len(self.call.frame) <= LONG_BYTES:  # Fetch has its own way to read nearly all
+            return False
+        try:
+            self.call.entity()
+        except LargeRequest:
+            return True
+        except (UndecodableRequest, UnknownApi):  # the handler reports it, or responds to any version
+            pass
+        return False
 
     def cancel(self) -> None:
         """Give the request up; its response is not sent, and ``on_done`` is not called.
@@ -91,10 +116,21 @@ class PendingRequest:
         faults, handler = self.call.gateway.faults, self.api.handler
         if self.call.gateway.authorizer is not None:
             handler = partial(self.api.guard.serve, self.api)
-        if faults is None:
-            return await handler(self.call)
-        served: Reply | None = await faults.serve(self.call, self.api.name, handler)
-        return served
+        if faults is not None:
+            handler = partial(_with_faults, faults, self.api.name, handler)
+        if not self.is_read:
+            await self._read()
+        try:
+            reply = await handler(self.call)
+        except LargeRequest:
+            await self._read()
+            reply = await handler(self.call)
+        return reply if reply is None else await self.call.written(reply)
+
+    async def _read(self) -> None:
+        await self.call.read()
+        self.is_read = True
+        asyncio.get_running_loop().call_soon(self._on_read)
 
     def _served(self, task: asyncio.Task[Reply | None]) -> None:
         if self.is_done:
@@ -149,3 +185,8 @@ class PendingRequest:
         duration_s = time.perf_counter() - self._started_s
         version = self.call.header.api_version if self.call.header.api_version in self.api.versions else -1
         self.call.gateway.metrics.request(self.api.name, version, outcome, duration_s)
+
+
+async def _with_faults(faults: RequestFaults, api_name: str, handler: Handler, call: Call) -> Reply | None:
+    served: Reply | None = await faults.serve(call, api_name, handler)
+    return served

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
+from muster.actors.wire.steps.reading import Steps, decode_in_steps
+from muster.actors.wire.steps.writing import encode_response_in_steps
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 from muster.gateway.listener.limiting.throttling import BusyTime
 from muster.gateway.security.authorization.authorization_log import Decision
 from muster.gateway.security.authorization.authorizer import SUPPORTED
 from muster.placement.security.acls import WILDCARD, AclOperation, AclResourceType
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+MAX_AT_ONCE = 500
+"""Elements of a request that are read at once, and of an array of a response that are written at once. More take turns
+with what other connections send (:mod:`muster.gateway.listener.limiting.turns`)."""
+LONG_BYTES = 1_000
+"""Of a frame: a shorter one takes no longer, whatever its elements."""
 
 
 class Reply(NamedTuple):
@@ -21,6 +32,12 @@ class Reply(NamedTuple):
 
     parts: Sequence[Buffer]
     on_sent: Callable[[], None] | None = None
+    unwritten: Steps[list[Buffer]] | None = None
+    """What writes the parts, if there are none yet: see :meth:`Call.written`."""
+
+
+class LargeRequest(Exception):
+    """The request has so many elements that they must not be read at once: :meth:`Call.read` reads them by turns."""
 
 
 _Decided = tuple[bool, AclOperation, AclResourceType, str, int, bool]
@@ -47,14 +64,49 @@ class Call:
     """What measures the request, if its time is limited."""
     _whole: Call | None = field(default=None, init=False)
     """The request of which this is a part."""
+    is_forwarded: bool = field(default=False, init=False)
+    """Whether another process serves it. If it has not been read, it need not be, but for an error or for the trail."""
+    is_large: bool = field(default=False, init=False)
+    """Whether it has more elements than may be served at once."""
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
-        """The request as kio's entity of its own version, decoded once. Raises codec.UndecodableRequest."""
+        """The request as kio's entity of its own version, decoded once. Raises codec.UndecodableRequest, LargeRequest.
+
+        A handler leaves LargeRequest to :class:`~muster.gateway.listener.pending.PendingRequest`, which reads the
+        request and calls it again.
+        """
         if self._entity is None:
-            codec.check_request(self.header, self.frame)
+            if self.is_forwarded or len(self.frame) <= LONG_BYTES:
+                codec.check_request(self.header, self.frame)
+            else:
+                try:
+                    codec.check_request(self.header, self.frame, MAX_AT_ONCE)
+                except codec.TooManyElements as error:
+                    raise LargeRequest(str(error)) from error
             self._entity = codec.decode_request(self.header, self.frame)
         return self._entity
+
+    async def read(self) -> None:
+        """Read a large request; :meth:`entity` has it then. Raises codec.UndecodableRequest."""
+        self.is_large = True
+        self._entity = await self.gateway.turns.run(decode_in_steps(self.header, self.frame))
+
+    async def each(self, items: Iterable[A], work: Callable[[A], B]) -> list[B]:
+        """The result of ``work`` for each of them; if it takes long, others are served meanwhile.
+
+        So what it changes or looks at may be changed by others, but for short requests, which have no more than
+        MAX_AT_ONCE elements.
+        """
+        if not self.is_large:
+            return [work(item) for item in items]
+        return await self.gateway.turns.run(_steps(items, work))
+
+    async def written(self, reply: Reply) -> Reply:
+        """The same with its parts. Raises the errors of ``codec.encode_response``."""
+        if reply.unwritten is None:
+            return reply
+        return reply._replace(parts=await self.gateway.turns.run(reply.unwritten), unwritten=None)
 
     def allows(
         self, operation: AclOperation, resource: AclResourceType, name: str, *, count: int = 1, logged: bool = True
@@ -125,16 +177,21 @@ class Call:
             return SUPPORTED[resource]
         return authorizer.operations(client.principal, client.host, resource, name)
 
+    def part(self, entity: Any) -> Call:
+        """The same request with another body, for what does not look at the frame."""
+        call = Call(self.gateway, self.connection, self.header, self.frame)
+        call._entity, call.timer, call._whole, call.is_large = entity, self.timer, self, self.is_large
+        return call
+
     def narrowed(self, entity: Any) -> Call:
         """The same request with another body, for the same client."""
         header = self.header
         frame = codec.encode_request(
             header.api_key, header.api_version, header.correlation_id, header.client_id, entity
         )
-        call = Call(self.gateway, self.connection, codec.decode_header(frame), frame)
-        call._entity = entity
-        call.timer, call._whole = self.timer, self
-        return call
+        part = self.part(entity)
+        part.header, part.frame = codec.decode_header(frame), frame
+        return part
 
     def pause(self, throttle_ms: int) -> None:
         """The client has to pause for so long, after what the handler has charged to its quotas."""
@@ -143,8 +200,11 @@ class Call:
             self._whole.pause(throttle_ms)
 
     def reply(self, body: Body) -> Reply:
-        """A response in the request's version."""
+        """A response in the request's version. That to a large request is not written yet."""
         header = self.header
+        if self.is_large:
+            steps = encode_response_in_steps(header.api_key, header.api_version, header.correlation_id, body)
+            return Reply((), unwritten=steps)
         parts = codec.encode_response_parts(header.api_key, header.api_version, header.correlation_id, body)
         return Reply(parts)
 
@@ -153,6 +213,14 @@ class Call:
         header = self.header
         frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
         return Reply((frame,))
+
+
+def _steps(items: Iterable[A], work: Callable[[A], B]) -> Steps[list[B]]:
+    results = []
+    for item in items:
+        results.append(work(item))
+        yield
+    return results
 
 
 Handler = Callable[[Call], Awaitable[Reply | None]]

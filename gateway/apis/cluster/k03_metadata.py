@@ -9,6 +9,7 @@ an error first and lets the client retry. The leader epoch is that of the partit
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -54,8 +55,8 @@ class _Wanted(NamedTuple):
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     view, version = call.gateway.view, call.header.api_version
-    wanted = _wanted(call.entity(), version)
-    if wanted is None:
+    wanted = list(dict.fromkeys(map(_named, call.entity().topics or ())))
+    if _is_of_all(call):
         wanted = [_Wanted(topic.name, topic.topic_id) for topic in view.topics.values()]
     topics = [_missing(each, error, version) for each in wanted]
     return {**_cluster(call), "topics": topics, "error_code": ErrorCode.none if topics else error}
@@ -74,15 +75,15 @@ _GUARD = Guard(
 @api(3, "Metadata", guard=_GUARD, error_body=_error_body)
 async def metadata(call: Call) -> Reply | None:
     request = call.entity()
-    wanted = _wanted(request, call.header.api_version)
+    wanted = await _wanted(call)
     await until_brokers(call.gateway)
     failed = await _create_missing(call, request, wanted or [])
     view = call.gateway.view
     if wanted is None:
         seen = [name for name in sorted(view.topics) if DESCRIBE_TOPIC.allowed(call, name, logged=False)]
-        topics = [_found(call, view.topics[name]) for name in seen]
+        topics = [_found(call, view, view.topics[name]) for name in seen]
     else:
-        topics = [_response(call, each, failed) for each in wanted]
+        topics = await call.each(wanted, lambda each: _response(call, view, each, failed))
     return call.reply(
         {
             **_cluster(call),
@@ -108,11 +109,20 @@ def _cluster(call: Call) -> dict[str, Any]:
     }
 
 
-def _wanted(request: Any, version: int) -> list[_Wanted] | None:
+def _is_of_all(call: Call) -> bool:
+    topics = call.entity().topics
+    return topics is None or (call.header.api_version == 0 and not topics)
+
+
+async def _wanted(call: Call) -> list[_Wanted] | None:
     """The topics that the request names, each once; None for all topics."""
-    if request.topics is None or (version == 0 and not request.topics):
+    if _is_of_all(call):
         return None
-    return list(dict.fromkeys(_Wanted(topic.name, field(topic, "topic_id", None)) for topic in request.topics))
+    return [*dict.fromkeys(await call.each(call.entity().topics, _named))]
+
+
+def _named(topic: Any) -> _Wanted:
+    return _Wanted(topic.name, field(topic, "topic_id", None))
 
 
 async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> dict[str, ErrorCode]:
@@ -120,21 +130,27 @@ async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> di
     gateway = call.gateway
     if not (gateway.config.auto_create_topics_enable and field(request, "allow_auto_topic_creation", True)):
         return {}
-    missing = [
-        each.name
-        for each in wanted
-        if each.name
-        and each.topic_id is None
-        and each.name not in gateway.view.topics
-        and each.name not in INTERNAL_TOPICS
-        and name_error(each.name) is None
-        and DESCRIBE_TOPIC.allowed(call, each.name, logged=False)  # its response decides again
-    ]
-    allowed = [name for name in missing if any_allowed(call, (CREATE_CLUSTER, CREATE_TOPIC), name)]
+    view = gateway.view
+    are_missing = await call.each(wanted, lambda each: _may_create(call, view, each))
+    missing = [each.name for each, is_missing in zip(wanted, are_missing, strict=True) if is_missing and each.name]
+    are_allowed = await call.each(missing, lambda name: any_allowed(call, (CREATE_CLUSTER, CREATE_TOPIC), name))
+    allowed = [*compress(missing, are_allowed)]
     refused = dict.fromkeys(set(missing) - set(allowed), ErrorCode.topic_authorization_failed)
     if allowed:
         charge_auto_creation(call, len(allowed) * gateway.config.num_partitions)
     return refused | (await _create(gateway, allowed) if allowed else {})
+
+
+def _may_create(call: Call, view: ClusterView, wanted: _Wanted) -> bool:
+    """Whether it is missing, and the client may know."""
+    return (
+        bool(wanted.name)
+        and wanted.topic_id is None
+        and wanted.name not in view.topics
+        and wanted.name not in INTERNAL_TOPICS
+        and name_error(wanted.name or "") is None
+        and DESCRIBE_TOPIC.allowed(call, wanted.name or "", logged=False)  # its response decides again
+    )
 
 
 async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
@@ -151,17 +167,17 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     return failed | dict.fromkeys(created - gateway.view.topics.keys(), ErrorCode.leader_not_available)
 
 
-def _response(call: Call, wanted: _Wanted, failed: dict[str, ErrorCode]) -> dict[str, Any]:
+def _response(call: Call, view: ClusterView, wanted: _Wanted, failed: dict[str, ErrorCode]) -> dict[str, Any]:
     version = call.header.api_version
     if version < _FIRST_WITH_IDS and (wanted.name is None or wanted.topic_id is not None):
         return _missing(wanted, ErrorCode.invalid_request, version)
-    topic = wanted.find(call.gateway.view)
+    topic = wanted.find(view)
     name = wanted.name if topic is None else topic.name
     if name is not None and (topic is not None or wanted.topic_id is None) and not DESCRIBE_TOPIC.allowed(call, name):
         refused = wanted if wanted.topic_id is None else wanted._replace(name=None)
         return _missing(refused, ErrorCode.topic_authorization_failed, version) | {"is_internal": False}
     if topic is not None:
-        return _found(call, topic)
+        return _found(call, view, topic)
     if wanted.topic_id is not None:
         return _missing(wanted._replace(name=None), ErrorCode.unknown_topic_id, version)
     if wanted.name is None:
@@ -188,21 +204,20 @@ def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
     }
 
 
-def _found(call: Call, topic: Topic) -> dict[str, Any]:
+def _found(call: Call, view: ClusterView, topic: Topic) -> dict[str, Any]:
     gateway, requested = call.gateway, _are_operations_requested(call)
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [partition_body(gateway, topic, partition) for partition in range(topic.partitions)],
+        "partitions": [partition_body(gateway, view, topic, partition) for partition in range(topic.partitions)],
         "topic_authorized_operations": authorized_operations(call, requested, TOPIC, topic.name),
     }
 
 
-def partition_body(gateway: Gateway, topic: Topic, partition: int) -> dict[str, Any]:
-    """A partition in the response; DescribeTopicPartitions has the same."""
-    view = gateway.view
+def partition_body(gateway: Gateway, view: ClusterView, topic: Topic, partition: int) -> dict[str, Any]:
+    """A partition in the response; DescribeTopicPartitions has the same. ``view``: the one that has the topic."""
     leader = view.leader_of(topic, partition)
     replicas = view.replicas_of(topic, partition)
     return {

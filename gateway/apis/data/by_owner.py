@@ -31,13 +31,16 @@ async def results(
     """The result for each partition, by key. ``query`` returns those of one owner."""
     found: dict[Any, Result] = {}
     owners: dict[ActorKey, list[Item]] = {}
-    for partition, item in items:
+
+    def divide(item: Item) -> None:
+        partition, _ = item
         if (error := refusal(partition)) is not None:
             found[partition.key] = failed(partition.partition, error)
         else:
             assert partition.topic is not None
-            owner = owner_of(call.gateway, partition.topic, partition.partition)
-            owners.setdefault(owner, []).append((partition, item))
+            owners.setdefault(owner_of(call.gateway, partition.topic, partition.partition), []).append(item)
+
+    await call.each(items, divide)
     for of_owner in await asyncio.gather(*(query(owner, members) for owner, members in owners.items())):
         found.update(of_owner)
     return found

@@ -12,7 +12,7 @@ from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC
-from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, repeated
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, grouped, named, repeated
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -35,11 +35,8 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 @api(LIST_OFFSETS, "ListOffsets", guard=Guard(each=Each((DESCRIBE_TOPIC,), "topics", "topics")), error_body=_error_body)
 async def list_offsets(call: Call) -> Reply | None:
     request = call.entity()
-    wanted = [
-        (named(call.gateway, topic.name, None, item.partition_index), item)
-        for topic in request.topics
-        for item in topic.partitions
-    ]
+    pairs = ((topic.name, item) for topic in request.topics for item in topic.partitions)
+    wanted = await call.each(pairs, lambda pair: (named(call.gateway, pair[0], None, pair[1].partition_index), pair[1]))
     twice = repeated(partition for partition, _ in wanted)
 
     def refusal(partition: Named) -> ErrorCode | None:
@@ -52,10 +49,10 @@ async def list_offsets(call: Call) -> Reply | None:
     return call.reply(
         {
             "throttle_time": 0,
-            "topics": [
-                {"name": topic.name, "partitions": [results[partition.key] for partition in partitions]}
-                for topic, partitions in by_topic(partition for partition, _ in wanted)
-            ],
+            "topics": (
+                {"name": topic.name, "partitions": (results[partition.key] for partition in partitions)}
+                for topic, partitions in await grouped(call, (partition for partition, _ in wanted))
+            ),
         }
     )
 

@@ -14,7 +14,16 @@ from muster.actors.wire.channel import ChannelLost, NotSent
 from muster.actors.wire.codec import ErrorCode, ms
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC
-from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, by_topic, existence_error, named, owner_of, send
+from muster.gateway.apis.partitions import (
+    WRITE_GRACE_S,
+    Named,
+    by_topic,
+    existence_error,
+    grouped,
+    named,
+    owner_of,
+    send,
+)
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -43,14 +52,18 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 )
 async def delete_records(call: Call) -> Reply | None:
     request = call.entity()
-    wanted = {
-        (partition := named(call.gateway, topic.name, None, item.partition_index)).key: (partition, int(item.offset))
-        for topic in request.topics
-        for item in topic.partitions
-    }
+    wanted: dict[Any, tuple[Named, int]] = {}
+
+    def add(pair: tuple[str, Any]) -> None:
+        partition = named(call.gateway, pair[0], None, pair[1].partition_index)
+        wanted[partition.key] = (partition, int(pair[1].offset))
+
+    await call.each(((topic.name, item) for topic in request.topics for item in topic.partitions), add)
     results: dict[Any, dict[str, Any]] = {}
     owners: dict[ActorKey, list[tuple[Named, int]]] = {}
-    for partition, offset in wanted.values():
+
+    def divide(item: tuple[Named, int]) -> None:
+        partition, offset = item
         error = _refusal(partition)
         if error is not None:
             results[partition.key] = _failed(partition.partition, error)
@@ -58,16 +71,18 @@ async def delete_records(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             owners.setdefault(owner, []).append((partition, offset))
+
+    await call.each(wanted.values(), divide)
     pending = (_send(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
     for found in await asyncio.gather(*pending):
         results.update(found)
     return call.reply(
         {
             "throttle_time": 0,
-            "topics": [
-                {"name": topic.name, "partitions": [results[partition.key] for partition in partitions]}
-                for topic, partitions in by_topic(partition for partition, _ in wanted.values())
-            ],
+            "topics": (
+                {"name": topic.name, "partitions": (results[partition.key] for partition in partitions)}
+                for topic, partitions in await grouped(call, (partition for partition, _ in wanted.values()))
+            ),
         }
     )
 

@@ -13,7 +13,7 @@ from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC
-from muster.gateway.apis.partitions import by_topic, existence_error, named
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, grouped, named
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -22,8 +22,12 @@ _VERSION = 4
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    items = _items(call)
-    return _body(items, {partition.key: _failed(partition.partition, error) for partition, _ in items})
+    partitions = [
+        named(call.gateway, topic.topic, None, item.partition)
+        for topic in call.entity().topics
+        for item in topic.partitions
+    ]
+    return _body(by_topic(partitions), {each.key: _failed(each.partition, error) for each in partitions})
 
 
 @api(
@@ -33,20 +37,14 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     error_body=_error_body,
 )
 async def offset_for_leader_epoch(call: Call) -> Reply | None:
-    items = _items(call)
+    pairs = ((topic.topic, item) for topic in call.entity().topics for item in topic.partitions)
+    items = await call.each(pairs, lambda pair: (named(call.gateway, pair[0], None, pair[1].partition), pair[1]))
 
     async def query(owner: ActorKey, members: list[Item]) -> dict[Any, dict[str, Any]]:
         return await _query(call, owner, members)
 
-    return call.reply(_body(items, await by_owner.results(call, items, existence_error, _failed, query)))
-
-
-def _items(call: Call) -> list[Item]:
-    return [
-        (named(call.gateway, topic.topic, None, item.partition), item)
-        for topic in call.entity().topics
-        for item in topic.partitions
-    ]
+    results = await by_owner.results(call, items, existence_error, _failed, query)
+    return call.reply(_body(await grouped(call, (partition for partition, _ in items)), results))
 
 
 async def _query(call: Call, owner: ActorKey, items: list[Item]) -> dict[Any, dict[str, Any]]:
@@ -80,12 +78,12 @@ async def _query(call: Call, owner: ActorKey, items: list[Item]) -> dict[Any, di
     }
 
 
-def _body(items: list[Item], results: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    topics = [
-        {"topic": topic.name, "partitions": [results[partition.key] for partition in partitions]}
-        for topic, partitions in by_topic(partition for partition, _ in items)
-    ]
-    return {"throttle_time": 0, "topics": topics}
+def _body(topics: list[tuple[Named, list[Named]]], results: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    found = (
+        {"topic": topic.name, "partitions": (results[partition.key] for partition in partitions)}
+        for topic, partitions in topics
+    )
+    return {"throttle_time": 0, "topics": found}
 
 
 def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:

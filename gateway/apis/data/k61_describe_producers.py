@@ -9,7 +9,7 @@ from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import READ_TOPIC
-from muster.gateway.apis.partitions import Named, by_topic, existence_error, named
+from muster.gateway.apis.partitions import Named, by_topic, existence_error, grouped, named
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.topics import InvalidTopic, check_name
@@ -20,7 +20,7 @@ _VERSION = 0
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     wanted = _wanted(call)
-    return _body(wanted, {each.key: _failed(each.partition, error, call.reason) for each in wanted})
+    return _body(by_topic(wanted), {each.key: _failed(each.partition, error, call.reason) for each in wanted})
 
 
 @api(
@@ -30,13 +30,15 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     error_body=_error_body,
 )
 async def describe_producers(call: Call) -> Reply | None:
-    wanted = _wanted(call)
+    pairs = ((topic.name, partition) for topic in call.entity().topics for partition in topic.partition_indexes)
+    wanted = await call.each(pairs, lambda pair: named(call.gateway, pair[0], None, pair[1]))
 
     async def query(owner: ActorKey, members: list[Item]) -> dict[Any, dict[str, Any]]:
         return await _query(call, owner, members)
 
     items = [(partition, None) for partition in wanted]
-    return call.reply(_body(wanted, await by_owner.results(call, items, _refusal, _failed, query)))
+    results = await by_owner.results(call, items, _refusal, _failed, query)
+    return call.reply(_body(await grouped(call, wanted), results))
 
 
 def _wanted(call: Call) -> list[Named]:
@@ -75,14 +77,11 @@ async def _query(call: Call, owner: ActorKey, items: list[Item]) -> dict[Any, di
     }
 
 
-def _body(wanted: list[Named], results: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "throttle_time": 0,
-        "topics": [
-            {"name": topic.name, "partitions": [results[each.key] for each in members]}
-            for topic, members in by_topic(wanted)
-        ],
-    }
+def _body(topics: list[tuple[Named, list[Named]]], results: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    found = (
+        {"name": topic.name, "partitions": (results[each.key] for each in partitions)} for topic, partitions in topics
+    )
+    return {"throttle_time": 0, "topics": found}
 
 
 def _failed(partition: int, error: ErrorCode, text: str | None = None) -> dict[str, Any]:

@@ -115,7 +115,7 @@ async def _allowed_part(api: Api, call: Call, group: Any) -> Body:
     part = call.narrowed(allowed if is_whole else replace(call.entity(), groups=(allowed,)))
     reply = await api.handler(part)
     assert reply is not None
-    response = entity_of(call, reply)
+    response = entity_of(call, await call.written(reply))
     found = response if is_whole else response.groups[0]
     if field(found, "error_code", ErrorCode.none) is not ErrorCode.none:
         refusal: Body = found

@@ -16,6 +16,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode, field
+from muster.actors.wire.steps.reading import Steps, finish
 from muster.gateway.apis.guards.rights import ERRORS, MESSAGES, Names, Right, any_allowed, topic_name
 from muster.gateway.listener.registry import Api, Call, ErrorBody, Reply, Rule
 
@@ -67,7 +68,7 @@ class Each:
     joins_bytes: bool = False
     """Whether the results, the last array of the response, are merged as bytes: kio cannot read all that it writes."""
 
-    def refused(self, call: Call) -> Mapping[int, ErrorCode]:
+    def refused(self, call: Call) -> Steps[Mapping[int, ErrorCode]]:
         """The errors of elements that are refused, by index."""
         verdicts: dict[str, bool] = {}
         names = None if self.names is None else self.names(call)
@@ -81,6 +82,7 @@ class Each:
                 continue
             if (error := self.error_of(call, element, verdicts)) is not None:
                 errors[index] = error
+            yield
         return errors
 
     def error_of(self, call: Call, element: Any, verdicts: dict[str, bool]) -> ErrorCode | None:
@@ -103,7 +105,9 @@ class Each:
         allowed = tuple(element for index, element in enumerate(elements) if index not in refused)
         reply: Reply | None = None
         if allowed:  # an empty array may mean everything
-            reply = await api.handler(call.narrowed(replace(request, **{self.elements: allowed})))
+            part = call.narrowed(replace(request, **{self.elements: allowed}))
+            reply = await api.handler(part)
+            reply = reply if reply is None else await call.written(reply)
         results: dict[int, Any] = {}
         others: list[Any] = []
         response: Body = {}
@@ -135,7 +139,7 @@ class Each:
 
     def _failed(self, api: Api, call: Call, elements: Sequence[Any], error: ErrorCode) -> Body:
         """The response to these elements alone, which are refused."""
-        part = call.narrowed(replace(call.entity(), **{self.elements: tuple(elements)}))
+        part = call.part(replace(call.entity(), **{self.elements: tuple(elements)}))
         part.reason = MESSAGES[error]
         return failed(part, self.body or api.error_body, error)
 
@@ -171,12 +175,12 @@ class Guard:
         """See :meth:`muster.gateway.listener.registry.Guard.passes`."""
         if self._amend is not None:
             return False
-        error, refused = self._judge(call)
+        error, refused = finish(self._judge(call))
         return error is None and not refused
 
     async def serve(self, api: Api, call: Call) -> Reply | None:
         """See :meth:`muster.gateway.listener.registry.Guard.serve`."""
-        error, refused = self._judge(call)
+        error, refused = await call.gateway.turns.run(self._judge(call)) if call.is_large else finish(self._judge(call))
         if error is not None:
             call.reason = MESSAGES[error]
             return call.reply(failed(call, self._body or api.error_body, error))
@@ -184,13 +188,13 @@ class Guard:
             reply = await self._each.serve(api, call, refused)
         else:
             reply = await api.handler(call)
-        return reply if reply is None or self._amend is None else self._amend(call, reply)
+        return reply if reply is None or self._amend is None else self._amend(call, await call.written(reply))
 
-    def _judge(self, call: Call) -> _Judgement:
+    def _judge(self, call: Call) -> Steps[_Judgement]:
         for rule in self._needs:
             if (error := rule.refusal(call)) is not None:
                 return error, {}
-        return None, {} if self._each is None else self._each.refused(call)
+        return None, {} if self._each is None else (yield from self._each.refused(call))
 
 
 def failed(call: Call, body: ErrorBody, error: ErrorCode) -> Body:

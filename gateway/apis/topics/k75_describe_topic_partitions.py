@@ -6,6 +6,7 @@ cursor is where the next request continues. All replicas are in sync, so there a
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 from muster.actors.wire.codec import ErrorCode
@@ -16,7 +17,7 @@ from muster.gateway.apis.guards.operations import OMITTED
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, TOPIC
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, Rule, api
-from muster.placement.view import Topic
+from muster.placement.view import ClusterView, Topic
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -35,60 +36,71 @@ _GUARD = Guard(
 
 @api(75, "DescribeTopicPartitions", guard=_GUARD, error_body=_error_body)
 async def describe_topic_partitions(call: Call) -> Reply | None:
-    request, gateway = call.entity(), call.gateway
+    request, gateway, view = call.entity(), call.gateway, call.gateway.view
     begin = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
     if begin[1] < 0:
         return call.reply({"throttle_time": 0, **_error_body(call, ErrorCode.invalid_request)})
     named = sorted({topic.name for topic in request.topics})
-    names = [name for name in named or sorted(gateway.view.topics) if name >= begin[0]]
-    seen = [name for name in names if DESCRIBE_TOPIC.allowed(call, name, logged=bool(named))]
-    refused = [_refused(name) for name in named if name in names and name not in seen]
+    names = [name for name in named or sorted(view.topics) if name >= begin[0]]
+    are_seen = await call.each(names, lambda name: DESCRIBE_TOPIC.allowed(call, name, logged=bool(named)))
+    seen = [*compress(names, are_seen)]
+    refused = [_refused(name) for name, is_seen in zip(names, are_seen, strict=True) if named and not is_seen]
     limit = max(min(request.response_partition_limit, gateway.config.max_request_partition_size_limit), 1)
-    topics, cursor = _page(gateway, seen, begin, limit)
+    page = _Page(gateway, view, begin, limit)
+    topics = [topic for topic in await call.each(seen, page.add) if topic is not None]
     for topic in topics:
         topic["topic_authorized_operations"] = call.operations(TOPIC, topic["name"])
-    return call.reply({"throttle_time": 0, "topics": topics + refused, "next_cursor": cursor})
+    return call.reply({"throttle_time": 0, "topics": topics + refused, "next_cursor": page.cursor})
 
 
 def _refused(name: str) -> dict[str, Any]:
     return _missing(name, ErrorCode.topic_authorization_failed) | {"is_internal": False}
 
 
-def _page(
-    gateway: Gateway, names: list[str], begin: tuple[str, int], limit: int
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """The topics of a response with at most that many partitions, and its cursor."""
-    topics: list[dict[str, Any]] = []
-    for name in names:
-        if not limit:
-            return topics, _cursor(name, 0)
-        topic = gateway.view.topics.get(name)
+class _Page:
+    """The topics of a response with at most that many partitions, one after the other."""
+
+    def __init__(self, gateway: Gateway, view: ClusterView, begin: tuple[str, int], limit: int) -> None:
+        self.cursor: dict[str, Any] | None = None
+        """Where the next request continues; set once the page is full."""
+        self._gateway = gateway
+        self._view = view
+        self._begin = begin
+        self._limit = limit
+
+    def add(self, name: str) -> dict[str, Any] | None:
+        """The next topic by name; None if it is not on the page."""
+        if self.cursor is not None:
+            return None
+        if not self._limit:
+            self.cursor = _cursor(name, 0)
+            return None
+        topic = self._view.topics.get(name)
         if topic is None:
             invalid = name_error(name) is not None
-            error = ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition
-            topics.append(_missing(name, error))
-            continue
-        first = begin[1] if name == begin[0] else 0
-        end = min(first + limit, topic.partitions)
-        topics.append(_found(gateway, topic, range(first, end)))
+            return _missing(
+                name, ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition
+            )
+        first = self._begin[1] if name == self._begin[0] else 0
+        end = min(first + self._limit, topic.partitions)
         if end < topic.partitions:
-            return topics, _cursor(name, end)
-        limit -= max(end - first, 0)
-    return topics, None
+            self.cursor = _cursor(name, end)
+        self._limit -= max(end - first, 0)
+        return _found(self._gateway, self._view, topic, range(first, end))
 
 
 def _cursor(name: str, partition: int) -> dict[str, Any]:
     return {"topic_name": name, "partition_index": partition}
 
 
-def _found(gateway: Gateway, topic: Topic, partitions: range) -> dict[str, Any]:
+def _found(gateway: Gateway, view: ClusterView, topic: Topic, partitions: range) -> dict[str, Any]:
     others: dict[str, Any] = {"eligible_leader_replicas": [], "last_known_elr": []}
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [{**partition_body(gateway, topic, partition), **others} for partition in partitions],
+        "partitions": [{**partition_body(gateway, view, topic, partition), **others} for partition in partitions],
     }
 
 

@@ -62,7 +62,7 @@ async def add_partitions_to_txn(call: Call) -> Reply | None:
     version = call.header.api_version
     request = adapters.decode(call.header.api_key, version, call.entity())
     assert isinstance(request, AddPartitionsToTxn)
-    results = [_refused(call, each, version) for each in request.transactions]
+    results = await call.each(request.transactions, partial(_refused, call, version))
     if version >= BY_BROKERS_FROM:
         return await _each(call, request.transactions, results)
     if results[0] is not None:
@@ -71,7 +71,7 @@ async def add_partitions_to_txn(call: Call) -> Reply | None:
     return await forward(call, request.transactions[0].transactional_id)
 
 
-def _refused(call: Call, transaction: PartitionsOfTransaction, version: int) -> TransactionResult | None:
+def _refused(call: Call, version: int, transaction: PartitionsOfTransaction) -> TransactionResult | None:
     return refused(transaction, version, partial(_error, call))
 
 
@@ -85,7 +85,7 @@ async def _each(
     call: Call, transactions: Sequence[PartitionsOfTransaction], refusals: Sequence[TransactionResult | None]
 ) -> Reply:
     """Serve a request of several transactions: split by their coordinators, and merged as bytes."""
-    results = [b"" if each is None else _element(call, each) for each in refusals]
+    results = await call.each(refusals, lambda each: b"" if each is None else _element(call, each))
     parts: dict[int, list[int]] = {}
     for index, transaction in enumerate(transactions):
         if refusals[index] is not None:

@@ -17,7 +17,7 @@ from muster.placement.mapping.nodes import canonical_host
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 16
+_AT_ONCE = 4
 """Connections of one turn of the event loop. Then what has come from other clients is served."""
 _OUT_OF_DESCRIPTORS_S = 1.0
 _MAX_HELD = 1_000

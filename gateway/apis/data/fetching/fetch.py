@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.data.fetching import evidence
 from muster.gateway.apis.data.fetching.limiting import max_bytes, must_wait
@@ -72,7 +73,7 @@ class Fetch:
         plan.settle()
         if context.session is not None:
             context.session.plan = plan
-        return Reply(reply.parts, partial(evidence.sent, call, parts)) if parts else reply
+        return reply._replace(on_sent=partial(evidence.sent, call, parts)) if parts else reply
 
     def _must_wait(self, quotas: ClientQuotas, touched: list[Wanted]) -> bool:
         """Whether what was found exceeds a quota. The session knows nothing of it yet."""
@@ -80,7 +81,8 @@ class Fetch:
         news = [item for item in touched if not context.keeps_state or context.would_include(item.cached, item.result)]
 
         def size_bytes() -> int:
-            return sum(map(len, call.reply(envelope(ErrorCode.none, INVALID_SESSION_ID, _by_topic(news))).parts))
+            header, body = call.header, envelope(ErrorCode.none, INVALID_SESSION_ID, _by_topic(news))
+            return len(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
 
         return must_wait(quotas, call, size_bytes, evidence.parts_of(news) if quotas.limits_groups else ())
 
