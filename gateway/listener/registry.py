@@ -191,6 +191,7 @@ class Call:
         )
         part = self.part(entity)
         part.header, part.frame = codec.decode_header(frame), frame
+        part.is_large = self.is_large and len(frame) > LONG_BYTES
         return part
 
     def pause(self, throttle_ms: int) -> None:
