@@ -17,8 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
+from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.memory import settle
+from muster.actors.runtime.process import wall_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.actors.tables.schemas.administration import ADMINISTRATION
+from muster.gateway.administration.trail import Trail
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.client import ANONYMOUS
@@ -79,7 +83,7 @@ def _with_tls(directory: Path) -> dict[str, str]:
 def attacked(
     zk: ZooKeeperClient, directory: Path, *, authorizer: bool = False, tls: bool = False
 ) -> Iterator[tuple[Serving, int]]:
-    """The gateway, and the port of its listener that wants SASL; the client USER may come in there."""
+    """The gateway, with its audit trail, and the port of its listener that wants SASL; USER may come in there."""
     users = directory / "users.properties"
     directory.mkdir(parents=True, exist_ok=True)
     write(users, {USER: {each: ScramCredential.of_password(each, PASSWORD) for each in SCRAM_MECHANISMS}})
@@ -99,7 +103,15 @@ def attacked(
     with serving(zk, directory / "storage", properties, with_actors=True) as running:
         if authorizer:
             _allow(running)
+        trail = EventWriter(directory / "storage", ADMINISTRATION, "gateway-1", flush_ms=1_000, now_ms=wall_ms)
+        running.run(_start(trail))
+        running.gateway.trail = Trail(trail.add, wall_ms, 1)
         yield running, running.listen("SECURED")
+        running.run(trail.close())
+
+
+async def _start(trail: EventWriter) -> None:
+    trail.start()
 
 
 def _allow(running: Serving) -> None:
