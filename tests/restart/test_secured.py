@@ -16,12 +16,13 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.tables.reading import read
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.main import cli
+from tests.certificates import Authority
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster
@@ -35,6 +36,9 @@ LOGIN = {
 }
 
 
+KEYSTORE_PASSWORD = "planted-secret-of-the-keystore"
+
+
 @pytest.fixture(scope="module")
 def login(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For ``--command-config``; the users' file is in the same folder."""
@@ -46,20 +50,24 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, login: Path) -> Iterator[Muster]:
     users = login.with_name("users.properties")
-    muster = Muster(
-        tmp_path_factory.mktemp("secured") / "storage",
-        arguments=["--gateways", "1"],
-        properties={
-            "listeners": "SASL_PLAINTEXT://[::1]:0",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            "sasl.credentials.file": str(users),
-            "http.tokens.file": str(login.with_name("tokens.properties")),
-            "fault.injection.enable": "true",
-            "metrics.events.flush.ms": "500",
-            "group.initial.rebalance.delay.ms": "0",
-            "offsets.topic.num.partitions": "2",
-        },
-    )
+    keystore = Authority().issue("CN=gateway").write_pkcs12(login.with_name("gateway.p12"), KEYSTORE_PASSWORD)
+    properties = {
+        "listeners": "SASL_PLAINTEXT://[::1]:0,SSL://[::1]:0",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(keystore),
+        "ssl.keystore.password": KEYSTORE_PASSWORD,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "sasl.credentials.file": str(users),
+        "http.tokens.file": str(login.with_name("tokens.properties")),
+        "fault.injection.enable": "true",
+        "metrics.events.flush.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "2",
+    }
+    config = login.with_name("muster.properties")
+    config.write_text("\n".join(f"{name}={value}" for name, value in properties.items()))
+    storage = tmp_path_factory.mktemp("secured") / "storage"
+    muster = Muster(storage, arguments=["--gateways", "1", "--config", str(config)])
     added = CliRunner().invoke(cli, ["user", "add", "ann", "--file", str(users), "--password", LOGIN["sasl.password"]])
     assert added.exit_code == 0, added.output
     token = CliRunner().invoke(cli, ["token", "add", "tester", "--file", str(login.with_name("tokens.properties"))])
@@ -147,6 +155,10 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
     by_token.cli("fault", "inject", "drop", "--api", "Heartbeat")
     by_token.cli("fault", "clear")
     secured.cli("topics", "create", "of-ann", "--partitions", "1", "--command-config", str(login))
+    of_bob = login.with_name("bob")
+    of_bob.write_text("planted-secret-of-bob")
+    over_kafka = ("--bootstrap-server", secured.bootstrap, "--command-config", str(login))
+    secured.cli("user", "add", "bob", "--password-file", str(of_bob), *over_kafka)
     trail = eventually(lambda: _administration(secured), lambda rows: len(rows) >= 4, "the trail is written")
     assert {("User:ann", "CreateTopics"), ("User:tester", "POST /v1/faults"), ("User:tester", "DELETE /v1/faults")} <= {
         (row["principal"], row["api"]) for row in trail
@@ -156,6 +168,8 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
     secrets = {
         "password": LOGIN["sasl.password"],
         "wrong password": wrong,
+        "password by AlterUserScramCredentials": of_bob.read_text(),
+        "keystore": KEYSTORE_PASSWORD,
         "token": token_file.read_text().strip(),
         "ZooKeeper": credentials.read_text().strip().partition(":")[2],
         "Ray": ray_token.read_text().strip(),
@@ -164,6 +178,8 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
     family = [psutil.Process(secured.process.pid), *psutil.Process(secured.process.pid).children(recursive=True)]
     places = {
         "status": secured.cli("status", "--json"),
+        "doctor": str(secured.run("doctor", "--config", str(login.with_name("muster.properties")))),
+        "configs": _configs(secured),
         "output": (secured.storage.parent / f"{secured.storage.name}.log").read_text(),
         **{f"process {each.pid}": f"{each.cmdline()} {each.environ()}" for each in family if each.is_running()},
         **{f"node {path}": text for path, text in _nodes(secured).items()},
@@ -175,6 +191,9 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
         },
     }
     assert len(family) > 5
+    assert "secrets" in places["doctor"]
+    assert "ssl.keystore.location" in places["configs"]
+    assert "/config/users/bob" in {place.removeprefix("node ") for place in places}
     found = [(place, name) for place, text in places.items() for name, secret in secrets.items() if secret in text]
     assert found == []
 
@@ -182,6 +201,13 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
 def _administration(muster: Muster) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(muster.cli("administration", "--json"))
     return rows
+
+
+def _configs(muster: Muster) -> str:
+    """Of the gateway, as DescribeConfigs has them."""
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap, **LOGIN})
+    (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+    return str({name: entry.value for name, entry in found.result(WAIT_S).items()})
 
 
 def _nodes(muster: Muster) -> dict[str, str]:
