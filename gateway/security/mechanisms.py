@@ -72,9 +72,12 @@ class PlainExchange:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
             raise InvalidCredentials from None
-        if len(parts) != 3 or not parts[1] or not parts[2]:
+        if len(parts) != 3:
             raise InvalidCredentials
         authorization_id, user, password = parts
+        for name, part in (("username", user), ("password", password)):
+            if not part:
+                raise AuthenticationFailed(f"Authentication failed: {name} not specified")
         if not await self._in_turn(lambda: self._credentials.is_password(user, password)):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         if authorization_id not in ("", user):
