@@ -129,6 +129,7 @@ class SaslSession:
     async def begin(self, mechanism: str, host: str, *, bare_tokens: bool) -> bool:
         """Begin with the client's mechanism. False, after the delay of failures, if it is not enabled."""
         if mechanism not in self.mechanisms:
+            self._sasl.counts.failed(self._listener, again=self.user is not None)
             await asyncio.sleep(self._sasl.failure_delay_s)
             return False
         if self.user is None:

@@ -179,11 +179,17 @@ def test_what_is_refused_when_authenticating_again_ends_the_connection(
     assert not count("failed_authentications")
 
 
-def test_a_mechanism_that_is_not_enabled_ends_the_connection(client: Client) -> None:
+def test_a_mechanism_that_is_not_enabled_ends_the_connection(
+    full: Serving, client: Client, count: Callable[[str], int]
+) -> None:
     shaken = handshake(client, "GSSAPI")
     assert shaken.error_code is ErrorCode.unsupported_sasl_mechanism
     assert shaken.mechanisms == ("PLAIN", *SCRAM_MECHANISMS)
     assert client.is_closed()
+    assert count("failed_reauthentications") == 1
+    with full.connect() as other:
+        handshake(other, "GSSAPI")
+    assert count("failed_authentications") == 1
 
 
 def test_other_requests_are_not_served_in_between(client: Client) -> None:
