@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -47,7 +48,7 @@ class VerificationKey:
 
 
 def read_keys(data: bytes) -> tuple[VerificationKey, ...]:
-    """The public keys for signatures; others, such as secret ones, are left out. JwksError if there are none."""
+    """The public keys for signatures; others, secret or malformed, are left out. JwksError if there are none."""
     try:
         entries = json.loads(data)["keys"]
         found = [key for entry in entries if isinstance(entry, dict) and (key := _key(entry)) is not None]
@@ -59,12 +60,12 @@ def read_keys(data: bytes) -> tuple[VerificationKey, ...]:
 
 
 def _key(entry: Mapping[str, Any]) -> VerificationKey | None:
-    if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]):
-        return None
     try:
+        if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]):
+            return None
         key = PyJWK({name: value for name, value in entry.items() if name != "alg"}).key
         algorithms = _algorithms(key) & {entry["alg"]} if "alg" in entry else _algorithms(key)
-    except (PyJWTError, ValueError, KeyError, TypeError):
+    except (PyJWTError, UnsupportedAlgorithm, ValueError, KeyError, TypeError):
         return None
     return VerificationKey(entry.get("kid"), algorithms, key) if algorithms else None
 

@@ -53,6 +53,7 @@ KEYS = [
     _entry(OTHER, kid="encrypts", use="enc"),
     SHARED,
     {"kty": "RSA", "kid": "damaged", "n": "!", "e": "AQAB"},
+    _entry(OTHER, kid="for nothing", key_ops=None),
 ]
 
 
