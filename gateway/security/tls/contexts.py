@@ -97,7 +97,7 @@ def _context(
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 0  # every connection shows its certificate
+    context.num_tickets = 0  # with TLS 1.3, every connection shows its certificate
     versions = sorted(_VERSIONS[each] for each in settings.versions)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     if settings.cipher_suites:
