@@ -40,7 +40,8 @@ class Cluster:
         self._log = folder / "muster.log"
         sets = [item for name, value in properties.items() for item in ("--set", f"{name}={value}")]
         self._command = [
-            *(*_MUSTER, "up", "--port", "0", "--gateways", str(gateways), "--storage", str(self.storage)),
+            *(*_MUSTER, "up", "--gateways", str(gateways), "--storage", str(self.storage)),
+            *(() if "listeners" in properties else ("--port", "0")),
             *("--ready-file", str(self._ready_file), *sets),
             *(("--zookeeper", zookeeper) if zookeeper else ()),
         ]

@@ -18,6 +18,7 @@ from benchmarks.comparison import (
     heartbeats,
     load,
     offsets,
+    protected,
     rebalances,
     requests,
     result,
@@ -25,7 +26,7 @@ from benchmarks.comparison import (
 )
 from benchmarks.comparison.load import LoadFailed, Plan, Step
 from benchmarks.comparison.rows import Rounds, Row, compare
-from benchmarks.comparison.servers import Kafka, Muster, NotStarted, Server, both
+from benchmarks.comparison.servers import Kafka, Kind, Muster, NotStarted, Server, both
 from tests.conformance.artifacts import ToolMissing
 
 _ALONE_S = 2.0
@@ -41,6 +42,7 @@ ROWS: tuple[Row, ...] = (
     *data.ROWS,
     *footprint.IDLE,
     *growth.ROWS,
+    *protected.ROWS,
     failover.ROW,
 )
 
@@ -59,9 +61,11 @@ def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
     for row in chosen:
         if row.starts_servers:
             yield _compare(row, NotStarted(Muster.name), NotStarted(Kafka.name), rounds)
-    others = [row for row in chosen if not row.starts_servers]
-    if others:
-        with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder, both(Path(folder)) as servers:
+    for kind in Kind:
+        others = [row for row in chosen if not row.starts_servers and row.kind is kind]
+        if not others:
+            continue
+        with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder, both(Path(folder), kind) as servers:
             for row in others:
                 found = _compare(row, *servers, rounds)
                 if found.failure:

@@ -27,11 +27,11 @@ _ON_DISK = 512 << 20
 """Bytes of the partition that is read from disk."""
 _EVICT_S = 0.1
 
-_Connections = list[tuple[str, list[Step]]]
+Connections = list[tuple[str, list[Step]]]
 
 
 @contextmanager
-def _sending(connections: Callable[[Server], _Connections], muster: Server, kafka: Server) -> Iterator[Measure]:
+def sending(connections: Callable[[Server], Connections], muster: Server, kafka: Server) -> Iterator[Measure]:
     prepared = {server.name: connections(server) for server in (muster, kafka)}
 
     def measure(server: Server, seconds: float) -> Measured:
@@ -40,28 +40,28 @@ def _sending(connections: Callable[[Server], _Connections], muster: Server, kafk
     yield measure
 
 
-def _producers(size: int, synced: bool, server: Server) -> _Connections:
+def producers(size: int, synced: bool, server: Server) -> Connections:
     """Each has a partition of its own."""
     server.sync(every_append=synced)
     topic = topics.create(server, _PARTITIONS)
     records = topics.batch(size)
     error_at = requests.produce_error_at(topic)
     return [
-        (server.address, [Step(requests.produce(topic, number % _PARTITIONS, records), error_at)])
+        (server.load_address, [Step(requests.produce(topic, number % _PARTITIONS, records), error_at)])
         for number in range(_PRODUCERS)
     ]
 
 
-def _consumers(size: int, batch: int, server: Server) -> _Connections:
+def consumers(size: int, batch: int, server: Server) -> Connections:
     """All read the same partition from its start to its end, and again: ten groups of one topic."""
     server.sync(every_append=False)
     topic = topics.create(server, 1)
     count = max(_BATCHES, 4 * size // batch)
     topics.fill(server, topic, [0], batch, count)
-    return [(server.address, _reads(topic, size, batch, count)) for _ in range(_CONSUMERS)]
+    return [(server.load_address, _reads(topic, size, batch, count)) for _ in range(_CONSUMERS)]
 
 
-def _tail(size: int, server: Server) -> _Connections:
+def _tail(size: int, server: Server) -> Connections:
     """One producer, and consumers that wait for what it appends: each fetches from the last high watermark."""
     server.sync(every_append=False)
     topic = topics.create(server, 1)
@@ -132,7 +132,7 @@ def _produce(size: int, *, synced: bool) -> Row:
     return Row(
         f"produce-{size // _KIB}k" + ("" if synced else "-not-synced"),
         f"Produce of {size // _KIB} KiB, {_PRODUCERS} connections and partitions, {kind}",
-        partial(_sending, partial(_producers, size, synced)),
+        partial(sending, partial(producers, size, synced)),
         (Goal("per_second", at_least=1.5 if synced else 0.7),),
     )
 
@@ -141,7 +141,7 @@ def _fetch(size: int, batch: int, name: str) -> Row:
     return Row(
         f"fetch-{name}",
         f"Fetch of {size // _KIB:,} KiB in {size // batch} batches, {_CONSUMERS} connections, from the page cache",
-        partial(_sending, partial(_consumers, size, batch)),
+        partial(sending, partial(consumers, size, batch)),
         (Goal("per_second", at_least=1),),
     )
 
@@ -159,7 +159,7 @@ ROWS = (
     Row(
         "fetch-tail",
         f"Fetch at the tail: {_CONSUMERS} connections wait for one producer of 16 KiB",
-        partial(_sending, partial(_tail, 16 * _KIB)),
+        partial(sending, partial(_tail, 16 * _KIB)),
         (Goal("mib_per_second", at_least=1),),
         steady="mib_per_second",
     ),

@@ -16,9 +16,9 @@ _FIND_RATE_S = 3.0
 _Connections = list[tuple[str, list[Step]]]
 
 
-def _connections(server: Server, count: int) -> _Connections:
+def connections_of(server: Server, count: int) -> _Connections:
     """One connection for each of so many new groups."""
-    return [(server.address, [heartbeat(stable)]) for stable in groups.alone(server, count)]
+    return [(server.load_address, [heartbeat(stable)]) for stable in groups.alone(server, count)]
 
 
 def heartbeat(stable: groups.Stable) -> Step:
@@ -29,7 +29,7 @@ def heartbeat(stable: groups.Stable) -> Step:
 
 @contextmanager
 def _at_most(connections: int, in_flight: int, muster: Server, kafka: Server) -> Iterator[Measure]:
-    prepared = {server.name: _connections(server, connections) for server in (muster, kafka)}
+    prepared = {server.name: connections_of(server, connections) for server in (muster, kafka)}
 
     def measure(server: Server, seconds: float) -> Measured:
         return measured(server, Plan(prepared[server.name], seconds, in_flight=in_flight))
@@ -42,7 +42,7 @@ def _at_half(connections: int, muster: Server, kafka: Server) -> Iterator[Measur
     with _at_most(connections, 1, muster, kafka) as measure:
         for _ in range(3):
             rate = measure(kafka, _FIND_RATE_S)["per_second"] / 2
-    prepared = {server.name: _connections(server, connections) for server in (muster, kafka)}
+    prepared = {server.name: connections_of(server, connections) for server in (muster, kafka)}
 
     def measure_at_rate(server: Server, seconds: float) -> Measured:
         return measured(server, Plan(prepared[server.name], seconds, in_flight=64, rate=rate))

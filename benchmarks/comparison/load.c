@@ -8,6 +8,7 @@
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -47,6 +48,7 @@ struct step {
 
 struct connection {
   int fd;
+  void *tls;                          // of OpenSSL; none without TLS
   uint32_t steps;
   struct step *step;
   uint64_t sent, received, due;       // requests; due: of the open loop
@@ -153,11 +155,61 @@ static void read_step(struct step *step, uint8_t **at, const uint8_t *end) {
   *at += step->size;
 }
 
+// OpenSSL 3, which is needed for TLS alone, and only when the program runs: there may be no headers of it.
+enum { MODE = 33, PARTIAL_WRITES = 1, MOVING_BUFFER = 2, WANT_READ = 2, WANT_WRITE = 3, ENDED = 6 };
+
+static struct {
+  void *context;
+  const void *(*method)(void);
+  void *(*new_context)(const void *);
+  long (*control)(void *, int, long, void *);
+  void *(*new)(void *);
+  int (*set_fd)(void *, int);
+  int (*connect)(void *);
+  int (*read)(void *, void *, int);
+  int (*write)(void *, const void *, int);
+  int (*error)(const void *, int);
+} tls;
+
+static void load_tls(void) {
+  void *library = dlopen("libssl.so.3", RTLD_NOW);
+  if (!library) fail(dlerror());
+  const char *names[] = {"TLS_client_method", "SSL_CTX_new", "SSL_CTX_ctrl", "SSL_new", "SSL_set_fd",
+                         "SSL_connect", "SSL_read", "SSL_write", "SSL_get_error"};
+  void **functions = (void **)&tls.method;
+  for (size_t each = 0; each < sizeof names / sizeof *names; each++)
+    if (!(functions[each] = dlsym(library, names[each]))) fail(names[each]);
+  if (!(tls.context = tls.new_context(tls.method()))) fail("TLS");
+  tls.control(tls.context, MODE, PARTIAL_WRITES | MOVING_BUFFER, NULL);
+}
+
+static void *begin_tls(int fd) {
+  void *one = tls.new(tls.context);
+  if (!one || !tls.set_fd(one, fd) || tls.connect(one) != 1) fail("TLS handshake");
+  return one;
+}
+
+// As recv and send: -1 with EAGAIN if it would block.
+static ssize_t tls_result(const void *one, int result) {
+  if (result > 0) return result;
+  int error = tls.error(one, result);
+  errno = error == WANT_READ || error == WANT_WRITE ? EAGAIN : EPROTO;
+  return error == ENDED ? 0 : -1;
+}
+
+static ssize_t get(const struct connection *one, void *to, size_t size) {
+  return one->tls ? tls_result(one->tls, tls.read(one->tls, to, (int)size)) : recv(one->fd, to, size, 0);
+}
+
+static ssize_t put(const struct connection *one, const void *from, size_t size) {
+  return one->tls ? tls_result(one->tls, tls.write(one->tls, from, (int)size)) : send(one->fd, from, size, MSG_NOSIGNAL);
+}
+
 static int connect_to(uint32_t address, uint16_t port) {
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
   int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
   if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
-  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) || fcntl(fd, F_SETFL, O_NONBLOCK)) fail("socket");
+  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on)) fail("socket");
   return fd;
 }
 
@@ -175,6 +227,8 @@ static void read_plan(const char *path) {
   duration_ms = take32(&at, end);
   rate_mhz = (uint64_t)take32(&at, end) << 32;
   rate_mhz |= take32(&at, end);
+  uint32_t with_tls = take32(&at, end);
+  if (with_tls) load_tls();
   connections = allocate(count * sizeof *connections);
   for (struct connection *one = connections; one < connections + count; one++) {
     uint32_t address = take32(&at, end), port = take32(&at, end);
@@ -183,6 +237,8 @@ static void read_plan(const char *path) {
     one->sent_ns = allocate(in_flight * sizeof *one->sent_ns);
     for (uint32_t step = 0; step < one->steps; step++) read_step(&one->step[step], &at, end);
     one->fd = connect_to(address, (uint16_t)port);
+    if (with_tls) one->tls = begin_tls(one->fd);
+    if (fcntl(one->fd, F_SETFL, O_NONBLOCK)) fail("socket");
     if ((one - connections) % BACKLOG == BACKLOG - 1) usleep(ACCEPTED_US);
     watch(one, EPOLL_CTL_ADD, EPOLLIN);
   }
@@ -190,7 +246,7 @@ static void read_plan(const char *path) {
 
 static void flush(struct connection *one) {
   while (one->out_sent < one->out_size) {
-    ssize_t sent = send(one->fd, one->out + one->out_sent, one->out_size - one->out_sent, MSG_NOSIGNAL);
+    ssize_t sent = put(one, one->out + one->out_sent, one->out_size - one->out_sent);
     if (sent < 0 && errno == EAGAIN) {
       watch(one, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
       return;
@@ -286,14 +342,14 @@ static int readable(struct connection *one) {
   ssize_t size;
   int any = 0;
   do {
-    size = recv(one->fd, scratch, SCRATCH, 0);
+    size = get(one, scratch, SCRATCH);
     if (size < 0 && errno == EAGAIN) break;
     if (size < 0) fail("recv");
     errno = 0;
     if (!size) fail("the server closed a connection");
     feed(one, scratch, (size_t)size, now());
     any = 1;
-  } while (size == SCRATCH);
+  } while (size == SCRATCH || one->tls);  // more may be decrypted already
   return any;
 }
 

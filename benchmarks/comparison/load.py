@@ -24,7 +24,7 @@ from pytest_muster.bound import bound
 
 _SOURCE = Path(__file__).with_name("load.c")
 _CACHE = Path(__file__).parents[2] / ".cache" / "bench"
-_FLAGS = ("-O2", "-std=gnu17", "-Wall", "-Wextra", "-Werror")
+_FLAGS = ("-O2", "-std=gnu17", "-Wall", "-Wextra", "-Werror", "-ldl")
 
 
 class LoadFailed(RuntimeError):
@@ -65,6 +65,8 @@ class Plan:
     """Requests that are outstanding at once on a connection; 1 if a step takes from a response."""
     rate: float = 0.0
     """Requests per second of all connections (open loop); 0: the next one when a response arrives (closed loop)."""
+    tls: bool = False
+    """Whether connections use TLS; the certificate is not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +163,13 @@ def _encode(plan: Plan) -> bytes:
     rate_mhz = round(plan.rate * 1000)
     parts = [
         struct.pack(
-            ">IIIIQ",
+            ">IIIIQI",
             len(plan.connections),
             plan.in_flight,
             round(plan.warm_up_s * 1000),
             round(plan.duration_s * 1000),
             rate_mhz,
+            plan.tls,
         )
     ]
     for address, steps in plan.connections:

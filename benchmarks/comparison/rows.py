@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.comparison import load
-from benchmarks.comparison.servers import Server
+from benchmarks.comparison.servers import Kind, Server
 
 Measured = dict[str, float]
 """Figures of one round by name; names end in their unit."""
@@ -56,6 +56,8 @@ class Row:
     """Length of a round."""
     starts_servers: bool = False
     """Whether the row starts servers itself; no others run meanwhile, and ``open`` gets :class:`NotStarted`."""
+    kind: Kind = Kind.PLAIN
+    """Of the servers that are started for it, and for others of that kind."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ def measured(
         look()
         ended()
 
-    result = load.run(plan, begun=look, ended=last)
+    result = load.run(replace(plan, tls=server.tls_address is not None), begun=look, ended=last)
     wrong = {code: count for code, count in result.errors.items() if code not in allowed}
     if wrong or not result.requests:
         raise Wrong(f"{server.name}: {result.requests} responses, errors {wrong}")

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,8 @@ import psutil
 from benchmarks.client import connect
 from benchmarks.cluster import Cluster
 from muster.actors.wire.codec import ErrorCode
-from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker
+from tests.certificates import Authority
+from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker, free_ports
 
 PARTITIONS = 4
 """Of ``__consumer_offsets``."""
@@ -29,6 +31,16 @@ _INCREMENTAL_ALTER_CONFIGS = (44, 1)
 _BROKER, _SET = 4, 0
 
 
+class Kind(Enum):
+    """How servers are protected."""
+
+    PLAIN = "plain"
+    TLS = "TLS"
+    """They are measured at a listener SSL; what is prepared comes by another one."""
+    ACLS = "ACLs"
+    """With an authorizer; a row creates the ACLs."""
+
+
 class Server(ABC):
     """A server that runs."""
 
@@ -37,8 +49,15 @@ class Server(ABC):
     """``host:port`` of its broker, or first gateway."""
     addresses: Sequence[str]
     """Of its broker, or all gateways."""
+    tls_address: str | None = None
+    """Where it is measured, if it is measured with TLS."""
     data: Path
     """The folder below which the topics' partitions have theirs, ``TOPIC-PARTITION`` each."""
+
+    @property
+    def load_address(self) -> str:
+        """Where it is measured."""
+        return self.tls_address or self.address
 
     @abstractmethod
     def processes(self) -> dict[str, list[psutil.Process]]:
@@ -146,16 +165,43 @@ class Muster(Server):
 
 
 @contextmanager
-def muster(folder: Path, *, gateways: int = 1) -> Iterator[Muster]:
+def muster(folder: Path, *, gateways: int = 1, kind: Kind = Kind.PLAIN) -> Iterator[Muster]:
     folder.mkdir(parents=True, exist_ok=True)
-    with Cluster(folder, gateways=gateways, properties=MUSTER_PROPERTIES) as cluster:
-        yield Muster(cluster)
+    properties, tls_address = {**MUSTER_PROPERTIES, **_properties_of(kind, folder)}, None
+    if kind is Kind.TLS:
+        port, tls_port = free_ports(2)
+        properties["listeners"] = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
+        tls_address = f"127.0.0.1:{tls_port}"
+    with Cluster(folder, gateways=gateways, properties=properties) as cluster:
+        found = Muster(cluster)
+        found.tls_address = tls_address
+        yield found
 
 
 @contextmanager
-def kafka() -> Iterator[Kafka]:
-    with KafkaBroker(KAFKA_PROPERTIES, base={}, heap_mb=_HEAP_MB, options=START_SCRIPT) as broker:
-        yield Kafka(broker)
+def kafka(folder: Path | None = None, *, kind: Kind = Kind.PLAIN) -> Iterator[Kafka]:
+    """``folder``: for its certificate."""
+    properties, tls_port = {**KAFKA_PROPERTIES, **_properties_of(kind, folder)}, None
+    if kind is Kind.TLS:
+        (tls_port,) = free_ports(1)
+    with KafkaBroker(properties, base={}, heap_mb=_HEAP_MB, options=START_SCRIPT, tls_port=tls_port) as broker:
+        found = Kafka(broker)
+        found.tls_address = None if tls_port is None else f"127.0.0.1:{tls_port}"
+        yield found
+
+
+def _properties_of(kind: Kind, folder: Path | None) -> dict[str, str]:
+    if kind is Kind.ACLS:
+        return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",  # a broker of Kafka is a client of its own
+        }
+    if kind is Kind.PLAIN or folder is None:
+        return {}
+    keystore = folder / "keystore.pem"
+    if not keystore.exists():
+        Authority().issue("CN=bench").write(keystore)
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
 
 
 @contextmanager
@@ -179,10 +225,10 @@ class NotStarted(Server):
 
 
 @contextmanager
-def both(folder: Path) -> Iterator[tuple[Muster, Kafka]]:
+def both(folder: Path, kind: Kind = Kind.PLAIN) -> Iterator[tuple[Muster, Kafka]]:
     """Both at once: each has less processor time by what the other uses at rest."""
     with ExitStack() as stack:
-        yield stack.enter_context(muster(folder)), stack.enter_context(kafka())
+        yield stack.enter_context(muster(folder, kind=kind)), stack.enter_context(kafka(folder, kind=kind))
 
 
 def _cpu_s(process: psutil.Process) -> float:

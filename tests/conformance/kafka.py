@@ -93,14 +93,16 @@ class KafkaBroker:
         heap_mb: int = _HEAP_MB,
         options: Sequence[str] = FAST_START,
         login: Mapping[str, str] | None = None,
+        tls_port: int | None = None,
     ) -> None:
         """``properties``: Kafka's broker properties, in addition to ``base``; ``options``: those of Java; ``login``:
-        those of librdkafka with which a client is let in."""
+        those of librdkafka with which a client is let in; ``tls_port``: of a listener SSL beside the other one."""
         self.properties = {**base, **(properties or {})}
         self.release = release or kafka()
         self._heap_mb = heap_mb
         self._options = options
         self._login = login or {}
+        self._tls = "" if tls_port is None else f",SSL://127.0.0.1:{tls_port}"
         self.bootstrap_servers = ""
         """``127.0.0.1:PORT`` once it serves."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -195,9 +197,9 @@ class KafkaBroker:
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{self._tls}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}{self._tls}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
             "log.dirs": str(self.data),
             **self.properties,
         }
