@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks.comparison import data, heartbeats
-from benchmarks.comparison.rows import Goal, Measure, Measured, Row
+from benchmarks.comparison.rows import Measure, Measured, Row
 from benchmarks.comparison.servers import Kind, Server
 
 _KIB = 1024
@@ -76,9 +76,8 @@ def _row(what: str, kind: Kind) -> Row:
         return _protected(what, kind, muster, kafka)
 
     with_what = "without TLS and ACLs" if kind is Kind.PLAIN else f"with {kind.value}"
-    goals = tuple(Goal(figure, at_most=1) for figure in ("cpu_us", "cpu_us_per_mib")[: 1 + (what in _MIB_OF)])
     name = f"protected-{kind.value.lower()}-{what}"
-    return Row(name, f"{_TITLES[what]}, {with_what}", opened, goals, kind=kind)
+    return Row(name, f"{_TITLES[what]}, {with_what}", opened, kind=kind)
 
 
 ROWS = tuple(_row(what, kind) for what in _TITLES for kind in Kind)

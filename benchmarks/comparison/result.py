@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.comparison.rows import Goal, Rounds, Row
 from benchmarks.report import describe, format_number
 
-_ALWAYS = ("cpu_us",)
+_ALWAYS = ("cpu_us", "cpu_us_per_mib")
 """Figures that are shown beside those that have a goal."""
 HEADINGS = ("row", "figure", "Muster", "Kafka", "ratio", "goal")
 
