@@ -362,12 +362,12 @@ class Connection(asyncio.Protocol):
     def _answered(self) -> None:
         """Queue the responses whose turn it is."""
         while self._requests and self._requests[0].is_done:
+            if (complaint := self._requests[0].complaint) is not None:
+                self.close(complaint)
+                return
             request = self._requests.pop(0)
             self._requests_bytes -= len(request.call.frame)
             self._tasks -= request.is_task
-            if request.complaint is not None:
-                self.close(request.complaint)
-                return
             reply = request.response
             if self.gateway.quotas is not None:
                 reply = self._charge(self.gateway.quotas, request)
@@ -479,10 +479,12 @@ class Connection(asyncio.Protocol):
             self._admit()
 
     def _give_up(self) -> None:
-        """Give up all requests of this client; none is answered from now on."""
+        """Give up all requests of this client; none is answered from now on. They are charged: they may take effect."""
         requests, self._requests = self._requests, []
         for request in requests:
             request.cancel()
+            if self.gateway.quotas is not None:
+                settle(self.gateway.quotas, request.call, is_answered=True)
         self._requests_bytes = self._tasks = 0
         self._frames.clear()
         self._ready.clear()
