@@ -19,7 +19,7 @@ from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.markers import Marker, read_markers
 from muster.actors.wire.producing import ProduceRequest, read_produce
-from muster.actors.wire.sockets import internal_tls, keep_alive
+from muster.actors.wire.sockets import TlsListener, internal_tls, keep_alive
 from muster.actors.wire.verifying import VerifyRequest, read_verify
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
@@ -84,6 +84,7 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._out.open(transport)
+        self._server.remember(self)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self._host = str(peer[0])
@@ -187,7 +188,7 @@ class Server:
         self.secret = secret
         self.limited_log = LimitedLog(log)
         self._peers: set[Peer] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._path: Path | None = None
 
     async def start(
@@ -208,20 +209,31 @@ class Server:
         port = remote.sockets[0].getsockname()[1]
         return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret, tls=tls)
 
-    async def _on_one_of(self, ports: Sequence[int], host: str, tls: ssl.SSLContext | None) -> asyncio.Server:
+    async def _on_one_of(
+        self, ports: Sequence[int], host: str, tls: ssl.SSLContext | None
+    ) -> asyncio.Server | TlsListener:
         start = os.getpid() % len(ports)  # keeps actors that start together from all trying the same one
         for port in [*ports[start:], *ports[:start]]:
             try:
-                return await asyncio.get_running_loop().create_server(self._accept, host, port, ssl=tls)
+                if tls is not None:
+                    return TlsListener(host, port, tls, self._accept, self._handshake_failed)
+                return await asyncio.get_running_loop().create_server(self._accept, host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
         raise OSError(errno.EADDRINUSE, f"all ports from {ports[0]} to {ports[-1]} of {host} are taken")
 
     def _accept(self) -> Peer:
-        peer = Peer(self)
+        return Peer(self)
+
+    def _handshake_failed(self, host: str, error: OSError) -> None:
+        why = getattr(error, "reason", None) or str(error) or "closed in the middle of the handshake"
+        text = "internal connection of %s closed: no TLS with the cluster's secret (%s)"
+        self.limited_log.warning("TLS", host, text, host, str(why).replace("_", " ").lower())
+
+    def remember(self, peer: Peer) -> None:
+        """It is connected: with TLS, after the handshake."""
         self._peers.add(peer)
-        return peer
 
     def forget(self, peer: Peer) -> None:
         self._peers.discard(peer)

@@ -6,9 +6,13 @@ same ones and trusts no other. The proof of the secret (:mod:`muster.actors.wire
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import errno
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -19,6 +23,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 _INFO = b"muster internal TLS 1"
 _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "muster")])
+_HANDSHAKE_S = 5.0
+_RETRY_S = 1.0
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -49,6 +55,64 @@ def internal_tls(secret: bytes, *, is_server: bool) -> ssl.SSLContext:
         ),
     )
     return context
+
+
+class TlsListener:
+    """Accepts connections with TLS. Unlike asyncio's server, it reports handshakes that fail."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        accept: Callable[[], asyncio.Protocol],
+        failed: Callable[[str, OSError], None],
+    ) -> None:
+        """Listens, from the next turn of the running event loop on. OSError if it cannot.
+
+        ``accept`` makes the protocol of each connection; ``failed`` gets the host of one without a handshake, and why.
+        """
+        self._listening = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=100
+        )
+        self._listening.setblocking(False)
+        self._context, self._protocol, self._failed = context, accept, failed
+        self._loop = asyncio.get_running_loop()
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._task = self._loop.create_task(self._accept())
+
+    @property
+    def sockets(self) -> tuple[socket.socket]:
+        """As that of asyncio.Server."""
+        return (self._listening,)
+
+    def close(self) -> None:
+        """Listen no more, and give up handshakes that have not ended. Connections stay."""
+        for task in (self._task, *self._handshakes):
+            task.cancel()
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                connection, (host, *_) = await self._loop.sock_accept(self._listening)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    await asyncio.sleep(_RETRY_S)
+                continue
+            task = self._loop.create_task(self._shake_hands(connection, host))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, connection: socket.socket, host: str) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._protocol, connection, ssl=self._context, ssl_handshake_timeout=_HANDSHAKE_S
+            )
+        except OSError as error:
+            self._failed(host, error)
+            with contextlib.suppress(OSError):
+                connection.close()
 
 
 def _certificate(key: Ed25519PrivateKey) -> bytes:

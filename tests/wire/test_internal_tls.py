@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,11 @@ async def listening(tmp_path: Path) -> tuple[Server, Endpoint]:
 
 async def connected(endpoint: Endpoint, node_id: str) -> Channel:
     return await connect(endpoint, node_id, on_updates=None, on_lost=lambda: None)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - the log has no event
+        await asyncio.sleep(0.01)
 
 
 def test_large_frames_between_nodes(runner: asyncio.Runner, tmp_path: Path) -> None:
@@ -84,18 +90,35 @@ def test_nothing_is_readable_on_the_way(runner: asyncio.Runner, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"secret": OTHER},
-        {"tls": False},
-    ],
+    ("change", "times"),
+    [({"secret": OTHER}, 10), ({"tls": False}, 1)],
     ids=["another-secret", "plain"],
 )
-def test_no_one_else_gets_in(runner: asyncio.Runner, tmp_path: Path, change: dict[str, bool]) -> None:
+def test_no_one_else_gets_in(
+    runner: asyncio.Runner,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    change: dict[str, bool],
+    times: int,
+) -> None:
+    """However often they try, it is one line, and nothing is kept of them."""
+
     async def work() -> None:
         server, endpoint = await listening(tmp_path)
-        with pytest.raises(OSError, match=r".*"):
-            await connected(replace(endpoint, **change), "n2")  # type: ignore[arg-type]
+        for _ in range(times):
+            with pytest.raises(OSError, match=r".*"):
+                await connected(replace(endpoint, **change), "n2")  # type: ignore[arg-type]
+        await asyncio.wait_for(_until(lambda: caplog.records), 10)
+        (line,) = {each.getMessage() for each in caplog.records}
+        found = re.fullmatch(
+            r"internal connection of 127\.0\.0\.1 closed: no TLS with the cluster's secret \((.*)\)", line
+        )
+        assert found, line
+        assert found[1].startswith(("closed in the middle of the handshake", "ssl handshake is taking longer"))
+        assert server._peers == set()
+        channel = await connected(endpoint, "n2")
+        assert await channel.call(CONTEXT, b"a") == b"a"
+        channel.close()
         await server.stop()
 
     runner.run(work())
