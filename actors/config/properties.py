@@ -37,6 +37,7 @@ from muster.actors.config.listeners import (
 )
 from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
+from muster.actors.config.parts.metrics_properties import DEFAULT_METRICS_PORT, MetricsProperties
 from muster.actors.config.parts.quota_properties import QuotaProperties
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.sasl_properties import SaslProperties
@@ -54,7 +55,6 @@ from muster.actors.config.types import (
 )
 from muster.actors.config.zookeeper_properties import ZooKeeperProperties
 
-DEFAULT_METRICS_PORT = 9404
 _MAX_INT = 2**31 - 1
 
 
@@ -71,6 +71,7 @@ class MusterConfig(
     CoordinatorProperties,
     HttpProperties,
     LogProperties,
+    MetricsProperties,
     QuotaProperties,
     SaslProperties,
     SslProperties,
@@ -160,14 +161,6 @@ class MusterConfig(
         None, ge=1, description="Number of gateways; none: one, or one per node of a Ray that Muster did not start."
     )
     log_actors: Int = Field(2, ge=1, description="Number of actors among which topic partitions are distributed.")
-    metrics_port: Int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="Port of the first gateway's /metrics, the others count up; 0: free ports. Where there is one "
-        f"gateway on each node, all have this port. none: free ports, but {DEFAULT_METRICS_PORT} with --address and a "
-        "port that is not 0.",
-    )
     actor_port_range: Text | None = Field(
         None,
         description="FIRST-LAST: ports on which actors listen for gateways on other nodes, for use with a "
@@ -197,70 +190,6 @@ class MusterConfig(
         ge=1,
         description="How long a client that never joins is attributed to the group it commits for, in ms.",
     )
-    metrics_samples_flush_ms: Long = Field(
-        5_000, ge=100, description="How often samples are written as Parquet, in ms."
-    )
-    metrics_rebalances_flush_ms: Long = Field(
-        60_000, ge=100, description="How often completed rebalances are written as Parquet, in ms."
-    )
-    metrics_commits_flush_ms: Long = Field(
-        10_000,
-        ge=100,
-        description="Length of the windows for which the table commits has a row per group and partition, in ms.",
-    )
-    metrics_end_offsets_flush_ms: Long = Field(
-        10_000,
-        ge=100,
-        description="How often a log actor records the end offsets of partitions that have changed, in ms.",
-    )
-    metrics_events_flush_ms: Long = Field(
-        5_000,
-        ge=100,
-        description="How often group events, registrations, repairs, actor life cycles and faults are written "
-        "as Parquet, in ms.",
-    )
-    metrics_registrations_snapshot_ms: Long = Field(
-        21_600_000,
-        ge=1_000,
-        description="How often the table registrations gets a snapshot of which client consumes for which "
-        "group, in ms: how far back a reader has to look.",
-    )
-    metrics_retention_ms: Long = Field(
-        2_592_000_000,
-        ge=-1,
-        description="How long the rows of an hour stay in the tables after its end, in ms; -1: forever.",
-    )
-    metrics_compaction_delay_ms: Long = Field(
-        900_000,
-        ge=0,
-        description="Time from the end of an hour until its Parquet files are merged, in ms. Late rows are "
-        "merged again.",
-    )
-    metrics_compaction_grace_ms: Long = Field(
-        86_400_000,
-        ge=0,
-        description="How long table files stay after they were merged or their retention ended, for readers "
-        "that began earlier and for streams, in ms: choose longer than the longest job, and than a "
-        "stream is ever down.",
-    )
-    metrics_max_group_series: Int = Field(
-        10_000,
-        ge=0,
-        description="Maximum number of series of group, topic, partition and evidence per gateway and fetch "
-        "metric. Bytes of further ones are counted without their group, with the reason overflow.",
-    )
-    metrics_max_client_series: Int = Field(
-        10_000, ge=0, description="Maximum number of series of metrics that clients push, per gateway (KIP-714)."
-    )
-    metrics_group_series_retention_ms: Long = Field(
-        900_000,
-        ge=1_000,
-        description="How long a group must have had no client and fetched nothing before its fetch series are "
-        "removed, in ms.",
-    )
-    metrics_kop_compatible: Bool = Field(
-        False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."
-    )
     rebalance_stuck_ms: Long = Field(
         30_000,
         ge=1,
@@ -285,8 +214,8 @@ class MusterConfig(
     )
     fault_injection_enable: Bool = Field(
         False,
-        description="Whether faults can be injected (docs/faults.md). For test clusters only: anyone who can "
-        "reach a gateway's HTTP port can then break the cluster.",
+        description="Whether faults can be injected (docs/faults.md). For test clusters only: anyone who may ALTER the "
+        "cluster, or who reaches a gateway's HTTP port where nothing authenticates, can then break the cluster.",
     )
 
     _of_one_listener: Mapping[str, Any] = PrivateAttr(default_factory=dict)
