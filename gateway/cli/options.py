@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
+import click
 import javaproperties
 
 from muster.actors.config import ConfigError, MusterConfig
 from muster.actors.config.listeners import default_listeners
 from muster.gateway.cli.errors import CliError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_properties(config: str = "The property file of muster up.") -> Callable[[F], F]:
+    """Options ``--config`` and ``--set``, given as ``file`` and ``sets``. ``config`` is the help of the first."""
+
+    def add(command: F) -> F:
+        file = click.Path(exists=True, dir_okay=False, path_type=Path)
+        overriding = "A property; overrides the file."
+        command = click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help=overriding)(command)
+        return click.option("--config", "file", type=file, help=config)(command)
+
+    return add
 
 
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:

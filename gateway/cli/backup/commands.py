@@ -19,7 +19,7 @@ from muster.gateway.cli.backup.nodes import check_empty, read_lines
 from muster.gateway.cli.backup.restoring import check_storage, restore
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config
+from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import Progress, Steps, counted, print_json
 from muster.gateway.cli.running import connected, state_of
 from muster.gateway.cli.storage import directory as storage_directory
@@ -36,19 +36,10 @@ def _properties(storage: str, zookeeper: str) -> Callable[[F], F]:
     """Options that a command shares with ``muster up``, with the help of two of them."""
 
     def add(command: F) -> F:
-        for option in (
-            click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help=zookeeper),
-            click.option("--storage", "directory", metavar="DIR", help=f"{storage} Default ./muster-data."),
-            click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property, see --config."),
-            click.option(
-                "--config",
-                "file",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="The property file of muster up: it says how ZooKeeper is reached.",
-            ),
-        ):
-            command = option(command)
-        return command
+        hosts = click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help=zookeeper)
+        directory = click.option("--storage", "directory", metavar="DIR", help=f"{storage} Default ./muster-data.")
+        config = "The property file of muster up: it says how ZooKeeper is reached."
+        return with_properties(config)(directory(hosts(command)))
 
     return add
 

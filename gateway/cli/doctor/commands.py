@@ -20,7 +20,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
     check_users,
 )
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config
+from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.gateway.security.tls.listeners import TlsListeners
@@ -30,13 +30,7 @@ _COLUMNS = ("CHECK", "RESULT", "FOUND", "MEND")
 
 
 @click.command("doctor", epilog="Example: muster doctor --config muster.properties --storage ./muster-data")
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The property file of muster up.",
-)
-@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property; overrides the file.")
+@with_properties()
 @click.option("--gateways", type=NAME, metavar="N", help="As of muster up.")
 @click.option("--port", type=NAME, metavar="P", help="As of muster up.")
 @click.option("--storage", "directory", metavar="DIR", help="Storage directory. Default ./muster-data.")

@@ -18,20 +18,14 @@ from muster.actors.runtime.settings import JSON_LOG, LogFormat
 from muster.gateway.cli.errors import CliError, StopRequested
 from muster.gateway.cli.lifecycle.detach import detach
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config
+from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import LoggedSteps, Progress, log_as_json
 
 _STOPPING = "stopping; a second signal exits at once"
 
 
 @click.command(epilog="Example: muster up --gateways 3 --storage ./muster-data --set num.partitions=6")
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Property file with Kafka's names.",
-)
-@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property; overrides the file.")
+@with_properties("Property file with Kafka's names.")
 @click.option(
     "--gateways", type=NAME, metavar="N", help="Number of gateways. Default 1; with --address, one on every node."
 )

@@ -14,7 +14,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config
+from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import counted
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import secure, unsecure
@@ -24,20 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _properties(command: F) -> F:
-    for option in (
-        click.option(
-            "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...][/CHROOT], zookeeper.connect."
-        ),
-        click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property; overrides the file."),
-        click.option(
-            "--config",
-            "file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The property file of muster up.",
-        ),
-    ):
-        command = option(command)
-    return command
+    hosts = click.option(
+        "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...][/CHROOT], zookeeper.connect."
+    )
+    return with_properties()(hosts(command))
 
 
 @click.group(epilog="Example: muster zookeeper secure --config muster.properties")
