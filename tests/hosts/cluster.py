@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.gateway.serving import Client
-from tests.hosts.host import Host
+from tests.hosts.host import SHARED, Host
 from tests.hosts.installing import ROOT
 
 PORT, REDIS_PORT, ZOOKEEPER_PORT = 9092, 6379, 2181
@@ -157,7 +157,8 @@ def fault_tolerant(text: str, redis: str, zookeeper: str) -> str:
     text = text.replace(f"{patience}=5", f"{patience}=60")
     assert text.count("ray start --head ") == 1
     text = text.replace("ray start --head ", f"RAY_REDIS_ADDRESS={redis} ray start --head ")
-    found, count = re.subn(r"(muster up --address auto )", rf"\g<1>--zookeeper {zookeeper} ", text)
+    protected = f"--set zookeeper.set.acl=true --set zookeeper.credentials.file={SHARED}/zookeeper/credentials"
+    found, count = re.subn(r"(muster up --address auto )", rf"\g<1>--zookeeper {zookeeper} {protected} ", text)
     assert count == 1
     return found
 

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 from kazoo.exceptions import NoAuthError
 
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.start import check_zookeeper
 from muster.gateway.cli.main import cli
 from muster.placement.security.entity_registry import LOGIN_SECRET, EntityRegistry
 from muster.placement.zookeeper.access import OPEN, SENSITIVE, Access, protected
@@ -45,6 +47,14 @@ def _ways(zk: ZooKeeperClient) -> dict[str, Callable[[str], object]]:
         "commit": lambda path: zk.commit([("create", path, b"")]),
         "commit_each": lambda path: list(zk.commit_each([[("create", path, b"")]])),
     }
+
+
+def test_muster_up_says_that_the_nodes_are_anothers(muster: ZooKeeperClient, zk_hosts: str, access: Access) -> None:
+    check_zookeeper(zk_hosts, Access())
+    muster.call(muster.ensure_path_async, "/config/users")
+    check_zookeeper(zk_hosts, access)
+    with pytest.raises(CliError, match=r"not let this Muster read /config/users: set zookeeper\.credentials\.file"):
+        check_zookeeper(zk_hosts, Access())
 
 
 @pytest.mark.parametrize("way", [*_ways(None)])  # type: ignore[arg-type]

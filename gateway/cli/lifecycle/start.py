@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kazoo.exceptions import NoAuthError, NoNodeError
+
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.process import log_folder
@@ -29,7 +31,7 @@ from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
-from muster.placement.zookeeper.access import Access
+from muster.placement.zookeeper.access import SENSITIVE, Access
 
 _ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
@@ -137,7 +139,7 @@ class Start:
     def _zookeeper(self) -> tuple[str, Access]:
         if hosts := self._config.zookeeper_connect:
             self._progress.step(f"connecting to ZooKeeper at {hosts}")
-            _check_zookeeper(hosts, self._config.zookeeper_access)
+            check_zookeeper(hosts, self._config.zookeeper_access)
             return hosts, self._config.zookeeper_access
         self._progress.step("starting ZooKeeper")
         host = _LOOPBACK if self._address is None else _own_address()
@@ -266,11 +268,24 @@ def _java() -> dict[str, str]:
         raise CliError(str(error)) from error
 
 
-def _check_zookeeper(hosts: str, access: Access) -> None:
+def check_zookeeper(hosts: str, access: Access) -> None:
+    """CliError if ZooKeeper does not respond, or does not let Muster read nodes that an earlier Muster protected."""
     try:
-        zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S).shut()
+        zk = zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S)
+        try:
+            for path in SENSITIVE:
+                with contextlib.suppress(NoNodeError):
+                    zk.call(zk.get_async, path)
+        finally:
+            zk.shut()
     except zookeeper.ZooKeeperUnreachable as error:
         raise CliError(f"{error}; check --zookeeper, and that it runs") from error
+    except NoAuthError as error:
+        raise CliError(
+            f"ZooKeeper at {hosts} does not let this Muster read {path}: set zookeeper.credentials.file, or the "
+            "certificate, with which its nodes were created; for those of Muster's own ZooKeeper, the file "
+            "zookeeper/credentials of its storage directory"
+        ) from error
 
 
 def _own_address() -> str:
