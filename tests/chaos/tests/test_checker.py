@@ -337,6 +337,11 @@ def _librdkafka_lost_its_coordinator(history: History) -> None:
     history.down.append((6.0, 9.0))
 
 
+def _librdkafka_had_lost_its_coordinator(history: History) -> None:
+    _abandons(history)
+    history.down.append((1.0, 3.0))
+
+
 def _slow_call_within_its_timeout(history: History) -> None:
     life = history.lives["a.1"]
     life.calls.append(Call("commit", 2, 30.0 + BOUND_S, 30.0))
@@ -357,6 +362,7 @@ def _slow_call_within_its_timeout(history: History) -> None:
         _paused,
         _cluster_was_down,
         _librdkafka_lost_its_coordinator,
+        _librdkafka_had_lost_its_coordinator,
         _slow_call_within_its_timeout,
         *ALLOWED_TRANSACTIONS,
     ],
