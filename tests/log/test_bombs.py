@@ -10,7 +10,7 @@ import pytest
 from muster.actors.log import LogConfig
 from muster.actors.log.errors import CorruptMessage, InvalidRecord
 from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header
-from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, SNAPPY, ZSTD
+from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, MAX_STORED_RECORDS_BYTES, SNAPPY, ZSTD
 from muster.actors.log.format.records import read_records
 from muster.actors.log.upkeep.compaction import check_keys
 from tests.fuzz.batches import bomb, changed
@@ -65,6 +65,14 @@ def test_what_an_earlier_version_stored_can_be_read() -> None:
         check_keys(batch, read_header(batch))
     (record,) = read_records(batch, read_header(batch))
     assert record.value == value
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_stored_batch_that_unpacks_to_too_much_is_refused(codec: int) -> None:
+    """It is well-formed: without the limit, its record would be read."""
+    batch = client_batch(1, value=bytes(MAX_STORED_RECORDS_BYTES), codec=codec)
+    with pytest.raises(CorruptMessage):
+        list(read_records(batch, read_header(batch)))
 
 
 def test_the_number_of_records_in_a_batch_is_limited() -> None:
