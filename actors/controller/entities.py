@@ -25,7 +25,7 @@ class EntitiesAdmin:
         self.entities: Mapping[Entity, Mapping[str, str]] = {}
         self.login_secret = b""
         self._registry = registry
-        self._changes = Changes("users", self._read, changed)
+        self._changes = Changes("users and quotas", self._read, changed)
 
     def load(self) -> None:
         """Read all of them. Blocks. ZooKeeperUnreachable."""
