@@ -50,8 +50,9 @@ Series = tuple[str | None, Reason | None, Evidence, str, int]
 """Group or reason, evidence, topic, partition."""
 
 
-_CANDIDATES_PER_MS = 10
-"""A verdict on a crowded key takes some 5 us for each candidate: a stream that waits takes a twentieth of the time."""
+_COMPARISONS_PER_MS = 30
+_MAX_AGAIN_MS = 1_000
+"""A verdict takes some 0.3 us for each comparison: a stream that waits takes a hundredth of the time."""
 
 Part = tuple[str, int, int, int, int, int, int, int, int, int]
 """One partition of a Fetch response: topic, partition, fetch offset, first offset (the larger of the fetch offset and
@@ -341,7 +342,7 @@ class Account(Generic[T]):
         FindCoordinator and admin requests must not be reported: they are sent for groups of other clients (F11).
         """
         if connection.saw_group(client_id, group):
-            self._close(self._pending.changed(((host, client_id),)))
+            self._close(self._pending.changed(((host, client_id),), self._now_ms))
 
     def bytes_by_group(
         self, connection: ConnectionState, host: str, client_id: str | None, parts: Iterable[Part], now_ms: int
@@ -401,7 +402,7 @@ class Account(Generic[T]):
         Updates that arrive from now on were not yet sent at that time, and no client had acted on them.
         """
         self.table.heard(sent_ms)
-        self._close(self._pending.changed(self._evidence_rules.heard()))
+        self._close(self._pending.changed(self._evidence_rules.heard(), self._now_ms))
 
     def resumes(self, ends: Iterable[End], now_ms: int) -> None:
         """Record where streams ended that clients will continue. Call it before the first connection."""
@@ -414,7 +415,7 @@ class Account(Generic[T]):
         """Settle what has waited too long; forget old tenures and groups. Call it about once a second."""
         self._now_ms = max(self._now_ms, now_ms)
         self._fold()
-        self._close(self._pending.changed(self._evidence_rules.settle(now_ms)))
+        self._close(self._pending.changed(self._evidence_rules.settle(now_ms), now_ms))
         self._close(self._pending.settle(now_ms))
         self.table.prune(now_ms)
         self._series.retire(self._registered_groups, now_ms)
@@ -492,7 +493,9 @@ class Account(Generic[T]):
         now_ms: int,
     ) -> _Stream:
         self._fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
+        before = self._evidence_rules.comparisons
         verdict = self._evidence_rules.judge(connection, host, client_id, topic, partition, now_ms)
+        compared = self._evidence_rules.comparisons - before
         slot = self.table.slot(host, client_id)
         until_ms = now_ms + self._series.lease_ms
         if slot is not None:
@@ -501,7 +504,7 @@ class Account(Generic[T]):
         if total is None:
             total = self._totals[topic, partition] = Cell(now_ms)
         cell = self._series.cell(verdict, topic, partition, now_ms) if verdict.is_final else None
-        again_ms = now_ms + self._evidence_rules.candidates(host, client_id) // _CANDIDATES_PER_MS
+        again_ms = now_ms + min(compared // _COMPARISONS_PER_MS, _MAX_AGAIN_MS)
         return _Stream(self.table.version(host, client_id), until_ms, again_ms, verdict, total, cell)
 
     def _registered_groups(self) -> set[str]:
@@ -510,7 +513,7 @@ class Account(Generic[T]):
     def _changed(self, keys: Iterable[ClientKey], now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
         self.ambiguous.changed(keys)
-        self._close(self._pending.changed(keys))
+        self._close(self._pending.changed(keys, self._now_ms))
 
     def _close(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:

@@ -55,15 +55,23 @@ class Claim:
         return self.until_ms == FOREVER_MS
 
 
+@dataclass(slots=True)
+class Comparisons:
+    """How many claims have been compared with what was fetched: most of the time that verdicts take, 0.3 us each."""
+
+    count: int = 0
+
+
 class Claims:
     """Current claims, one of each member, and those that ended, by the time they end.
 
     Those that ended before a connection was opened are skipped for it.
     """
 
-    __slots__ = ("_by_end", "_by_group", "_current", "_ends_ms", "_is_sorted")
+    __slots__ = ("_by_end", "_by_group", "_comparisons", "_current", "_ends_ms", "_is_sorted")
 
-    def __init__(self) -> None:
+    def __init__(self, comparisons: Comparisons) -> None:
+        self._comparisons = comparisons
         self._current: dict[tuple[str, str], Claim] = {}
         self._by_end: list[Claim] = []
         self._ends_ms: list[int] = []
@@ -77,7 +85,7 @@ class Claims:
             self._by_end.append(claim)
             self._is_sorted = False
         if self._by_group:
-            self._by_group.setdefault(claim.group, Claims()).add(claim)
+            self._by_group.setdefault(claim.group, Claims(self._comparisons)).add(claim)
 
     def discard(self, claim: Claim) -> None:
         """Remove a current claim."""
@@ -89,7 +97,7 @@ class Claims:
         """The claims of that group."""
         if not self._by_group:
             for claim in (*self._by_end, *self._current.values()):
-                self._by_group.setdefault(claim.group, Claims()).add(claim)
+                self._by_group.setdefault(claim.group, Claims(self._comparisons)).add(claim)
         return self._by_group.get(group)
 
     def holding(self, at_ms: int, by: Reader) -> list[Claim]:
@@ -101,9 +109,11 @@ class Claims:
             if claim.first_ms <= at_ms
             and (claim.principal == principal or claim.principal is None or principal is None)
         ]
+        ended = self._since(min(at_ms, opened_ms))
+        self._comparisons.count += len(self._current) + len(ended)
         found += (
             claim
-            for claim in self._since(min(at_ms, opened_ms))
+            for claim in ended
             if claim.first_ms <= at_ms <= claim.last_ms
             and opened_ms <= claim.left_ms
             and same_principal(claim.principal, principal)
@@ -161,10 +171,11 @@ class _Owned:
 class Index:
     """The claims of one key."""
 
+    comparisons: Comparisons
     owners: dict[Place, Claims] = field(default_factory=dict)
-    opaque: Claims = field(default_factory=Claims)
+    opaque: Claims = field(init=False)
     """Those of members that may own anything."""
-    simple: Claims = field(default_factory=Claims)
+    simple: Claims = field(init=False)
     changes: dict[str, list[int]] = field(default_factory=dict)
     """By group: when its tenures began and ended."""
     count: int = 0
@@ -175,6 +186,9 @@ class Index:
     _presences: dict[Owner, Presence] = field(default_factory=dict)
     _stale: set[Owner] = field(default_factory=set)
     """Those whose presence has to be determined again."""
+
+    def __post_init__(self) -> None:
+        self.opaque, self.simple = Claims(self.comparisons), Claims(self.comparisons)
 
     def add(self, claim: Claim) -> None:
         owner = (claim.group, claim.principal)
@@ -212,6 +226,7 @@ class Index:
             else:
                 self._presences[owner] = presence
         self._stale.clear()
+        self.comparisons.count += len(self._presences)
         return self._presences
 
     def owning(self, place: Place, at_ms: int, by: Reader, group: str | None = None) -> list[Claim]:
@@ -222,7 +237,7 @@ class Index:
 
     def _with(self, claim: Claim) -> Iterable[Claims]:
         for place in claim.places or ():
-            yield self.owners.setdefault(place, Claims())
+            yield self.owners.setdefault(place, Claims(self.comparisons))
         if not claim.of_member:
             yield self.simple
         elif claim.places is None:

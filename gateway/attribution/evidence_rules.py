@@ -122,10 +122,10 @@ class EvidenceRules:
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)
 
-    def candidates(self, host: str, client_id: str | None) -> int:
-        """How many candidates a verdict on that key is about, those that left a short time ago included."""
-        slot = self._table.slot(host, client_id)
-        return 0 if slot is None else len(slot)
+    @property
+    def comparisons(self) -> int:
+        """How many claims all verdicts so far have been compared with: a measure of the time that they took."""
+        return self._table.comparisons.count
 
     def last_word(
         self,

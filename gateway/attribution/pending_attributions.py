@@ -18,9 +18,14 @@ PENDING_MS = 60_000
 MAX_SENDS = 100_000
 _COALESCE_MS = 1_000
 _AT_ONCE = 1_000
+_PER_S = 100_000
+"""How many claims are compared with entries when something becomes known: some 0.3 ms of processor time, and one
+verdict more; in the long run 3 % of a processor. Thousands of groups may share a key, and join and leave all the time.
+"""
 _AT_A_TIME = 200_000
-"""How many candidates are compared with entries when something becomes known, and in each
-:meth:`PendingAttributions.settle`: some 4 and 400 ms of processor time at most. Thousands of groups may share a key."""
+"""How many in each :meth:`PendingAttributions.settle`: some 70 ms."""
+_VERDICT = 60
+"""What each verdict takes beside its comparisons, in comparisons: some 20 us."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 
@@ -74,6 +79,9 @@ class PendingAttributions:
         self._entries: dict[int, Pending] = {}
         """By number, that is, by age."""
         self._by_key: dict[ClientKey, dict[int, Pending]] = {}
+        self._allowed = _PER_S
+        """How many claims :meth:`changed` may compare; below 0 after a verdict that took more."""
+        self._allowed_ms = 0
         self._again: dict[int, None] = {}
         """Numbers of entries to judge again, in order."""
         self._open: dict[tuple[ClientKey, _Place], int] = {}
@@ -123,11 +131,12 @@ class PendingAttributions:
             number, entry = next(iter(self._entries.items()))
             if entry.at_ms + self._pending_ms > now_ms:
                 break
-            work -= self._work(entry)
+            before = self._evidence_rules.comparisons
             settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
-        return settled + self._judge_again(work)
+            work -= _VERDICT + self._evidence_rules.comparisons - before
+        return settled + self._judge_again(work)[0]
 
-    def changed(self, keys: Iterable[ClientKey]) -> list[Settlement]:
+    def changed(self, keys: Iterable[ClientKey], now_ms: int) -> list[Settlement]:
         """Judge again what waits under these keys, and settle what now has a group.
 
         If that is much work, some of it is done now and the rest by the next calls, so that many groups under one key
@@ -136,7 +145,13 @@ class PendingAttributions:
         """
         for key in keys:
             self._again.update(dict.fromkeys(self._by_key.get(key, ())))
-        return self._judge_again(_AT_ONCE)
+        if now_ms > self._allowed_ms:
+            earned = (now_ms - self._allowed_ms) * _PER_S // 1_000
+            self._allowed, self._allowed_ms = min(self._allowed + earned, _PER_S), now_ms
+        work = min(_AT_ONCE, self._allowed)
+        settled, left = self._judge_again(work)
+        self._allowed -= work - left
+        return settled
 
     def close(self, now_ms: int) -> list[Settlement]:
         """Settle everything as it stands."""
@@ -145,24 +160,21 @@ class PendingAttributions:
             for number, entry in list(self._entries.items())
         ]
 
-    def _judge_again(self, work: int) -> list[Settlement]:
+    def _judge_again(self, work: int) -> tuple[list[Settlement], int]:
+        """``work``: no verdict is begun after so many comparisons. Returns how many are left, too; below 0 if none."""
         settled = []
-        while self._again:
+        while self._again and work > 0:
             number = next(iter(self._again))
-            entry = self._entries[number]
-            work -= self._work(entry)
-            if work < 0:
-                break
             del self._again[number]
+            entry = self._entries[number]
+            before = self._evidence_rules.comparisons
             verdict = self._judge(entry)
+            work -= _VERDICT + self._evidence_rules.comparisons - before
             if verdict.group is not None:
                 settled.append(Settlement(self._take(number), verdict))
             else:
                 entry.verdict = verdict
-        return settled
-
-    def _work(self, entry: Pending) -> int:
-        return 1 + self._evidence_rules.candidates(entry.host, entry.client_id)
+        return settled, work
 
     def _judge(self, entry: Pending) -> Verdict:
         return self._evidence_rules.judge(

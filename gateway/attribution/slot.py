@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from muster.gateway.attribution.claims import FOREVER_MS, Claim, Index, Place, Reader, same_principal
+from muster.gateway.attribution.claims import FOREVER_MS, Claim, Comparisons, Index, Place, Reader, same_principal
 
 ClientKey = tuple[str, str | None]
 """(host, client id). The host is canonical text; None and "" are different client ids."""
@@ -77,10 +77,11 @@ class _History:
 class Slot:
     """Mutable; ``version`` is unique over all slots and time, and changes with every change of the candidates."""
 
-    __slots__ = ("_grace_ms", "_histories", "_index", "_whole_since_ms", "version")
+    __slots__ = ("_comparisons", "_grace_ms", "_histories", "_index", "_whole_since_ms", "version")
 
-    def __init__(self, grace_ms: int) -> None:
+    def __init__(self, grace_ms: int, comparisons: Comparisons | None = None) -> None:
         self.version = 0
+        self._comparisons = comparisons or Comparisons()
         self._grace_ms = grace_ms
         self._histories: dict[tuple[str, str], _History] = {}
         self._index: Index | None = None
@@ -250,7 +251,7 @@ class Slot:
         return self._index
 
     def _build(self) -> Index:
-        index = Index()
+        index = Index(self._comparisons)
         for member, history in self._histories.items():
             for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
                 index.add(self._claim(member, tenure, history.left_ms))

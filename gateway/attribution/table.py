@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from muster.gateway.attribution.claims import Comparisons
 from muster.gateway.attribution.positions import Positions
 from muster.gateway.attribution.slot import ClientKey, Slot, Tenure
 from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
@@ -60,6 +61,7 @@ class RegistrationTable:
         """By group: the number of registrations of each principal."""
         self._hosts: dict[str | None, set[str]] = {}
         """By client id: the hosts that have candidates with it."""
+        self.comparisons = Comparisons()
         self.changes = 0
         """Grows with every change of any :meth:`version`."""
         self.positions = Positions(memory_ms=memory_ms)
@@ -221,7 +223,7 @@ class RegistrationTable:
             if known is not None:
                 self._end((known.host, known.client_id), member, now_ms)
                 changed.add((known.host, known.client_id))
-            slot = self._slots.setdefault(key, Slot(self._grace_ms))
+            slot = self._slots.setdefault(key, Slot(self._grace_ms, self.comparisons))
             is_member = registration.kind is Kind.MEMBER
             heard_ms = self.heard_ms if since_ms else -1
             slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal, heard_ms))

@@ -126,3 +126,23 @@ def test_what_waits_is_judged_in_parts_when_its_time_is_over(
         assert work["judge"] <= 110
     assert seconds > 2
     assert bench.labels() == [(None, None, "none", "ambiguous")] * 400
+
+
+def test_clients_that_come_and_go_do_not_have_all_that_waits_judged_each_time(
+    bench: Bench, says: Coordinator, connections: list[ConnectionState]
+) -> None:
+    """Seen under attack: each verdict looked at all members that had left, and blocked the event loop for 0.8 s."""
+    for number in range(500):
+        bench.account.updates([says.register(f"g{number % 4}", f"gone{number}", 0, 1)], NOW_MS - 2_000)
+        bench.account.updates([says.withdraw(f"g{number % 4}", f"gone{number}")], NOW_MS - 1_000)
+    fetch(bench, connections, NOW_MS)
+    fetch(bench, connections, NOW_MS + 3_000)
+    at_once, began = [], bench.account.table.comparisons.count
+    for number in range(1_000):
+        before = bench.account.table.comparisons.count
+        bench.account.updates([says.register("g0", f"new{number}", 0, 1)], NOW_MS + 4_000)
+        at_once.append(bench.account.table.comparisons.count - before)
+    assert 0 < max(at_once) < 30_000
+    assert bench.account.table.comparisons.count - began < 200_000
+    bench.account.settle(NOW_MS + 70_000)
+    assert bench.labels()
