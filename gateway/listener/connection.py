@@ -19,7 +19,7 @@ from muster.gateway.listener.limiting.accepting import CAUSES, Admission
 from muster.gateway.listener.limiting.charging import settle
 from muster.gateway.listener.limiting.throttle_time import with_throttle_time
 from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
-from muster.gateway.listener.limiting.turns import over
+from muster.gateway.listener.limiting.turns import TURN_S, over
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
@@ -39,6 +39,7 @@ TURN_LIMIT = 16
 """The most requests of one connection that are started at once; fewer if they take a turn, or others wait for one."""
 _TASK_SHARE = 4
 """What a request that a task serves counts of it: most of its work is done later."""
+_TASK_S = TURN_S * _TASK_SHARE / TURN_LIMIT
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
@@ -92,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._continues = False
         """Whether more requests are started when it is this connection's turn, and none before."""
+        self._had_s = gateway.turns.arrival()
+        """Up to when it has had its share of the event loop, by :mod:`~muster.gateway.listener.limiting.turns`."""
         self._refused: Complaint | None = None
         self._ends_when_idle = False
         self._mute = Mute()
@@ -245,21 +248,22 @@ class Connection(asyncio.Protocol):
         complaint = Complaint(CAUSES[refused.why], refused.why.value)
         asyncio.get_running_loop().call_later(refused.hold_ms / 1000, self.close, complaint)
 
-    def _admit(self) -> None:
+    def _admit(self, is_turn: bool = False) -> None:
         """Start the requests that may start, in order; read more only when none is left.
 
-        If there are many, the others have their turns in between: a single read may bring thousands.
+        If there are many, the others have their turns in between: a single read may bring thousands. While others
+        wait, only a connection that has had less than its share starts one before its turn.
         A refused request closes the connection after those before it have been answered, as in Kafka.
         """
         if self._continues:
             return
         turns, began_s, left = self.gateway.turns, 0.0, TURN_LIMIT
+        tasks, is_shared, waits = self._tasks, bool(turns), False
         while self._frames and not self._mute and self._has_room(frame := self._frames[-1]):
-            if not began_s:
+            if not began_s and (is_turn or turns.is_due(self._had_s)):
                 began_s = time.perf_counter()
-            elif left <= 0 or turns or over(began_s):
-                self._continues = True
-                turns.queue(self._continue)
+            elif not began_s or left <= 0 or turns or over(began_s):
+                waits, self._continues = not self._continues, True
                 break
             left -= 1
             if self.leases and (response := self._leased(frame)) is not None:
@@ -279,6 +283,11 @@ class Connection(asyncio.Protocol):
             self._frames.pop()
             if self._start(api, call):
                 left -= _TASK_SHARE - 1
+        if began_s and (is_shared or waits):
+            cost_s = time.perf_counter() - began_s + (self._tasks - tasks) * _TASK_S
+            self._had_s = turns.charged(self._had_s, cost_s)
+        if waits:
+            turns.queue(self._continue, self._had_s)
         self._read(not self._frames and self._refused is None and not (self._mute and self._framer.pending_bytes))
         if self._refused is not None and not self._requests and not self._frames:
             self.close(self._refused)
@@ -287,7 +296,7 @@ class Connection(asyncio.Protocol):
         """It is this connection's turn: start one more request, or some while no other waits."""
         self._continues = False
         tasks = self._tasks
-        self._admit()
+        self._admit(is_turn=True)
         return (self._tasks - tasks) * _TASK_SHARE / TURN_LIMIT
 
     def _leased(self, frame: bytes) -> bytes | None:

@@ -1,16 +1,19 @@
 """Divides the time of the event loop: whatever has much to do does it a little at a time, by turns with all others.
 
-A turn is about a millisecond of the loop. What has come for the first time does not wait for a turn: so a client that
-sends one request at a time is served between those of others who send many, or large ones.
+A turn is about a millisecond of the loop. While some wait, it is the turn of the one that has had least: each has a
+virtual time up to which it has had its share (start-time fair queueing; Goyal, Vin and Cheng, 1996), and one that has
+had less than its share does not wait at all. So a client that sends a request now and then is served at once between
+those who send many, or large ones, or connect anew for each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from typing import TypeVar
 
 from muster.actors.wire.steps.reading import Steps
@@ -20,6 +23,8 @@ T = TypeVar("T")
 TURN_S = 0.001
 """What waits gets so much of the event loop together, before all else that has come is looked at. Half of it would cost
 a twentieth of the throughput of a gateway that is saturated."""
+_ARRIVAL_S = 0.001
+"""What to accept a connection and to close it costs: one that is opened for each request has no advantage."""
 
 
 def over(began_s: float) -> bool:
@@ -31,7 +36,13 @@ class Turns:
     """Those that wait for their turn on one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], float]] = deque()
+        self._waiting: list[tuple[float, int, Callable[[], float]]] = []
+        """By the virtual time up to which each has had its share, and then by age."""
+        self._order = count()
+        self._now_s = 0.0
+        """The virtual time: that of the one whose turn it was last."""
+        self._latest_s = 0.0
+        """The latest virtual time of all: when nothing waits any more, all have had the same."""
         self._is_scheduled = False
         self._ended_s = 0.0
 
@@ -39,12 +50,26 @@ class Turns:
         """Whether anything waits."""
         return bool(self._waiting)
 
-    def queue(self, work: Callable[[], float]) -> None:
-        """Call it when all that wait now have had their turn; not at once.
+    def arrival(self) -> float:
+        """Up to when one that is new has had its share."""
+        return self._now_s + _ARRIVAL_S
+
+    def is_due(self, had_s: float) -> bool:
+        """Whether one that has had its share up to then need not wait."""
+        return not self._waiting or had_s <= self._now_s
+
+    def charged(self, had_s: float, cost_s: float) -> float:
+        """Up to when it has had its share after it has taken so long."""
+        had_s = max(had_s, self._now_s) + cost_s
+        self._latest_s = max(self._latest_s, had_s)
+        return had_s
+
+    def queue(self, work: Callable[[], float], had_s: float) -> None:
+        """Call it when all have had their turn that have had their share only up to an earlier time; not at once.
 
         It returns how much of a turn it causes the loop to do later, in a task: from 0 to 1.
         """
-        self._waiting.append(work)
+        heappush(self._waiting, (max(had_s, self._now_s), next(self._order), work))
         if not self._is_scheduled:
             self._is_scheduled = True
             self._ended_s = time.perf_counter()
@@ -54,22 +79,26 @@ class Turns:
         """One turn; one of them goes ahead at least. What the loop has done since the last turn counts."""
         began_s, later = self._ended_s, 0.0
         while self._waiting:
-            later += self._waiting.popleft()()
+            self._now_s, _, work = heappop(self._waiting)
+            later += work()
             if later >= 1 or over(began_s):
                 break
         self._ended_s = time.perf_counter()
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:
             asyncio.get_running_loop().call_soon(self._run)
+        else:
+            self._now_s = self._latest_s
 
-    async def next(self) -> None:
+    async def _next(self, had_s: float) -> None:
         """Wait for a turn."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.queue(partial(_wake, woken))
+        self.queue(partial(_wake, woken), had_s)
         await woken
 
     async def run(self, steps: Steps[T]) -> T:
         """The result of the work. What takes less than a turn is done without waiting."""
+        had_s = self._now_s
         while True:
             began_s = time.perf_counter()
             try:
@@ -78,7 +107,8 @@ class Turns:
             except StopIteration as done:
                 result: T = done.value
                 return result
-            await self.next()
+            had_s = self.charged(had_s, TURN_S)
+            await self._next(had_s)
 
 
 def _wake(woken: asyncio.Future[None]) -> float:
