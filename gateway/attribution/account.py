@@ -52,7 +52,7 @@ Series = tuple[str | None, Reason | None, Evidence, str, int]
 
 _COMPARISONS_PER_MS = 30
 _MAX_AGAIN_MS = 1_000
-"""A verdict takes some 0.3 us for each comparison: a stream that waits takes a hundredth of the time."""
+"""After how many comparisons a stream that waits is judged again a millisecond later, and after how long at most."""
 
 Part = tuple[str, int, int, int, int, int, int, int, int, int]
 """One partition of a Fetch response: topic, partition, fetch offset, first offset (the larger of the fetch offset and

@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Comparisons:
-    """How many claims have been compared with what was fetched: most of the time that verdicts take, 0.3 us each."""
+    """How many claims have been compared with what was fetched: most of the time that verdicts take."""
 
     count: int = 0
 

@@ -19,13 +19,13 @@ MAX_SENDS = 100_000
 _COALESCE_MS = 1_000
 _AT_ONCE = 1_000
 _PER_S = 100_000
-"""How many claims are compared with entries when something becomes known: some 0.3 ms of processor time, and one
-verdict more; in the long run 3 % of a processor. Thousands of groups may share a key, and join and leave all the time.
+"""How many claims are compared with entries when something becomes known, and in a second: after so many, no verdict is
+begun. Thousands of groups may share a key, and join and leave all the time.
 """
 _AT_A_TIME = 200_000
-"""How many in each :meth:`PendingAttributions.settle`: some 70 ms."""
+"""How many in each :meth:`PendingAttributions.settle`."""
 _VERDICT = 60
-"""What each verdict takes beside its comparisons, in comparisons: some 20 us."""
+"""What each verdict takes beside its comparisons, in comparisons."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 

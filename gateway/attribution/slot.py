@@ -88,13 +88,6 @@ class Slot:
         self._whole_since_ms = 0
         """Some tenures that ended before this time have been forgotten."""
 
-    def __len__(self) -> int:
-        """The number of candidates, present and past."""
-        return len(self._histories)
-
-    def __bool__(self) -> bool:
-        return True
-
     @property
     def count(self) -> int:
         """The number of current candidates."""

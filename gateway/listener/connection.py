@@ -40,6 +40,7 @@ TURN_LIMIT = 16
 _TASK_SHARE = 4
 """What a request that a task serves counts of it: most of its work is done later."""
 _TASK_S = TURN_S * _TASK_SHARE / TURN_LIMIT
+"""What its connection is charged for that."""
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
