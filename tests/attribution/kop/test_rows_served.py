@@ -6,6 +6,7 @@ here, a model of its counting is used (tests.attribution.kop.counting).
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +112,7 @@ def suspended(server: EmbeddedZooKeeper) -> Iterator[None]:
     """ZooKeeper accepts connections and does not respond: the kernel holds its sockets, the process is stopped."""
     process = psutil.Process(server.pid)
     process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)  # until each of its threads has stopped
     try:
         yield
     finally:
