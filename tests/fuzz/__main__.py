@@ -23,11 +23,13 @@ from typing import Any
 
 import click
 import psutil
+import uvloop
 
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack, Totals, Unanswered
 from tests.fuzz.canary import Quantiles
 from tests.fuzz.frames import Generator
+from tests.fuzz.login import PLAIN, SCRAM
 from tests.fuzz.target import AUTHORITY_FILE, PASSWORD, USER, prepare
 from tests.fuzz.values import Values
 from tests.gateway.serving import Client
@@ -96,7 +98,8 @@ class Run:
         self.attacks = [self._attack(seed, "plain", ids, outside, None)]
         if "secured" in ports:
             self.attacks += [
-                self._attack(seed + 1_000_003, "secured", ids, inside, (USER, PASSWORD)),
+                self._attack(seed + 1_000_003, "secured", ids, inside - 1, (USER, PASSWORD)),
+                self._attack(seed + 4_000_003, "secured", ids, 1, (USER, PASSWORD), mechanism=PLAIN),
                 self._attack(seed + 2_000_003, "secured", ids, 2, None, BEFORE_LOGIN),
                 self._attack(seed + 3_000_003, "secured", ids, 1, None),
             ]
@@ -109,11 +112,13 @@ class Run:
         lines: int,
         user: tuple[str, str] | None,
         apis: tuple[int, ...] | None = None,
+        mechanism: str = SCRAM,
     ) -> Attack:
         values = Values(ids)
         frames = iter(Generator(seed, values, apis))
         tls = self._tls if listener == "secured" else None
-        return Attack(self._host, self._ports[listener], frames, values, user=user, tls=tls, lines=lines)
+        port = self._ports[listener]
+        return Attack(self._host, port, frames, values, user=user, mechanism=mechanism, tls=tls, lines=lines)
 
     @property
     def totals(self) -> Totals:
@@ -221,7 +226,7 @@ def _attacked(
 
     began_s = time.monotonic()
     try:
-        asyncio.run(run.go(frames, seconds, on_warm))
+        uvloop.run(run.go(frames, seconds, on_warm))
         beside = Quantiles(*canary.report())
     except ChildProcessError as error:
         run.problems.append(str(error))
@@ -259,7 +264,7 @@ def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) ->
     other = Child("tests.fuzz.target", str(folder), *options)
     try:
         run = Run("127.0.0.1", other.ready, 1, other, folder, options)
-        asyncio.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
+        uvloop.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
         return Quantiles(*canary.report())
     finally:
         other.stop()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from muster.actors.wire import codec
 from muster.actors.wire.framing import Framer
 from tests.fuzz.frames import Frame
+from tests.fuzz.login import SCRAM, LoginFailed, log_in
 from tests.fuzz.values import Values
 
 BATCH_FRAMES = 32
@@ -118,7 +119,8 @@ class Attack:
     frames: Iterator[Frame]
     values: Values
     user: tuple[str, str] | None = None
-    """With a password: each connection authenticates with SASL PLAIN first."""
+    """With a password: each connection authenticates first."""
+    mechanism: str = SCRAM
     tls: ssl.SSLContext | None = None
     lines: int = 16
     totals: Totals = field(default_factory=Totals)
@@ -204,10 +206,8 @@ class Attack:
         _, line = await loop.create_connection(Line, self.host, self.port, ssl=self.tls)
         self.totals.connections += 1
         if self.user is not None:
-            await line.exchange(codec.encode_request(17, 1, 0, "fuzz", {"mechanism": "PLAIN"}))
-            token = "\0".join(("", *self.user)).encode()
-            response = await line.exchange(codec.encode_request(36, 1, 0, "fuzz", {"auth_bytes": token}))
-            error = codec.decode_response(36, 1, response)[1].error_code
-            if int(error):
-                raise Unanswered(f"the login failed with {error}")
+            try:
+                await log_in(line.exchange, self.mechanism, *self.user)
+            except LoginFailed as error:
+                raise Unanswered(f"the login failed with {error}") from None
         return line
