@@ -81,8 +81,9 @@ class PendingRequest:
         if self._cancel is None:
             self.is_task = True
             self.is_read = self.is_read and not self._is_large()
-            work, timer = self._serve(), self.call.timer
-            task = asyncio.get_running_loop().create_task(work if timer is None else timer.measured(work))
+            timer = self.call.timer
+            work = self._serve() if timer is None else timer.measured(self._serve)
+            task = asyncio.get_running_loop().create_task(work)
             self._cancel = task.cancel
             task.add_done_callback(self._served)
 

@@ -40,9 +40,9 @@ class BusyTime:
         total_ns, self._total_ns = self._total_ns, 0
         return total_ns
 
-    async def measured(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it, and count the time of each of its steps."""
-        return await self._steps(work)
+    async def measured(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run it, and count the time of each of its steps. It is not called if this is cancelled before it begins."""
+        return await self._steps(work())
 
     @types.coroutine
     def _steps(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.connection import Connection
+from muster.gateway.listener.limiting.throttling import BusyTime
 from muster.placement.security.entities import Entity
 from muster.placement.view import Topic
 from tests.attribution.kop.served import join
@@ -294,6 +296,23 @@ def test_waiting_is_no_use_of_the_gateway(full: Serving, fresh: Fresh, client: C
     limit(full, EVERYONE, request_percentage=3.0)
     response = fetch(client, (topic, 0, 0), max_wait=400, min_bytes=1)
     assert response.throttle_time == NONE
+
+
+def test_a_timed_request_is_given_up_before_it_begins() -> None:
+    """Its coroutine is not made then: Python warns of one that is never awaited."""
+    made = []
+
+    async def serve() -> None:
+        made.append(True)
+
+    async def give_up() -> None:
+        task = asyncio.create_task(BusyTime().measured(serve))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    assert not made
 
 
 def test_a_group_shares_a_quota(full: Serving, fresh: Fresh) -> None:
