@@ -30,6 +30,7 @@ from tests.fuzz.attack import Attack, Totals, Unanswered
 from tests.fuzz.canary import Quantiles
 from tests.fuzz.frames import Generator
 from tests.fuzz.login import PLAIN, SCRAM
+from tests.fuzz.quotas import ATTACKER, Quotas, quotas
 from tests.fuzz.target import AUTHORITY_FILE, PASSWORD, USER, prepare
 from tests.fuzz.values import Values
 from tests.gateway.serving import Client
@@ -80,10 +81,18 @@ class Run:
     """One attack."""
 
     def __init__(
-        self, host: str, ports: dict[str, int], seed: int, target: Child | None, folder: Path, options: Sequence[str]
+        self,
+        host: str,
+        ports: dict[str, int],
+        seed: int,
+        target: Child | None,
+        folder: Path,
+        options: Sequence[str],
+        quotas: Quotas,
     ) -> None:
-        """``options``: those of the target."""
+        """``options``: those of the target. ``quotas``: of the attackers."""
         self._host = host
+        self._quotas = quotas
         self._tls = None
         if "--tls" in options:
             self._tls = ssl.create_default_context(cafile=folder / AUTHORITY_FILE)
@@ -118,7 +127,10 @@ class Run:
         frames = iter(Generator(seed, values, apis))
         tls = self._tls if listener == "secured" else None
         port = self._ports[listener]
-        return Attack(self._host, port, frames, values, user=user, mechanism=mechanism, tls=tls, lines=lines)
+        attack = Attack(self._host, port, frames, values, user=user, mechanism=mechanism, tls=tls, lines=lines)
+        if self._quotas.entries():
+            attack.address = ATTACKER
+        return attack
 
     @property
     def totals(self) -> Totals:
@@ -126,6 +138,10 @@ class Run:
 
     async def go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
         """Attack with so many frames, or for that long (0: however long they take). Problems are in ``problems``."""
+        with quotas(self._host, self._ports["plain"], self._quotas):
+            await self._go(frames, seconds, on_warm)
+
+    async def _go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
         began_s, is_warm = time.monotonic(), False
         tasks = [asyncio.create_task(attack.run(lambda: self._over)) for attack in self.attacks]
         while not self._over:
@@ -138,6 +154,9 @@ class Run:
             self._over = (
                 bool(done) or bool(self.problems) or self.totals.sent >= frames or spent_s > (seconds or spent_s)
             )
+        if self._quotas.entries():  # what is left of their batches would take long
+            for task in tasks:
+                task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(result, BaseExceptionGroup | Unanswered | OSError):
                 self.problems.append(f"{result!r}: {getattr(result, 'exceptions', '')}")
@@ -159,6 +178,8 @@ class Run:
 @click.option("--tls", is_flag=True, help="With TLS for those clients.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Send the frames of a file, and end.")
 @click.option("--elsewhere", is_flag=True, help="Attack another gateway first: the same load, but not on this one.")
+@click.option("--request-percentage", type=float, help="A quota of each user.")
+@click.option("--connection-rate", type=float, help="A quota of the attackers' address, in connections per second.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the log and found frames go, and stay.")
 def main(
     seed: int,
@@ -169,6 +190,8 @@ def main(
     tls: bool,
     replay: Path | None,
     elsewhere: bool,
+    request_percentage: float | None,
+    connection_rate: float | None,
     folder: Path | None,
 ) -> None:
     """Attack, and say what came of it."""
@@ -189,7 +212,8 @@ def main(
         if replay is not None:
             problems = _replayed(host, ports["plain"], replay, target)
         else:
-            run = Run(host, ports, seed, target, place, options)
+            limits = Quotas(request_percentage, connection_rate)
+            run = Run(host, ports, seed, target, place, options, limits)
             other = (place / "elsewhere", options) if elsewhere else None
             problems = _attacked(run, host, ports["plain"], frames, minutes * 60, target, other)
     finally:
@@ -263,7 +287,7 @@ def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) ->
     folder.mkdir()
     other = Child("tests.fuzz.target", str(folder), *options)
     try:
-        run = Run("127.0.0.1", other.ready, 1, other, folder, options)
+        run = Run("127.0.0.1", other.ready, 1, other, folder, options, Quotas(None, None))
         uvloop.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
         return Quantiles(*canary.report())
     finally:

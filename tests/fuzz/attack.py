@@ -25,10 +25,15 @@ _SENTINEL = codec.encode_request(codec.API_VERSIONS, 0, _SENTINEL_ID, "sentinel"
 _LOGIN_S = 30.0
 _JOIN_GROUP, _INIT_PRODUCER_ID = 11, 22
 _RECENT = 4000
+_REFUSED_S = 0.1
 
 
 class Unanswered(Exception):
     """A request that is valid got no response on a new connection."""
+
+
+class Refused(Unanswered):
+    """The service closed the connection instead."""
 
 
 @dataclass
@@ -99,10 +104,12 @@ class Line(asyncio.Protocol):
         return bool(self.responses) or self.closed
 
     async def exchange(self, frame: bytes, timeout_s: float = _LOGIN_S) -> bytes:
-        """One request, sized, and its response. Unanswered."""
+        """One request, sized, and its response. Unanswered, Refused."""
         self.write(len(frame).to_bytes(4, "big") + frame)
-        if not await self.changed(timeout_s) or not self.responses:
+        if not await self.changed(timeout_s):
             raise Unanswered(f"no response to {frame[:40]!r}")
+        if not self.responses:
+            raise Refused(f"closed instead of a response to {frame[:40]!r}")
         return self.responses.popleft()
 
     def abort(self) -> None:
@@ -123,6 +130,8 @@ class Attack:
     mechanism: str = SCRAM
     tls: ssl.SSLContext | None = None
     lines: int = 16
+    address: str | None = None
+    """The attacker's own, which has quotas. Its connections may be refused."""
     totals: Totals = field(default_factory=Totals)
     recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_RECENT))
     """The latest frames, each with its size: what may have caused a problem."""
@@ -202,8 +211,20 @@ class Attack:
 
     async def connect(self) -> Line:
         """A connection whose client is authenticated, if there is a user. OSError, Unanswered."""
+        if self.address is None:
+            return await self._connect()
+        while True:
+            try:
+                line = await self._connect()
+                await line.exchange(_SENTINEL)
+                return line
+            except (ConnectionError, Refused):
+                await asyncio.sleep(_REFUSED_S)
+
+    async def _connect(self) -> Line:
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(Line, self.host, self.port, ssl=self.tls)
+        own = None if self.address is None else (self.address, 0)
+        _, line = await loop.create_connection(Line, self.host, self.port, ssl=self.tls, local_addr=own)
         self.totals.connections += 1
         if self.user is not None:
             try:

@@ -12,6 +12,7 @@ import time
 from typing import NamedTuple
 
 from muster.placement.view import Topic
+from tests.fuzz.quotas import CANARY
 from tests.fuzz.target import CANARY_TOPIC, METADATA
 from tests.gateway.apis.test_data_apis import FETCH, PRODUCE, fetch_body, produce_body
 from tests.gateway.group_client import Member
@@ -34,7 +35,7 @@ class Canary:
     """One member of a group of its own."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._client = Client(port, "canary", host=host)
+        self._client = Client(port, CANARY, host=host)
         flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
         wanted = [{"topic_id": None, "name": CANARY_TOPIC}]
         (found,) = self._client.exchange(METADATA, 12, {"topics": wanted, **flags}).topics

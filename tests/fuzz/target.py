@@ -58,7 +58,8 @@ class Problems(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if record.levelno >= logging.ERROR or record.exc_info or text.startswith(("lost ", "internal connection ")):
+        is_warned = text.startswith(("lost ", "internal connection ")) or record.name == "py.warnings"
+        if record.levelno >= logging.ERROR or record.exc_info or is_warned:
             self.found.append(logging.Formatter("%(levelname)s %(name)s: %(message)s").format(record))
 
 
@@ -147,6 +148,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, filename=directory / "log", format="%(asctime)s %(levelname)s %(message)s"
     )
+    logging.captureWarnings(True)
     logging.getLogger().addHandler(problems)
     with EmbeddedZooKeeper.start(directory / "zookeeper", timeout_s=60) as zookeeper:
         zk = connect(zookeeper.hosts, timeout_s=10)
