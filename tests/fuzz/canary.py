@@ -15,8 +15,9 @@ from muster.placement.view import Topic
 from tests.fuzz.quotas import CANARY
 from tests.fuzz.target import CANARY_TOPIC, METADATA
 from tests.gateway.apis.test_data_apis import FETCH, PRODUCE, fetch_body, produce_body
-from tests.gateway.group_client import Member
+from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
+from tests.group.driver import subscription
 from tests.log.support import client_batch
 
 PAUSE_S = 0.01
@@ -41,7 +42,8 @@ class Canary:
         (found,) = self._client.exchange(METADATA, 12, {"topics": wanted, **flags}).topics
         self._topic = Topic(name=CANARY_TOPIC, topic_id=found.topic_id, partitions=len(found.partitions))
         self._member = Member(self._client, "canary", version=4)
-        while self._member.join().error_code:
+        while self._member.join(metadata=subscription(CANARY_TOPIC)).error_code:  # Kafka reads it
+            find(self._client, 4, "canary")  # Kafka creates the topic of offsets then
             time.sleep(0.1)
         self._member.sync({self._member.id: b""})
         self._offset = 0
@@ -90,11 +92,12 @@ def main() -> None:
             times.clear()
             print(json.dumps(quantiles(taken)), flush=True)
 
-    threading.Thread(target=report, daemon=True).start()
+    reporting = threading.Thread(target=report, daemon=True)
+    reporting.start()
     for _ in range(50):
         canary.round()
     print("[]", flush=True)
-    while True:
+    while reporting.is_alive():  # until the input ends
         times.extend(canary.round())
         time.sleep(PAUSE_S)
 
