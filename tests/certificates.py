@@ -67,12 +67,20 @@ class Authority:
         return file
 
     def issue(
-        self, name: str, *, names: tuple[x509.GeneralName, ...] = SERVER, days: float = 90, began_days: float = 1
+        self,
+        name: str,
+        *,
+        names: tuple[x509.GeneralName, ...] = SERVER,
+        extensions: tuple[x509.ExtensionType, ...] = (),
+        days: float = 90,
+        began_days: float = 1,
     ) -> Issued:
         """``name``: as in RFC 4514, CN=a,O=b. ``days`` until it expires, negative if it has."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name.from_rfc4514_string(name)
-        certificate = _signed(subject, key, self._name, self._key, names, days=days, began_days=began_days)
+        if names:
+            extensions = (x509.SubjectAlternativeName(names), *extensions)
+        certificate = _signed(subject, key, self._name, self._key, extensions, days=days, began_days=began_days)
         return Issued(key, certificate, self.certificate)
 
 
@@ -81,7 +89,7 @@ def _signed(
     key: ec.EllipticCurvePrivateKey,
     issuer: x509.Name,
     issuer_key: ec.EllipticCurvePrivateKey,
-    names: tuple[x509.GeneralName, ...],
+    extensions: tuple[x509.ExtensionType, ...],
     *,
     is_authority: bool = False,
     days: float = 90,
@@ -98,6 +106,6 @@ def _signed(
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
-    if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
     return builder.sign(issuer_key, hashes.SHA256())

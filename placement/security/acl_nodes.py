@@ -67,7 +67,7 @@ def decode_acls(pattern: AclPattern, data: bytes) -> frozenset[Acl]:
             )
             for each in fields
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Malformed(f"not ACLs: {data!r}") from error
 
 

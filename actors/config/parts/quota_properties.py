@@ -56,7 +56,9 @@ def parse_overrides(text: str) -> dict[str, int]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, number = entry.rpartition(":")
         try:
-            found[str(ipaddress.ip_address(host.strip().strip("[]")))] = _number(number)
+            address = ipaddress.ip_address(host.strip().strip("[]"))
+            mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+            found[str(mapped or address)] = _number(number)
         except ValueError:
             raise ValueError(f"has {entry}, which is not ADDRESS:NUMBER") from None
     return found

@@ -75,21 +75,27 @@ def load(settings: TlsSettings) -> Served:
     """Read the stores and make a context of them. Blocks. StoreError."""
     keys = read_keys(settings.keystore)
     trusted = read_trusted(settings.truststore)
-    try:
-        names = keys.leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        found: frozenset[str] = frozenset()
-    else:
-        found = frozenset(f"{type(each).__name__}:{each.value}" for each in names)
+    names = _alternative_names(keys.leaf)
     return Served(
         settings=settings,
         context=_context(settings, keys, trusted, verify=_VERIFY[settings.client_auth]),
         subject=distinguished_name(keys.leaf.subject),
-        names=found,
+        names=names,
         not_after=keys.leaf.not_valid_after_utc,
         rules=PrincipalRules.parse(settings.mapping_rules),
         _keys=keys,
     )
+
+
+def _alternative_names(certificate: x509.Certificate) -> frozenset[str]:
+    """By kind. StoreError."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise StoreError(f"the certificate has an extension that cannot be read: {error}") from None
+    return frozenset(f"{type(each).__name__}:{each.value}" for each in names)
 
 
 def _context(

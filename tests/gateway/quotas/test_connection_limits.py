@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from muster.actors.config.parts.quota_properties import parse_overrides
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.quotas.connections import (
     ConnectionLimits,
@@ -60,6 +61,11 @@ def test_the_quota_of_an_address_counts_only_those_that_are_admitted() -> None:
     assert [found.comes_from("10.0.0.2", 0) for _ in range(12)] == [None] * 12
     assert found.comes_from("10.0.0.1", 11_000) is None
     assert found.refused[Refusal.TOO_FAST] == 2
+
+
+def test_overrides_have_the_addresses_of_connections() -> None:
+    text = "10.0.0.1:1, [2001:DB8:0:0::1]:2,::ffff:10.0.0.3:3"
+    assert parse_overrides(text) == {"10.0.0.1": 1, "2001:db8::1": 2, "10.0.0.3": 3}
 
 
 def test_an_override_applies_to_its_address() -> None:

@@ -76,6 +76,13 @@ def test_what_is_wrong_with_a_store(tmp_path: Path, content: bytes | None, more:
     assert SECRET not in f"{refused.value} {refused.value.__cause__!r}"
 
 
+def test_an_extension_that_cannot_be_read(tmp_path: Path) -> None:
+    garbage = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"no sequence")
+    issued = CA.issue("CN=gateway", names=(), extensions=(garbage,))
+    with pytest.raises(StoreError, match="the certificate has an extension that cannot be read"):
+        loaded({"ssl.keystore.location": str(issued.write(tmp_path / "store"))})
+
+
 @pytest.mark.parametrize(
     ("suites", "message"),
     [

@@ -118,7 +118,10 @@ def test_what_is_stored_is_read(operation: AclOperation) -> None:
     assert decode_acls(pattern, encode_acls(rules)) == rules
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"acls":[{}]}', b'{"acls":3}', b"\xff", b'{"acls":[7]}'])
+_NO_ACLS = (b"", b"[]", b'{"acls":[{}]}', b'{"acls":3}', b"\xff", b'{"acls":[7]}', 100_000 * b"[")
+
+
+@pytest.mark.parametrize("data", _NO_ACLS, ids=range(len(_NO_ACLS)))
 def test_what_is_no_list_of_acls(data: bytes) -> None:
     with pytest.raises(Malformed):
         decode_acls(AclPattern(TOPIC, "t", LITERAL), data)
