@@ -69,7 +69,7 @@ class _Wanted:
             before = self.log.last_stable_offset if self.reads_committed else None
             available = self.log.bytes_available(self.request.fetch_offset, before)
         except LogError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # which has this object: a cycle
             return 0
         return min(available, max(self.request.partition_max_bytes, 0))
 
@@ -102,7 +102,7 @@ class _Wanted:
                 found = log.aborted_transactions(offset, extents, stable)
                 aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in found]
         except LogError as error:
-            self.error = error
+            self.error = error.with_traceback(None)
             return self._failed(), 0
         ends = (log.high_watermark, log.log_start_offset)
         size_bytes = len(records) + sum(place.size_bytes for place in places)
@@ -195,7 +195,7 @@ def open_now(request: FetchRequest, open_log: OpenLog) -> OpenFetch | None:
                 return None
             each.use(log)
         except LogError as error:
-            each.error = error
+            each.error = error.with_traceback(None)
     return OpenFetch(request, wanted)
 
 
@@ -206,7 +206,7 @@ async def open_soon(request: FetchRequest, log_by_id: LogById) -> OpenFetch:
         try:
             each.use(await log_by_id(each.request.topic_id, each.request.partition))
         except LogError as error:
-            each.error = error
+            each.error = error.with_traceback(None)
     return OpenFetch(request, wanted)
 
 

@@ -108,10 +108,11 @@ class PendingRequest:
             return
         self.is_done = True
         self._count("CLOSED")
+        cancel, self._cancel = self._cancel, None
         if self.api.key in READERS and self.call.gateway.trail is not None:
             self._is_only_recorded = True
-        elif self._cancel is not None:
-            self._cancel()
+        elif cancel is not None:
+            cancel()
 
     async def _serve(self) -> Reply | None:
         faults, handler = self.call.gateway.faults, self.api.handler
@@ -179,6 +180,7 @@ class PendingRequest:
 
     def _done(self, outcome: str) -> None:
         self.is_done = True
+        self._cancel = None  # the task has the error, whose traceback has this request: a cycle
         self._count(outcome)
         self._on_done()
 

@@ -113,9 +113,9 @@ def open_fetch(call: Call) -> Fetch:
             context = call.gateway.fetch_sessions.open(request.session, call.gateway.now_ms())
             call.peeked = Fetch(call, request, context)
         except SessionError as error:
-            call.peeked = error
+            call.peeked = error.with_traceback(None)  # which has the call: a cycle
     if isinstance(call.peeked, SessionError):
-        raise call.peeked
+        raise call.peeked.with_traceback(None)
     fetch: Fetch = call.peeked
     return fetch
 
