@@ -6,7 +6,8 @@ joins. So the index follows each change, and is not built again.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -68,11 +69,13 @@ class Claims:
     Those that ended before a connection was opened are skipped for it.
     """
 
-    __slots__ = ("_by_end", "_by_group", "_comparisons", "_current", "_ends_ms", "_is_sorted")
+    __slots__ = ("_by_end", "_by_group", "_comparisons", "_current", "_ended", "_ends_ms", "_is_sorted")
 
     def __init__(self, comparisons: Comparisons) -> None:
         self._comparisons = comparisons
         self._current: dict[tuple[str, str], Claim] = {}
+        self._ended: dict[Claim, None] = {}
+        """In the order of their ends, nearly."""
         self._by_end: list[Claim] = []
         self._ends_ms: list[int] = []
         self._is_sorted = True
@@ -82,21 +85,29 @@ class Claims:
         if claim.is_current:
             self._current[claim.group, claim.member_id] = claim
         else:
-            self._by_end.append(claim)
+            self._ended[claim] = None
             self._is_sorted = False
         if self._by_group:
             self._by_group.setdefault(claim.group, Claims(self._comparisons)).add(claim)
 
     def discard(self, claim: Claim) -> None:
-        """Remove a current claim."""
-        del self._current[claim.group, claim.member_id]
+        if claim.is_current:
+            del self._current[claim.group, claim.member_id]
+        else:
+            del self._ended[claim]
+            self._is_sorted = False
         if self._by_group:
             self._by_group[claim.group].discard(claim)
+            if not self._by_group[claim.group]:
+                del self._by_group[claim.group]
+
+    def __bool__(self) -> bool:
+        return bool(self._current or self._ended)
 
     def of(self, group: str) -> Claims | None:
         """The claims of that group."""
         if not self._by_group:
-            for claim in (*self._by_end, *self._current.values()):
+            for claim in (*self._ended, *self._current.values()):
                 self._by_group.setdefault(claim.group, Claims(self._comparisons)).add(claim)
         return self._by_group.get(group)
 
@@ -122,10 +133,15 @@ class Claims:
 
     def _since(self, time_ms: int) -> list[Claim]:
         if not self._is_sorted:
-            self._by_end.sort(key=_end_ms)
+            self._by_end = sorted(self._ended, key=_end_ms)
             self._ends_ms = [_end_ms(claim) for claim in self._by_end]
             self._is_sorted = True
         return self._by_end[bisect_left(self._ends_ms, time_ms) :]
+
+
+def _changes(claim: Claim) -> tuple[int, ...]:
+    """When its tenure began, and ended if it has."""
+    return (claim.since_ms,) if claim.is_current else (claim.since_ms, claim.until_ms)
 
 
 def _end_ms(claim: Claim) -> int:
@@ -154,7 +170,7 @@ class Presence:
 class _Owned:
     current: dict[str, Claim] = field(default_factory=dict)
     """By member id."""
-    ended: list[Claim] = field(default_factory=list)
+    ended: set[Claim] = field(default_factory=set)
 
     def presence(self) -> Presence | None:
         claims = [*self.current.values(), *self.ended]
@@ -182,6 +198,8 @@ class Index:
     """The number of tenures that have not ended."""
     boundaries: list[int] = field(default_factory=list)
     """Times at which claims expire, ascending."""
+    _expiring: Counter[int] = field(default_factory=Counter)
+    """How many expire at each of them."""
     _owned: dict[Owner, _Owned] = field(default_factory=dict)
     _presences: dict[Owner, Presence] = field(default_factory=dict)
     _stale: set[Owner] = field(default_factory=set)
@@ -198,24 +216,44 @@ class Index:
             owned.current[claim.member_id] = claim
             self.count += 1
         else:
-            owned.ended.append(claim)
-            position = bisect_left(self.boundaries, claim.last_ms)
-            if claim.last_ms < FOREVER_MS and self.boundaries[position : position + 1] != [claim.last_ms]:
-                insort(self.boundaries, claim.last_ms)
-        ended = () if claim.is_current else (claim.until_ms,)
-        self.changes.setdefault(claim.group, []).extend((claim.since_ms, *ended))
+            owned.ended.add(claim)
+            self._expires(claim.last_ms, 1)
+        self.changes.setdefault(claim.group, []).extend(_changes(claim))
         for claims in self._with(claim):
             claims.add(claim)
 
     def discard(self, claim: Claim) -> None:
-        """Remove a current claim."""
+        """Remove a claim that was added."""
         owner = (claim.group, claim.principal)
-        del self._owned[owner].current[claim.member_id]
+        owned = self._owned[owner]
         self._stale.add(owner)
-        self.count -= 1
-        self.changes[claim.group].remove(claim.since_ms)
+        if claim.is_current:
+            del owned.current[claim.member_id]
+            self.count -= 1
+        else:
+            owned.ended.remove(claim)
+            self._expires(claim.last_ms, -1)
+        changes = self.changes[claim.group]
+        for at_ms in _changes(claim):
+            changes.remove(at_ms)
+        if not changes:
+            del self.changes[claim.group]
         for claims in self._with(claim):
             claims.discard(claim)
+        for place in claim.places or ():
+            if not self.owners[place]:
+                del self.owners[place]
+
+    def _expires(self, at_ms: int, number: int) -> None:
+        """So many more claims expire then."""
+        if at_ms >= FOREVER_MS:
+            return
+        position = bisect_left(self.boundaries, at_ms)
+        if not self._expiring[at_ms]:
+            self.boundaries.insert(position, at_ms)
+        self._expiring[at_ms] += number
+        if not self._expiring[at_ms]:
+            del self._expiring[at_ms], self.boundaries[position]
 
     def presences(self) -> Mapping[Owner, Presence]:
         for owner in self._stale:

@@ -10,7 +10,8 @@ itself, so what the gateway saw after receiving that a member left happened afte
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from muster.gateway.attribution.claims import FOREVER_MS, Claim, Comparisons, Index, Place, Reader, same_principal
@@ -179,39 +180,30 @@ class Slot:
 
     def begin(self, member: tuple[str, str], tenure: Tenure) -> None:
         """Begin a tenure of the member; the previous one must have ended."""
-        history = self._histories.setdefault(member, _History())
-        if history.ended and history.left_ms != FOREVER_MS:
-            self._index = None  # what ended is judged differently now
-        history.current, history.left_ms = tenure, FOREVER_MS
-        if self._index is not None:
-            self._index.add(self._claim(member, tenure, FOREVER_MS))
+        with self._changing(member):
+            history = self._histories.setdefault(member, _History())
+            history.current, history.left_ms = tenure, FOREVER_MS
 
     def reveal(self, member: tuple[str, str], principal: str) -> None:
         """Set the principal of a member that was registered without one."""
-        self._index = None
-        history = self._histories[member]
-        history.ended = tuple(_revealed(tenure, principal) for tenure in history.ended)
-        if history.current is not None:
-            history.current = _revealed(history.current, principal)
+        with self._changing(member):
+            history = self._histories[member]
+            history.ended = tuple(_revealed(tenure, principal) for tenure in history.ended)
+            if history.current is not None:
+                history.current = _revealed(history.current, principal)
 
     def end(self, member: tuple[str, str], now_ms: int, *, left: bool = False) -> None:
         """End the member's tenure; ``left``: the member left with LeaveGroup.
 
         A tenure whose partitions were never known leaves no trace: it claims nothing.
         """
-        history = self._histories[member]
-        tenure, history.current = history.current, None
-        if (left and history.ended) or len(history.ended) == _MAX_ENDED:
-            self._index = None  # what ended is judged differently now, or merged
-        if self._index is not None and tenure is not None:
-            self._index.discard(self._claim(member, tenure, FOREVER_MS))
-        if left:
-            history.left_ms = now_ms
-        if tenure is not None and tenure.partitions:
-            ended = replace(tenure, until_ms=now_ms)
-            history.ended = _bounded((*history.ended, ended))
-            if self._index is not None:
-                self._index.add(self._claim(member, ended, history.left_ms))
+        with self._changing(member):
+            history = self._histories[member]
+            tenure, history.current = history.current, None
+            if left:
+                history.left_ms = now_ms
+            if tenure is not None and tenure.partitions:
+                history.ended = _bounded((*history.ended, replace(tenure, until_ms=now_ms)))
 
     def changed(self, version: int) -> None:
         """Record that candidates changed; ``version`` was never used before."""
@@ -222,8 +214,8 @@ class Slot:
         for member, history in list(self._histories.items()):
             kept = tuple(tenure for tenure in history.ended if tenure.until_ms >= before_ms)
             if len(kept) < len(history.ended):
-                history.ended = kept
-                self._index = None
+                with self._changing(member):
+                    history.ended = kept
                 self._whole_since_ms = max(self._whole_since_ms, before_ms)
             if history.current is None and not kept:
                 del self._histories[member]
@@ -245,10 +237,30 @@ class Slot:
 
     def _build(self) -> Index:
         index = Index(self._comparisons)
-        for member, history in self._histories.items():
-            for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
-                index.add(self._claim(member, tenure, history.left_ms))
+        for member in self._histories:
+            for claim in self._claims(member):
+                index.add(claim)
         return index
+
+    @contextmanager
+    def _changing(self, member: tuple[str, str]) -> Iterator[None]:
+        """The index follows what the block does to the member's history."""
+        index = self._index
+        before = frozenset() if index is None else self._claims(member)
+        yield
+        if index is not None:
+            after = self._claims(member)
+            for claim in before - after:
+                index.discard(claim)
+            for claim in after - before:
+                index.add(claim)
+
+    def _claims(self, member: tuple[str, str]) -> frozenset[Claim]:
+        history = self._histories.get(member)
+        if history is None:
+            return frozenset()
+        current = () if history.current is None else (history.current,)
+        return frozenset(self._claim(member, tenure, history.left_ms) for tenure in (*history.ended, *current))
 
     def _claim(self, member: tuple[str, str], tenure: Tenure, left_ms: int) -> Claim:
         return Claim(

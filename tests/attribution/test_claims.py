@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from muster.gateway.attribution.claims import Place, Reader
+from muster.gateway.attribution.claims import Claim, Index, Place, Reader
 from muster.gateway.attribution.slot import Observation, Slot, Tenure
 
 GRACE_MS = 300
@@ -36,9 +36,11 @@ def test_the_index_is_as_if_built_anew(seed: int) -> None:
     slot, now_ms = Slot(GRACE_MS), 10_000
     present: set[tuple[str, str]] = set()
     for _ in range(60):
-        now_ms += choose.choice((0, 1, 50, 400))
-        member = choose.choice(MEMBERS)
-        if member in present:
+        now_ms += choose.choice((0, 1, 50, 400) if seed % 2 else (0, 1))
+        member = choose.choice(MEMBERS if seed % 2 else MEMBERS[:2])
+        if member in present and choose.random() < 0.1:
+            slot.reveal(member, "User:a")
+        elif member in present:
             present.discard(member)
             slot.end(member, now_ms, left=choose.random() < 0.3)
         else:
@@ -52,3 +54,36 @@ def test_the_index_is_as_if_built_anew(seed: int) -> None:
         followed = results(slot, now_ms)
         slot._index = None
         assert followed == results(slot, now_ms)
+    for member in present:
+        slot.end(member, now_ms)
+    slot.prune(now_ms + 1)
+    index = slot._indexed()
+    left = (slot._histories, index.owners, index.presences(), index.changes, index.boundaries)
+    assert not any(left), left
+
+
+def test_a_change_costs_what_the_member_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what all the others claim under the same key."""
+    slot, members = Slot(GRACE_MS), [("g", f"m{number}") for number in range(500)]
+    tenure = Tenure(frozenset(PLACES), member=True, since_ms=10_000)
+    for member in members:
+        slot.begin(member, tenure)
+        slot.end(member, 20_000)
+        slot.begin(member, tenure)
+    assert slot.count == len(members)
+    added: list[Claim] = []
+    add = Index.add
+
+    def recorded(index: Index, claim: Claim) -> None:
+        added.append(claim)
+        add(index, claim)
+
+    monkeypatch.setattr(Index, "add", recorded)
+    slot.end(members[0], 30_000, left=True)
+    slot.begin(members[0], tenure)
+    slot.reveal(members[0], "User:a")
+    for now_ms in range(30_001, 30_012):
+        slot.end(members[0], now_ms)
+        slot.begin(members[0], tenure)
+    assert slot.count == len(members)
+    assert {claim.member_id for claim in added} == {members[0][1]}
