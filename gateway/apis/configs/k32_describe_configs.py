@@ -9,6 +9,7 @@ loggers are refused one by one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from muster.actors.config import (
@@ -30,6 +31,9 @@ from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.security.acls import AclOperation
 from muster.placement.view import COORDINATORS
 
+_AT_ONCE = 4
+"""Resources that are described without others having their turns: a broker has some 160 configs."""
+
 
 class _Refused(Exception):
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
@@ -45,12 +49,9 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 @api(32, "DescribeConfigs", guard=of_resources(AclOperation.DESCRIBE_CONFIGS, "results"), error_body=_error_body)
 async def describe_configs(call: Call) -> Reply | None:
     request = call.entity()
-    return call.reply(
-        {
-            "throttle_time": 0,
-            "results": [_result(call.gateway, request, resource) for resource in request.resources],
-        }
-    )
+    call.is_large = call.is_large or len(request.resources) > _AT_ONCE
+    results = await call.each(request.resources, partial(_result, call.gateway, request))
+    return call.reply({"throttle_time": 0, "results": results})
 
 
 def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:

@@ -75,6 +75,15 @@ BODIES: dict[str, tuple[int, int, dict[str, Any]]] = {
             ],
         },
     ),
+    "DescribeConfigs": (
+        32,
+        4,
+        {
+            "resources": 200 * [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}],
+            "include_synonyms": True,
+            "include_documentation": False,
+        },
+    ),
     "AddPartitionsToTxn": (
         24,
         5,
