@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,17 @@ class Run:
         return Totals.of(attack.totals for attack in self.attacks)
 
     async def go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
-        """Attack with so many frames, or for that long (0: however long they take). Problems are in ``problems``."""
-        with quotas(self._host, self._ports["plain"], self._quotas):
-            await self._go(frames, seconds, on_warm)
+        """Attack with so many frames, or for that long (0: however long they take). Problems are in ``problems``.
+
+        Quotas begin when the attack is warm: all versions of all APIs have been used then.
+        """
+        with ExitStack() as limited:
+
+            def limit() -> None:
+                limited.enter_context(quotas(self._host, self._ports["plain"], self._quotas))
+                on_warm()
+
+            await self._go(frames, seconds, limit)
 
     async def _go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
         began_s, is_warm = time.monotonic(), False
