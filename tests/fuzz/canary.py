@@ -57,12 +57,16 @@ class Canary:
             times.append(1000 * (time.perf_counter() - began_s))
         return times
 
+    def leave(self) -> None:
+        """Leave the group, so that the next canary need not wait for this one."""
+        self._member.leave()
+
     def _heartbeat(self) -> None:
         error = self._member.heartbeat()
         assert not error, error
 
     def _produce(self) -> None:
-        body = produce_body((self._topic, 0, client_batch(1)))
+        body = produce_body((self._topic, 0, client_batch(1, first_ms=int(time.time() * 1000))))
         (topic,) = self._client.exchange(PRODUCE, 9, body).responses
         (partition,) = topic.partition_responses
         assert not partition.error_code, partition
@@ -100,6 +104,7 @@ def main() -> None:
     while reporting.is_alive():  # until the input ends
         times.extend(canary.round())
         time.sleep(PAUSE_S)
+    canary.leave()
 
 
 if __name__ == "__main__":
