@@ -247,7 +247,7 @@ class ServedGateway:
         return asyncio.get_running_loop().create_task(run())
 
     async def _settle(self) -> None:
-        self._upkeep.settle(now_ms())
+        await self.server.turns.run(self._upkeep.settle(now_ms()))
         self.server.forget_silent_clients()
         if self.server.trail is not None:
             self.server.trail.settle()

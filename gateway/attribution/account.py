@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from muster.actors.wire.steps.reading import Steps, finish
 from muster.gateway.attribution.ambiguity import AmbiguousClients
 from muster.gateway.attribution.claims import same_principal
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.identity import pair_after_ms
 from muster.gateway.attribution.pending_attributions import (
+    COMPARISONS_PER_SETTLE,
     MAX_SENDS,
     PENDING_MS,
     Amount,
@@ -412,11 +414,27 @@ class Account(Generic[T]):
             )
 
     def settle(self, now_ms: int) -> None:
-        """Settle what has waited too long; forget old tenures and groups. Call it about once a second."""
+        """All of :meth:`settle_in_steps` at once."""
+        finish(self.settle_in_steps(now_ms))
+
+    def settle_in_steps(self, now_ms: int) -> Steps[None]:
+        """Settle what has waited too long; forget old tenures and groups. Call it about once a second.
+
+        Only one may be under way. Everything else may happen between its steps.
+        """
         self._now_ms = max(self._now_ms, now_ms)
+        changed = yield from self._evidence_rules.settle(now_ms)
+        self._close(self._pending.changed(changed, now_ms))
+        left = COMPARISONS_PER_SETTLE
+        while left > 0:
+            yield
+            settlements, work = self._pending.settle(now_ms)
+            self._close(settlements)
+            if not work:
+                break
+            left -= work
+        yield
         self._fold()
-        self._close(self._pending.changed(self._evidence_rules.settle(now_ms), now_ms))
-        self._close(self._pending.settle(now_ms))
         self.table.prune(now_ms)
         self._series.retire(self._registered_groups, now_ms)
         self.ambiguous.review(now_ms)

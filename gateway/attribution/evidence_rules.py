@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster.actors.wire.steps.reading import Steps
 from muster.gateway.attribution.claims import Claim, Place, Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.fetchers import Fetchers
@@ -160,12 +161,13 @@ class EvidenceRules:
         self._identities.closed(connection)
         self.fetchers.closed(connection)
 
-    def settle(self, now_ms: int) -> set[ClientKey]:
+    def settle(self, now_ms: int) -> Steps[set[ClientKey]]:
         """Judge connections again, given what they have done since. Returns the keys that changed. Call each second."""
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._non_members.settle()
-        return self._identities.settle() | self.heard()
+        changed = yield from self._identities.settle()
+        return changed | self.heard()
 
     def heard(self) -> set[ClientKey]:
         """Judge again what waited for registrations. Returns the keys."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from muster.actors.wire.steps.reading import Steps
 from muster.gateway.attribution.claims import Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
@@ -62,6 +63,8 @@ class Identities:
         self._sides_left = 0
         self._open_options: dict[Fetches, tuple[int, set[str]]] = {}
         """The last :meth:`_options`, with the version of candidates and identities that they are based on."""
+        self._foreseen: dict[Fetches, tuple[tuple[int, list[Observation]], set[str]]] = {}
+        """The same for :meth:`_match`, with what was fetched, too."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
         """Record that the partition was the group's by assignment alone, independent of the connection."""
@@ -122,22 +125,28 @@ class Identities:
             fetches.waiting_since_ms = at_ms
         self._waiting.setdefault(fetches.key, {})[fetches] = None
 
-    def settle(self) -> set[ClientKey]:
-        """Examine those with waiting bytes again, and pair those that nothing distinguishes. Returns keys with news."""
+    def settle(self) -> Steps[set[ClientKey]]:
+        """Examine those with waiting bytes again, and pair those that nothing distinguishes. Returns keys with news.
+
+        Only one may be under way. Everything else may happen between its steps.
+        """
         for fetches in list(self._successors):
+            yield
             if self._came_back(fetches):
                 self._drop(fetches)
             if fetches.identity is None or not any(other.connection.is_open for other in fetches.after):
                 del self._successors[fetches]
         for fetches in list(self._guesses):
+            yield
             if fetches.connection.is_open and fetches.identity is not None and fetches.identity.is_guess:
                 self.of(fetches)
             else:
                 del self._guesses[fetches]
         self._sides_left = _MAX_SIDES
         self._open_options.clear()
+        self._foreseen.clear()
         for key, some in self._next().items():
-            self._settle_some(some)
+            yield from self._settle_some(some)
             if not self._waiting[key]:
                 del self._waiting[key]
         news, self._news = self._news, set()
@@ -161,14 +170,19 @@ class Identities:
             self._waiting[key] = self._waiting.pop(key)
         return turn
 
-    def _settle_some(self, some: Iterable[Fetches]) -> None:
+    def _settle_some(self, some: Iterable[Fetches]) -> Steps[None]:
         for fetches in some:
             if self.of(fetches) is not None or self._fetchers.now_ms - fetches.last_active_ms > _WAIT_MS:
                 self._wait_no_more(fetches)
+            yield
         unknown = [fetches for fetches in some if fetches.identity is None and fetches.waiting_since_ms is not None]
+        for each, seen in self._matched(unknown).items():
+            self._options_foreseen(each, seen)
+            yield
         self._match(unknown)
         visited: set[tuple[str, Place]] = set()
         for fetches in unknown:
+            yield
             if fetches.identity is not None:
                 self._wait_no_more(fetches)
                 continue
@@ -243,6 +257,15 @@ class Identities:
             self._open_options[fetches] = (version, options)
         return options
 
+    def _options_foreseen(self, fetches: Fetches, seen: list[Observation]) -> set[str]:
+        """:meth:`_options`, computed once while nothing changes: for :meth:`_match`, which looks at many at a time."""
+        basis = (self._table.version(*fetches.key), seen)
+        known_basis, options = self._foreseen.get(fetches, ((-1, []), set[str]()))
+        if known_basis != basis:
+            options = self._options(fetches, seen)
+            self._foreseen[fetches] = (basis, options)
+        return options
+
     def _others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
         """Connections that fetch the partition beside it, and closed ones that did, if bytes still wait for them."""
         yield from self._fetchers.beside(fetches, place)
@@ -281,10 +304,8 @@ class Identities:
         It is enough to take the connections at the time when each one began: intervals that overlap pairwise all
         contain the begin of one of them.
         """
-        settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
-        some = [each for each in waiting if not each.is_shared][:_MAX_MATCHED]
-        seen = {each: these for each in some if (these := each.observations(begun_by_ms=settled_ms))}
-        options = {each: self._options(each, these) for each, these in seen.items()}
+        seen = self._matched(waiting)
+        options = {each: self._options_foreseen(each, these) for each, these in seen.items()}
         sides = self._sides(options)
         is_news = True
         while is_news:
@@ -299,6 +320,12 @@ class Identities:
             if len(left) == 1 and waited_ms >= SETTLED_MS and not self._is_taken(each, group := min(left)):
                 over = frozenset(self._fitting(each, seen[each]) - left)
                 self._settle(each, Identity(group, Evidence.ONE_TO_ONE, tuple(seen[each]), over))
+
+    def _matched(self, waiting: Iterable[Fetches]) -> dict[Fetches, list[Observation]]:
+        """Those that :meth:`_match` compares, and what they have fetched for long enough."""
+        settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
+        some = [each for each in waiting if not each.is_shared][:_MAX_MATCHED]
+        return {each: seen for each in some if (seen := each.observations(begun_by_ms=settled_ms))}
 
     def _sides(self, options: Mapping[Fetches, set[str]]) -> list[frozenset[Fetches]]:
         """Sets that fetched one partition at one time, where each of their groups has only one member that may."""

@@ -22,8 +22,8 @@ _PER_S = 100_000
 """How many claims are compared with entries when something becomes known, and in a second: after so many, no verdict is
 begun. Thousands of groups may share a key, and join and leave all the time.
 """
-_AT_A_TIME = 200_000
-"""How many in each :meth:`PendingAttributions.settle`."""
+COMPARISONS_PER_SETTLE = 200_000
+"""After so many, the rest is settled a second later."""
 _VERDICT = 60
 """What each verdict takes beside its comparisons, in comparisons."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
@@ -120,21 +120,18 @@ class PendingAttributions:
             given_up.append(Settlement(self._take(oldest), _EXPIRED))
         return given_up
 
-    def settle(self, now_ms: int) -> list[Settlement]:
-        """Judge for the last time what has waited long enough; without a group it keeps its reason.
+    def settle(self, now_ms: int) -> tuple[list[Settlement], int]:
+        """Judge one entry for the last time that has waited long enough, or else one of those whose key has changed.
 
-        What takes too long now is left to the next calls.
+        Returns how much work that was, in comparisons; 0 if there is nothing to do. What has waited long enough is
+        settled; without a group it keeps its reason.
         """
-        settled = []
-        work = _AT_A_TIME
-        while self._entries and work > 0:
-            number, entry = next(iter(self._entries.items()))
-            if entry.at_ms + self._pending_ms > now_ms:
-                break
-            before = self._evidence_rules.comparisons
-            settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
-            work -= _VERDICT + self._evidence_rules.comparisons - before
-        return settled + self._judge_again(work)[0]
+        number, entry = next(iter(self._entries.items()), (-1, None))
+        if entry is None or entry.at_ms + self._pending_ms > now_ms:
+            return self._judge_again(1)
+        before = self._evidence_rules.comparisons
+        settlement = Settlement(self._take(number), self._judge_last(entry, now_ms))
+        return [settlement], _VERDICT + self._evidence_rules.comparisons - before
 
     def changed(self, keys: Iterable[ClientKey], now_ms: int) -> list[Settlement]:
         """Judge again what waits under these keys, and settle what now has a group.
@@ -149,8 +146,8 @@ class PendingAttributions:
             earned = (now_ms - self._allowed_ms) * _PER_S // 1_000
             self._allowed, self._allowed_ms = min(self._allowed + earned, _PER_S), now_ms
         work = min(_AT_ONCE, self._allowed)
-        settled, left = self._judge_again(work)
-        self._allowed -= work - left
+        settled, done = self._judge_again(work)
+        self._allowed -= done
         return settled
 
     def close(self, now_ms: int) -> list[Settlement]:
@@ -161,20 +158,20 @@ class PendingAttributions:
         ]
 
     def _judge_again(self, work: int) -> tuple[list[Settlement], int]:
-        """``work``: no verdict is begun after so many comparisons. Returns how many are left, too; below 0 if none."""
-        settled = []
-        while self._again and work > 0:
+        """``work``: no verdict is begun after so many comparisons. Returns how many there were, too."""
+        settled, done = [], 0
+        while self._again and done < work:
             number = next(iter(self._again))
             del self._again[number]
             entry = self._entries[number]
             before = self._evidence_rules.comparisons
             verdict = self._judge(entry)
-            work -= _VERDICT + self._evidence_rules.comparisons - before
+            done += _VERDICT + self._evidence_rules.comparisons - before
             if verdict.group is not None:
                 settled.append(Settlement(self._take(number), verdict))
             else:
                 entry.verdict = verdict
-        return settled, work
+        return settled, done
 
     def _judge(self, entry: Pending) -> Verdict:
         return self._evidence_rules.judge(

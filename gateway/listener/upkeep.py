@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.actors.config import MusterConfig
 from muster.actors.tables.spool import Sample
+from muster.actors.wire.steps.reading import Steps
 from muster.gateway.attribution.account import Account, SampleSink
 
 log = logging.getLogger(__name__)
@@ -33,9 +34,9 @@ class Upkeep:
         self._account = account
         self._overflow_reported = False
 
-    def settle(self, now_ms: int) -> None:
-        """Settle what has waited long enough. Call it about once a second."""
-        self._account.settle(now_ms)
+    def settle(self, now_ms: int) -> Steps[None]:
+        """Settle what has waited long enough. Call it about once a second; only one may be under way."""
+        yield from self._account.settle_in_steps(now_ms)
         self._report_ambiguous(now_ms)
         self._report_overflow()
 

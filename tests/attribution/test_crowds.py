@@ -70,6 +70,19 @@ def test_groups_that_nothing_distinguishes_cost_little_time(
     assert bench.labels() == []
 
 
+def test_settling_is_done_in_small_steps(bench: Bench, connections: list[ConnectionState]) -> None:
+    """Between two of them the event loop serves clients. What is compared is most of what takes time."""
+    comparisons = bench.account.table.comparisons
+    for second in range(4):
+        fetch(bench, connections, NOW_MS + second * 1_000)
+        began, largest = comparisons.count, 0
+        before = began
+        for _ in bench.account.settle_in_steps(NOW_MS + second * 1_000 + 500):
+            largest, before = max(largest, comparisons.count - before), comparisons.count
+    assert comparisons.count - began > 10 * COUNT * COUNT
+    assert largest < 2 * COUNT * COUNT
+
+
 def test_everybody_has_a_turn(bench: Bench, says: Coordinator, connections: list[ConnectionState]) -> None:
     """When all groups but one have left, it is found, though what is pending is examined in parts."""
     fetch(bench, connections, NOW_MS)

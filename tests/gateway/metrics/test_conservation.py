@@ -23,6 +23,7 @@ from muster.actors.log.format.batch import iter_headers
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire import codec
 from muster.actors.wire.framing import Buffer, Framer
+from muster.actors.wire.steps.reading import finish
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic
@@ -132,7 +133,7 @@ def scraping(full: Serving, seed: int) -> Iterator[list[Books]]:
     upkeep, pause = Upkeep(full.gateway.account), random.Random(seed)
 
     async def settle() -> None:
-        upkeep.settle(now_ms())
+        finish(upkeep.settle(now_ms()))
 
     def run() -> None:
         try:

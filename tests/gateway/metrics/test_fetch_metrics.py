@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.steps.reading import finish
 from muster.gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic
@@ -73,7 +74,7 @@ def groups(full: Serving, topic: str) -> dict[str, float]:
 
 def settle(full: Serving, at_ms: int) -> None:
     async def settle() -> None:
-        Upkeep(full.gateway.account).settle(at_ms)
+        finish(Upkeep(full.gateway.account).settle(at_ms))
 
     full.run(settle())
 
