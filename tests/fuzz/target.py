@@ -7,6 +7,7 @@ listener that wants SASL is SASL_SSL, and its authority's certificate is in AUTH
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import json
 import logging
@@ -19,10 +20,11 @@ from uuid import UUID
 
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.memory import settle
-from muster.actors.runtime.process import wall_ms
+from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.gateway.administration.trail import Trail
+from muster.gateway.listener.upkeep import Upkeep
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.client import ANONYMOUS
@@ -105,14 +107,34 @@ def attacked(
         if authorizer:
             _allow(running)
         trail = EventWriter(directory / "storage", ADMINISTRATION, "gateway-1", flush_ms=1_000, now_ms=wall_ms)
-        running.run(_start(trail))
-        running.gateway.trail = Trail(trail.add, wall_ms, 1)
+        upkeep = running.run(_start(running, trail))
         yield running, running.listen("SECURED")
-        running.run(trail.close())
+        running.run(_stop(trail, upkeep))
 
 
-async def _start(trail: EventWriter) -> None:
+async def _start(running: Serving, trail: EventWriter) -> asyncio.Task[None]:
     trail.start()
+    running.gateway.trail = Trail(trail.add, wall_ms, 1)
+    return asyncio.get_running_loop().create_task(_upkeep(running))
+
+
+async def _upkeep(running: Serving) -> None:
+    """What a gateway does once a second."""
+    gateway, upkeep = running.gateway, Upkeep(running.gateway.account)
+    assert gateway.trail is not None
+    while True:
+        await asyncio.sleep(1)
+        try:
+            await gateway.turns.run(upkeep.settle(now_ms()))
+            gateway.forget_silent_clients()
+            gateway.trail.settle()
+        except Exception:
+            logging.getLogger(__name__).exception("the upkeep failed")
+
+
+async def _stop(trail: EventWriter, upkeep: asyncio.Task[None]) -> None:
+    upkeep.cancel()
+    await trail.close()
 
 
 def _allow(running: Serving) -> None:
