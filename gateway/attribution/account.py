@@ -437,7 +437,7 @@ class Account(Generic[T]):
         self._fold()
         self.table.prune(now_ms)
         self._series.retire(self._registered_groups, now_ms)
-        self.ambiguous.review(now_ms)
+        self.ambiguous.review(self._now_ms)
 
     @property
     def is_pending(self) -> bool:

@@ -43,6 +43,10 @@ _WAIT_MS = 60_000
 """How long after its last Fetch a connection is still examined."""
 
 
+_Options = dict[Fetches, tuple[tuple[int, list[Observation]], set[str]]]
+"""The last :meth:`Identities._options`, and their basis: the version of candidates, and what was fetched."""
+
+
 def pair_after_ms(pending_ms: int) -> int:
     """How long bytes wait before pairing, if they wait ``pending_ms`` at most."""
     return max(PATIENCE_MS, pending_ms // 2)
@@ -61,10 +65,10 @@ class Identities:
         self._successors: dict[Fetches, None] = {}
         """Those with a non-empty ``after``."""
         self._sides_left = 0
-        self._open_options: dict[Fetches, tuple[int, set[str]]] = {}
-        """The last :meth:`_options`, with the version of candidates and identities that they are based on."""
-        self._foreseen: dict[Fetches, tuple[tuple[int, list[Observation]], set[str]]] = {}
-        """The same for :meth:`_match`, with what was fetched, too."""
+        self._open_options: _Options = {}
+        """For :meth:`_pair`."""
+        self._foreseen: _Options = {}
+        """For :meth:`_match`, which looks at many at a time: computed one by one before."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
         """Record that the partition was the group's by assignment alone, independent of the connection."""
@@ -176,10 +180,11 @@ class Identities:
                 self._wait_no_more(fetches)
             yield
         unknown = [fetches for fetches in some if fetches.identity is None and fetches.waiting_since_ms is not None]
-        for each, seen in self._matched(unknown).items():
-            self._options_foreseen(each, seen)
+        for each in unknown[:_MAX_MATCHED]:
+            for seen in self._matched((each,)).values():
+                self._options_known(self._foreseen, each, seen)
             yield
-        self._match(unknown)
+        self._match(each for each in unknown if each.identity is None)
         visited: set[tuple[str, Place]] = set()
         for fetches in unknown:
             yield
@@ -233,9 +238,8 @@ class Identities:
         [group] = groups
         return Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), frozenset(fitting - groups))
 
-    def _options(self, fetches: Fetches, seen: Sequence[Observation] | None = None) -> set[str]:
+    def _options(self, fetches: Fetches, seen: Sequence[Observation]) -> set[str]:
         """The groups that it may belong to, except those with another connection for what it fetches."""
-        seen = fetches.observations() if seen is None else seen
         fitting = self._fitting(fetches, seen)
         held = {
             other.identity.group
@@ -248,22 +252,13 @@ class Identities:
         }
         return fitting - held - self._absent(fetches, fitting, seen)
 
-    def _options_now(self, fetches: Fetches) -> set[str]:
+    def _options_known(self, known: _Options, fetches: Fetches, seen: list[Observation]) -> set[str]:
         """:meth:`_options`, computed once while nothing changes."""
-        version = self._table.version(*fetches.key)
-        known_version, options = self._open_options.get(fetches, (-1, set[str]()))
-        if known_version != version:
-            options = self._options(fetches)
-            self._open_options[fetches] = (version, options)
-        return options
-
-    def _options_foreseen(self, fetches: Fetches, seen: list[Observation]) -> set[str]:
-        """:meth:`_options`, computed once while nothing changes: for :meth:`_match`, which looks at many at a time."""
         basis = (self._table.version(*fetches.key), seen)
-        known_basis, options = self._foreseen.get(fetches, ((-1, []), set[str]()))
+        known_basis, options = known.get(fetches, ((-1, []), set[str]()))
         if known_basis != basis:
             options = self._options(fetches, seen)
-            self._foreseen[fetches] = (basis, options)
+            known[fetches] = (basis, options)
         return options
 
     def _others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
@@ -305,7 +300,7 @@ class Identities:
         contain the begin of one of them.
         """
         seen = self._matched(waiting)
-        options = {each: self._options_foreseen(each, these) for each, these in seen.items()}
+        options = {each: self._options_known(self._foreseen, each, these) for each, these in seen.items()}
         sides = self._sides(options)
         is_news = True
         while is_news:
@@ -359,7 +354,7 @@ class Identities:
         groups = {group for each in here for group in slot.possible(place, now_ms, each.reader)}
         if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
             return
-        options = [self._options_now(each) - held for each in open_]
+        options = [self._options_known(self._open_options, each, each.observations()) - held for each in open_]
         can_pair = can_pair and len(open_) == len(set().union(*options))
         lone = [(each, groups) for each, groups in zip(open_, options, strict=True) if len(groups) == 1]
         if can_eliminate and lone:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ _SENTINEL = codec.encode_request(codec.API_VERSIONS, 0, _SENTINEL_ID, "sentinel"
 _LOGIN_S = 30.0
 _JOIN_GROUP, _INIT_PRODUCER_ID = 11, 22
 _RECENT = 4000
-_REFUSED_S = 0.1
+_REFUSED_S, _REFUSED_FOR_S = 0.1, 120.0
 
 
 class Unanswered(Exception):
@@ -213,12 +214,15 @@ class Attack:
         """A connection whose client is authenticated, if there is a user. OSError, Unanswered."""
         if self.address is None:
             return await self._connect()
+        began_s = time.monotonic()
         while True:
             try:
                 line = await self._connect()
                 await line.exchange(_SENTINEL)
                 return line
             except (ConnectionError, Refused):
+                if time.monotonic() - began_s > _REFUSED_FOR_S:
+                    raise
                 await asyncio.sleep(_REFUSED_S)
 
     async def _connect(self) -> Line:

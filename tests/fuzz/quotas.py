@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from muster.actors.wire.codec import ErrorCode
@@ -44,7 +44,8 @@ def quotas(host: str, port: int, wanted: Quotas) -> Iterator[None]:
     try:
         yield
     finally:
-        _alter(host, port, [(parts, dict.fromkeys(values)) for parts, values in entries])
+        with suppress(OSError):  # what is attacked has ended, which is reported elsewhere
+            _alter(host, port, [(parts, dict.fromkeys(values)) for parts, values in entries])
 
 
 def _alter(host: str, port: int, entries: list[Entry]) -> None:

@@ -111,6 +111,19 @@ class Turns:
             await self._next(had_s)
 
 
+async def at_each_turn(steps: Steps[T]) -> T:
+    """The result of work that must not wait for clients: a turn of it is done each time that the event loop turns."""
+    while True:
+        began_s = time.perf_counter()
+        try:
+            while not over(began_s):
+                next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        await asyncio.sleep(0)
+
+
 def _wake(woken: asyncio.Future[None]) -> float:
     if woken.done():  # given up
         return 0.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from muster.actors.wire.steps.reading import Steps
-from muster.gateway.listener.limiting.turns import TURN_S, Turns
+from muster.gateway.listener.limiting.turns import TURN_S, Turns, at_each_turn, over
 
 MS = 0.001
 
@@ -104,3 +105,23 @@ def test_long_work_lets_those_go_first_that_had_less() -> None:
         assert await long == "done"
 
     run(beside_long_work())
+
+
+def test_what_must_not_wait_is_done_a_turn_at_a_time_however_many_clients_wait() -> None:
+    async def beside_many() -> None:
+        turns, served = Turns(), Counter[str]()
+
+        def steps() -> Steps[str]:
+            for _ in range(10):
+                began_s = time.perf_counter()
+                while not over(began_s):
+                    pass
+                yield
+            return "done"
+
+        for _ in range(50):
+            Client(turns, 1 * MS, 50, lambda: served.update(("turns",)))
+        assert await at_each_turn(steps()) == "done"
+        assert 5 <= served["turns"] <= 15  # one for each of the ten
+
+    run(beside_many())
