@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import select
 import socket
 import ssl
 import threading
@@ -27,6 +28,8 @@ from tests.zookeeper_fixture import eventually
 from tests.zookeeper_tls import SECRET, TlsZooKeeper, tls_zookeeper
 
 _CONNECT_S = 30
+_JOIN_S = 0.02
+"""How long data are held back until more comes."""
 _numbers = count()
 
 
@@ -218,23 +221,42 @@ def _joining_relay(server: TlsZooKeeper) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            accepted, _ = listening.accept()
-            client = inside.wrap_socket(accepted, server_side=True)
-            plain = socket.create_connection(("127.0.0.1", server.port))
-            there = server.muster.tls_context().wrap_socket(plain, server_hostname="127.0.0.1")
-            threading.Thread(target=_copy, args=(client, there), daemon=True).start()
-            _copy_joined(there, client)
+            with contextlib.suppress(OSError):
+                while True:
+                    accepted, _ = listening.accept()
+                    threading.Thread(target=relay, args=(accepted,), daemon=True).start()
+
+        def relay(accepted: socket.socket) -> None:
+            with contextlib.suppress(OSError), accepted:
+                client = inside.wrap_socket(accepted, server_side=True)
+                plain = socket.create_connection(("127.0.0.1", server.port))
+                with client, server.muster.tls_context().wrap_socket(plain, server_hostname="127.0.0.1") as there:
+                    _copy_joined(client, there)
 
         threading.Thread(target=serve, daemon=True).start()
         yield listening.getsockname()[1]
 
 
-def _copy_joined(source: ssl.SSLSocket, target: ssl.SSLSocket) -> None:
-    source.settimeout(0.02)
-    with contextlib.suppress(OSError):
-        while True:
+def _copy_joined(client: ssl.SSLSocket, there: ssl.SSLSocket) -> None:
+    """Both directions in one thread: no two may use a connection of OpenSSL at a time."""
+    held = b""
+    while True:
+        ready: list[ssl.SSLSocket] = [one for one in (client, there) if one.pending()]
+        ready = ready or select.select([client, there], [], [], _JOIN_S if held else None)[0]
+        if held and (there not in ready or len(held) >= 1 << 16):
+            _send(client, held)
             held = b""
-            with contextlib.suppress(TimeoutError):
-                while len(held) < 1 << 16 and (data := source.recv(1 << 16)):
+        for one in ready:
+            one.settimeout(_JOIN_S)
+            with contextlib.suppress(TimeoutError):  # what came was for TLS alone
+                if not (data := one.recv(1 << 16)):
+                    return
+                if one is there:
                     held += data
-            target.sendall(held)
+                else:
+                    _send(there, data)
+
+
+def _send(target: ssl.SSLSocket, data: bytes) -> None:
+    target.settimeout(_CONNECT_S)
+    target.sendall(data)
