@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -99,20 +99,21 @@ class Turns:
     async def run(self, steps: Steps[T]) -> T:
         """The result of the work. What takes less than a turn is done without waiting."""
         had_s = self._now_s
-        while True:
-            began_s = time.perf_counter()
-            try:
-                while not over(began_s):
-                    next(steps)
-            except StopIteration as done:
-                result: T = done.value
-                return result
+
+        async def wait() -> None:
+            nonlocal had_s
             had_s = self.charged(had_s, TURN_S)
             await self._next(had_s)
+
+        return await _by_turns(steps, wait)
 
 
 async def at_each_turn(steps: Steps[T]) -> T:
     """The result of work that must not wait for clients: a turn of it is done each time that the event loop turns."""
+    return await _by_turns(steps, partial(asyncio.sleep, 0))
+
+
+async def _by_turns(steps: Steps[T], wait: Callable[[], Awaitable[None]]) -> T:
     while True:
         began_s = time.perf_counter()
         try:
@@ -121,7 +122,7 @@ async def at_each_turn(steps: Steps[T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
-        await asyncio.sleep(0)
+        await wait()
 
 
 def _wake(woken: asyncio.Future[None]) -> float:
