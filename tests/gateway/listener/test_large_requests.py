@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +16,17 @@ from tests.gateway.serving import Serving
 METADATA, API_VERSIONS = 3, 18
 ELEMENTS = 20_000
 MIN_RESPONSES = 5
-"""Other requests are answered in each millisecond or two; but the thread of the test has to run for each, too."""
+"""Other requests are answered in each millisecond or two."""
+
+
+@pytest.fixture(autouse=True)
+def threads_take_turns() -> Iterator[None]:
+    """The thread of the test has to run for each response: by default it waits 5 ms for that of the gateway."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)
+    yield
+    sys.setswitchinterval(interval_s)
+
 
 BODIES: dict[str, tuple[int, int, dict[str, Any]]] = {
     "Metadata": (
