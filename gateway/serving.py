@@ -34,7 +34,7 @@ from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import ControllerUnavailable
-from muster.gateway.listener.limiting.turns import at_each_turn
+from muster.gateway.listener.limiting.turns import in_background
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
@@ -248,7 +248,7 @@ class ServedGateway:
         return asyncio.get_running_loop().create_task(run())
 
     async def _settle(self) -> None:
-        await at_each_turn(self._upkeep.settle(now_ms()))
+        await in_background(self._upkeep.settle(now_ms()))
         self.server.forget_silent_clients()
         if self.server.trail is not None:
             self.server.trail.settle()

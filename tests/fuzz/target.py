@@ -24,7 +24,7 @@ from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.gateway.administration.trail import Trail
-from muster.gateway.listener.limiting.turns import at_each_turn
+from muster.gateway.listener.limiting.turns import in_background
 from muster.gateway.listener.upkeep import Upkeep
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
@@ -126,7 +126,7 @@ async def _upkeep(running: Serving) -> None:
     while True:
         await asyncio.sleep(1)
         try:
-            await at_each_turn(upkeep.settle(now_ms()))
+            await in_background(upkeep.settle(now_ms()))
             gateway.forget_silent_clients()
             gateway.trail.settle()
         except Exception:

@@ -23,6 +23,10 @@ T = TypeVar("T")
 TURN_S = 0.001
 """What waits gets so much of the event loop together, before all else that has come is looked at. Half of it would cost
 a twentieth of the throughput of a gateway that is saturated."""
+LATE_S = 0.5
+"""How long work in the background may take before it delays clients more."""
+_SHORT_S = TURN_S / 4
+_PAUSE_S = 0.002
 _ARRIVAL_S = 0.001
 """What to accept a connection and to close it costs: one that is opened for each request has no advantage."""
 
@@ -108,16 +112,29 @@ class Turns:
         return await _by_turns(steps, wait)
 
 
-async def at_each_turn(steps: Steps[T]) -> T:
-    """The result of work that must not wait for clients: a turn of it is done each time that the event loop turns."""
-    return await _by_turns(steps, partial(asyncio.sleep, 0))
+async def in_background(steps: Steps[T]) -> T:
+    """The result of work that delays clients little, and does not wait for them: short turns with pauses.
+
+    After LATE_S, it has a whole turn each time that the event loop turns.
+    """
+    late_s = time.perf_counter() + LATE_S
+
+    def is_late() -> bool:
+        return time.perf_counter() >= late_s
+
+    async def wait() -> None:
+        await asyncio.sleep(0 if is_late() else _PAUSE_S)
+
+    return await _by_turns(steps, wait, lambda: TURN_S if is_late() else _SHORT_S)
 
 
-async def _by_turns(steps: Steps[T], wait: Callable[[], Awaitable[None]]) -> T:
+async def _by_turns(
+    steps: Steps[T], wait: Callable[[], Awaitable[None]], turn_s: Callable[[], float] = lambda: TURN_S
+) -> T:
     while True:
-        began_s = time.perf_counter()
+        ends_s = time.perf_counter() + turn_s()
         try:
-            while not over(began_s):
+            while time.perf_counter() < ends_s:
                 next(steps)
         except StopIteration as done:
             result: T = done.value

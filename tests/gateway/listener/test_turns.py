@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from muster.actors.wire.steps.reading import Steps
-from muster.gateway.listener.limiting.turns import TURN_S, Turns, at_each_turn, over
+from muster.gateway.listener.limiting import turns as turns_module
+from muster.gateway.listener.limiting.turns import TURN_S, Turns, in_background
 
 MS = 0.001
 
@@ -107,21 +111,43 @@ def test_long_work_lets_those_go_first_that_had_less() -> None:
     run(beside_long_work())
 
 
-def test_what_must_not_wait_is_done_a_turn_at_a_time_however_many_clients_wait() -> None:
+def test_work_in_the_background_does_not_wait_for_clients() -> None:
     async def beside_many() -> None:
-        turns, served = Turns(), Counter[str]()
-
-        def steps() -> Steps[str]:
-            for _ in range(10):
-                began_s = time.perf_counter()
-                while not over(began_s):
-                    pass
-                yield
-            return "done"
-
+        turns = Turns()
         for _ in range(50):
-            Client(turns, 1 * MS, 50, lambda: served.update(("turns",)))
-        assert await at_each_turn(steps()) == "done"
-        assert 5 <= served["turns"] <= 15  # one for each of the ten
+            Client(turns, 1 * MS, sys.maxsize)
+        assert await in_background(_busy(10, TURN_S)) == "done"
+        assert turns
 
     run(beside_many())
+
+
+@pytest.mark.parametrize(("late_s", "is_late"), [(60.0, False), (0.0, True)])
+def test_work_in_the_background_pauses_until_it_is_late(
+    monkeypatch: pytest.MonkeyPatch, late_s: float, is_late: bool
+) -> None:
+    async def beside_a_ticker() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(tick())
+        assert await in_background(_busy(40, TURN_S / 2)) == "done"
+        assert (ticks < 60) is is_late
+        ticking.cancel()
+
+    monkeypatch.setattr(turns_module, "LATE_S", late_s)
+    run(beside_a_ticker())
+
+
+def _busy(steps: int, step_s: float) -> Steps[str]:
+    for _ in range(steps):
+        began_s = time.perf_counter()
+        while time.perf_counter() - began_s < step_s:
+            pass
+        yield
+    return "done"
