@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -57,8 +58,8 @@ class CachedPartition:
         self.log_start_offset = _UNKNOWN
         self.was_known = False
         """Whether a topic with its id was once found: if it is missing later, it was deleted."""
-        self.resolved: Any = None
-        """What its handler has found out, while what is requested is the same."""
+        self.resolved: Callable[[], Any] | None = None
+        """What its handler has found out, while what is requested is the same. A weak reference: it has this."""
 
     def request(self, other: CachedPartition) -> None:
         """Take over what is requested of it now."""

@@ -111,8 +111,10 @@ class PendingRequest:
         cancel, self._cancel = self._cancel, None
         if self.api.key in READERS and self.call.gateway.trail is not None:
             self._is_only_recorded = True
-        elif cancel is not None:
+            return
+        if cancel is not None:
             cancel()
+        self.call.peeked = None
 
     async def _serve(self) -> Reply | None:
         faults, handler = self.call.gateway.faults, self.api.handler
@@ -181,6 +183,7 @@ class PendingRequest:
     def _done(self, outcome: str) -> None:
         self.is_done = True
         self._cancel = None  # the task has the error, whose traceback has this request: a cycle
+        self.call.peeked = None  # which may have the call
         self._count(outcome)
         self._on_done()
 

@@ -58,7 +58,7 @@ class BusyTime:
             finally:
                 self._total_ns += time.perf_counter_ns() - self._began_ns
                 self._began_ns = None
-            value = error = None
+                value = error = None  # the error's traceback has this frame: a cycle
             try:
                 value = yield awaited
             except BaseException as thrown:

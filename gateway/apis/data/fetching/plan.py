@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
+from weakref import ref
 
 from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
@@ -223,10 +224,11 @@ def plan_of(call: Call, request: Request, context: FetchContext) -> Plan:
 
 
 def _wanted(gateway: Gateway, partition: CachedPartition, *, reuse: bool) -> Wanted:
-    found: Wanted | None = partition.resolved if reuse else None
+    found = partition.resolved() if reuse and partition.resolved is not None else None
     if found is None:
         name, topic_id, index = partition.key
-        found = partition.resolved = Wanted(partition, named(gateway, name, topic_id, index))
+        found = Wanted(partition, named(gateway, name, topic_id, index))
+        partition.resolved = ref(found)
         partition.was_known = partition.was_known or found.named.topic is not None
     return found
 

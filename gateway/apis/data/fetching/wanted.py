@@ -31,7 +31,7 @@ class PartitionData(NamedTuple):
 class Wanted:
     """A session keeps it from one request to the next; what was found is forgotten with each response."""
 
-    __slots__ = ("cached", "fetch_offset", "found", "named", "packed", "preferred", "records")
+    __slots__ = ("__weakref__", "cached", "fetch_offset", "found", "named", "packed", "preferred", "records")
 
     def __init__(self, cached: CachedPartition, named: Named, preferred: int = HERE) -> None:
         self.cached = cached
