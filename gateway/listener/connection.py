@@ -24,7 +24,6 @@ from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of
 from muster.gateway.quotas.clients import ClientQuotas
-from muster.gateway.quotas.connections import Refused
 from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
@@ -63,8 +62,8 @@ class Connection(asyncio.Protocol):
         self.gateway = gateway
         self.listener = listener
         self._admission = admission
-        self._is_held = False
-        """Whether it is closed soon, and read no more: its address has too many connections."""
+        self.is_held = False
+        """Whether it is closed soon, and read no more."""
         self.id = connection_id
         self.host = ""
         """The client's host: behind a load balancer that sends it (PROXY protocol), not the connection's own."""
@@ -183,7 +182,7 @@ class Connection(asyncio.Protocol):
         self.gateway.metrics.received(len(data))
         try:
             data = self._behind_proxy_header(data)
-            if self._is_held:
+            if self.is_held:
                 return
             if self._tls is not None and not self._tls.is_established:
                 self._tls.feed(data)
@@ -238,16 +237,17 @@ class Connection(asyncio.Protocol):
         if header.source is not None:
             self._comes_from(header.source.host, header.source.port)
         if (refused := self._admission.comes_from(self.host)) is not None:
-            self._hold(refused)
+            self._hold(Complaint(CAUSES[refused.why], refused.why.value))
+            asyncio.get_running_loop().call_later(refused.hold_ms / 1000, self.close)
         return rest
 
-    def _hold(self, refused: Refused) -> None:
-        """Read no more, and close it after a time."""
-        self._is_held = True
-        self._frames.clear()
+    def _hold(self, complaint: Complaint) -> None:
+        """Read no more, and keep nothing."""
+        self._say(complaint)
+        self.is_held, self._refused = True, None
+        self._give_up()
+        self._framer = Framer(self._framer.limit_bytes)
         self._read(False)
-        complaint = Complaint(CAUSES[refused.why], refused.why.value)
-        asyncio.get_running_loop().call_later(refused.hold_ms / 1000, self.close, complaint)
 
     def _admit(self, is_turn: bool = False) -> None:
         """Start the requests that may start, in order; read more only when none is left.
@@ -459,18 +459,24 @@ class Connection(asyncio.Protocol):
     def _read(self, read: bool) -> None:
         if self._transport is None or self._closing is not None:
             return
-        read = read and self._is_writable
+        read = read and self._is_writable and not self.is_held
         if read != self._is_reading:
             self._is_reading = read
             (self._transport.resume_reading if read else self._transport.pause_reading)()
 
     def close(self, complaint: Complaint | None = None) -> None:
-        """Close after sending what is ready; with a complaint, the log names the client and the reason."""
+        """Close after sending what is ready; with a complaint, the log names the client and the reason.
+
+        After what can be no request, that is later: a client that connects anew for each takes little time from others.
+        """
         if self._transport is None or self._closing is not None:
             return
-        if complaint is not None:
-            self._say(complaint)
         self._flush()
+        if complaint is not None and not self.is_held:
+            if self.gateway.holding.begin(complaint.cause, self.close):
+                self._hold(complaint)
+                return
+            self._say(complaint)
         self._mute.cancel()
         self._give_up()
         self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)

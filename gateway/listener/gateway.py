@@ -25,6 +25,7 @@ from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
+from muster.gateway.listener.limiting.holding import Holding
 from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.limiting.turns import Turns
 from muster.gateway.listener.producer_ids import ProducerIds
@@ -172,6 +173,7 @@ class Gateway:
         self.trail: Trail | None = None
         """Of administrative requests; set before the gateway listens, if they are recorded."""
         self.turns = Turns()
+        self.holding = Holding(config.connection_invalid_request_delay_ms)
         """Of connections with more than a request, and of what takes long."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""

@@ -422,7 +422,7 @@ def serving(
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
-    config = MusterConfig.from_properties(properties)
+    config = MusterConfig.from_properties({"connection.invalid.request.delay.ms": "0", **properties})  # many are sent
     server, controller, port = run(_listen(zk, directory, config))
     served = Serving(server, controller, run, port)
     if with_actors:

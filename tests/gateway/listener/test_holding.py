@@ -1,0 +1,76 @@
+"""After what is no request, a connection is held: left open for a while, and not read."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.complaints import Cause, Complaint
+from muster.gateway.listener.connection import Connection
+from muster.gateway.listener.limiting import holding
+from tests.gateway.serving import Client, Serving
+from tests.zookeeper_fixture import eventually
+
+API_VERSIONS = 18
+BAD = b"\x00\x00\x00\x04\x7f\xff\x00\x00"
+"""A frame with an api key that does not exist."""
+DELAY_MS = "connection.invalid.request.delay.ms"
+FOR_LONG = pytest.mark.parametrize("served", [{DELAY_MS: "60000"}], indirect=True)
+
+
+def request() -> bytes:
+    frame = codec.encode_request(API_VERSIONS, 0, 1, "held", {})
+    return len(frame).to_bytes(4, "big") + frame
+
+
+@FOR_LONG
+def test_it_is_not_read_and_what_was_requested_before_is_answered(served: Serving) -> None:
+    with served.connect() as client:
+        client.send_raw(request() + BAD + request())
+        response = codec.decode_response(API_VERSIONS, 0, client.receive())[1]
+        assert response.error_code is ErrorCode.none
+        eventually(lambda: _is_held(served, client), "it is held")
+        client.send_raw(request())
+        assert client.has_nothing_for(0.3)
+    assert served.client.exchange(API_VERSIONS, 0, {}).error_code is ErrorCode.none
+
+
+@FOR_LONG
+def test_a_gateway_that_stops_does_not_wait_for_it(served: Serving) -> None:
+    with served.connect() as client:
+        client.send_raw(BAD)
+        eventually(lambda: _is_held(served, client), "it is held")
+        served.run(served.gateway.end_connections(Complaint(Cause.GATEWAY_STOPS, "it stops")))
+        assert client.is_closed()
+
+
+@FOR_LONG
+def test_a_bounded_number_is_held(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "MAX_HELD", 1)
+    with served.connect() as held, served.connect() as other:
+        held.send_raw(BAD)
+        eventually(lambda: _is_held(served, held), "it is held")
+        other.send_raw(BAD)
+        assert other.is_closed()
+        assert held.has_nothing_for(0)
+
+
+@pytest.mark.parametrize("served", [{DELAY_MS: "300"}], indirect=True)
+def test_it_is_closed_after_the_delay_and_others_are_held_again(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "MAX_HELD", 1)
+    for _ in range(2):
+        with served.connect() as client:
+            began_s = time.monotonic()
+            client.send_raw(BAD)
+            assert client.is_closed()
+            assert time.monotonic() - began_s >= 0.29
+
+
+def _is_held(served: Serving, client: Client) -> bool:
+    connections = served.gateway.connections.values()
+    return any(isinstance(each, Connection) and each.port == client.port and each.is_held for each in connections)
