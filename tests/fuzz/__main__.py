@@ -28,7 +28,7 @@ import uvloop
 
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack, Totals, Unanswered
-from tests.fuzz.canary import Quantiles
+from tests.fuzz.canary import Quantiles, quantiles
 from tests.fuzz.frames import Generator
 from tests.fuzz.login import PLAIN, SCRAM
 from tests.fuzz.quotas import ATTACKER, Quotas, quotas
@@ -38,6 +38,10 @@ from tests.gateway.serving import Client
 
 BEFORE_LOGIN = (17, 18, 36)
 WARM_UP_S = 20.0
+ALONE_S = 20.0
+"""How long the client that behaves is measured alone, before the attack and again behind it, as one measurement."""
+CALM_S = 10.0
+"""From the end of the attack until then, groups of the attackers end."""
 MAX_GROWTH_BYTES = 150 << 20
 """From the end of the warm-up. Producers, groups and fetch sessions that the frames may begin are far fewer."""
 _LOOK_S = 5.0
@@ -248,8 +252,8 @@ def _attacked(
 ) -> list[str]:
     """``elsewhere``: folder and options of another gateway that is attacked first."""
     canary = Child("tests.fuzz.canary", host, str(port))
-    time.sleep(WARM_UP_S / 2)
-    alone = Quantiles(*canary.report())
+    time.sleep(ALONE_S)
+    times_alone = canary.report()
     others = None if elsewhere is None else _beside_attack_elsewhere(canary, *elsewhere)
     warm_bytes: list[int] = []
 
@@ -260,11 +264,16 @@ def _attacked(
     began_s = time.monotonic()
     try:
         uvloop.run(run.go(frames, seconds, on_warm))
-        beside = Quantiles(*canary.report())
+        duration_s = time.monotonic() - began_s
+        beside = quantiles(canary.report())
+        time.sleep(CALM_S)
+        canary.report()
+        time.sleep(ALONE_S)
+        times_alone += canary.report()
     except ChildProcessError as error:
         run.problems.append(str(error))
-        beside = alone
-    duration_s = time.monotonic() - began_s
+        duration_s, beside = time.monotonic() - began_s, quantiles([])
+    alone = quantiles(times_alone)
     canary.stop()
     totals = run.totals
     click.echo(
@@ -298,7 +307,7 @@ def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) ->
     try:
         run = Run("127.0.0.1", other.ready, 1, other, folder, options, Quotas(None, None))
         uvloop.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
-        return Quantiles(*canary.report())
+        return quantiles(canary.report())
     finally:
         other.stop()
 
