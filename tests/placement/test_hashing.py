@@ -37,6 +37,23 @@ def test_as_on_the_jvm(group_id: str, hash_code: int, of_50: int, of_3: int) -> 
     assert (partition_for(group_id, 50), partition_for(group_id, 3)) == (of_50, of_3)
 
 
+@given(st.text(max_size=200), st.integers(1, 3))
+def test_as_one_character_after_the_other(text: str, times: int) -> None:
+    expected = 0
+    units = (text * times).encode("utf-16-be")
+    for at in range(0, len(units), 2):
+        expected = (31 * expected + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    assert java_string_hash(text * times) & 0xFFFFFFFF == expected
+
+
+def test_of_the_longest_names() -> None:
+    """Of 32,767 units of 65,535 each: the greatest sums."""
+    expected = 0
+    for _ in range(32_767):
+        expected = (31 * expected + 0xFFFF) & 0xFFFFFFFF
+    assert java_string_hash(32_767 * "\uffff") & 0xFFFFFFFF == expected
+
+
 @given(st.text(), st.integers(1, 1000))
 def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
     assert 0 <= partition_for(group_id, partitions) < partitions
