@@ -213,7 +213,8 @@ class Connection(asyncio.Protocol):
             self.authenticated(user)
 
     def handshake_failed(self, error: Exception) -> None:
-        self.close(complaint_of(error, self.listener.name))
+        if not self.is_held:
+            self.close(complaint_of(error, self.listener.name))
 
     def full(self) -> None:
         self._is_writable = False
@@ -247,6 +248,9 @@ class Connection(asyncio.Protocol):
         self.is_held, self._refused = True, None
         self._give_up()
         self._framer = Framer(self._framer.limit_bytes)
+        self.leases = LeasedHeartbeats()
+        if self._proxy_header is not None:
+            self._proxy_header = b""
         self._read(False)
 
     def _admit(self, is_turn: bool = False) -> None:
@@ -473,7 +477,7 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         if complaint is not None and not self.is_held:
-            if self.gateway.holding.begin(complaint.cause, self.close):
+            if not self._ends_when_idle and self.gateway.holding.begin(complaint.cause, self.close):
                 self._hold(complaint)
                 return
             self._say(complaint)

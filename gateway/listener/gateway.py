@@ -173,8 +173,9 @@ class Gateway:
         self.trail: Trail | None = None
         """Of administrative requests; set before the gateway listens, if they are recorded."""
         self.turns = Turns()
-        self.holding = Holding(config.connection_invalid_request_delay_ms)
         """Of connections with more than a request, and of what takes long."""
+        self.holding = Holding(config.connection_invalid_request_delay_ms)
+        """Of connections that have sent what can be no request."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""
         self.fetch_sessions = FetchSessions(

@@ -71,6 +71,31 @@ def test_it_is_closed_after_the_delay_and_others_are_held_again(
             assert time.monotonic() - began_s >= 0.29
 
 
+@pytest.mark.parametrize("served", [{DELAY_MS: "300"}], indirect=True)
+def test_a_client_that_does_not_wait_for_the_end_leaves_nothing(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "MAX_HELD", 1)
+    with served.connect() as client:
+        client.send_raw(BAD)
+        eventually(lambda: _is_held(served, client), "it is held")
+        port = client.port
+    eventually(lambda: port not in [each.port for each in served.gateway.connections.values()], "it is closed")
+    with served.connect() as client:
+        client.send_raw(BAD)
+        eventually(lambda: _is_held(served, client), "the next one is held")
+
+
+@pytest.mark.parametrize("served", [{DELAY_MS: "60000", "proxy.protocol.enable": "true"}], indirect=True)
+def test_nothing_is_kept_of_what_is_no_header_of_a_balancer(served: Serving) -> None:
+    with served.connect() as client:
+        client.send_raw(b"x" * 100_000)
+        eventually(lambda: _is_held(served, client), "it is held")
+        connections = served.gateway.connections.values()
+        kept = [each._proxy_header for each in connections if isinstance(each, Connection) and each.port == client.port]
+        assert kept == [b""]
+
+
 def _is_held(served: Serving, client: Client) -> bool:
     connections = served.gateway.connections.values()
     return any(isinstance(each, Connection) and each.port == client.port and each.is_held for each in connections)
