@@ -422,7 +422,8 @@ def serving(
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
-    config = MusterConfig.from_properties({"connection.invalid.request.delay.ms": "0", **properties})  # many are sent
+    undelayed = {"connection.invalid.request.delay.ms": "0"}  # some tests send bad requests by the thousand
+    config = MusterConfig.from_properties({**undelayed, **properties})
     server, controller, port = run(_listen(zk, directory, config))
     served = Serving(server, controller, run, port)
     if with_actors:
