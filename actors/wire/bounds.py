@@ -75,6 +75,11 @@ class _Elements(threading.local):
 _elements = _Elements()
 
 
+def load_bounds(kind: Any) -> None:
+    """Prepare what is needed to check frames of that class; otherwise the first check does it."""
+    _entity(kind)
+
+
 def check_lengths(kind: Any, frame: bytes, start: int, max_elements: float = math.inf) -> None:
     """Raise LengthError if the entity of class ``kind`` at ``start``, by its own lengths, exceeds the frame.
 

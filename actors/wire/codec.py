@@ -31,6 +31,7 @@ from muster.actors.wire.bounds import (
     array_head,
     check_lengths,
     last_array,
+    load_bounds,
     nested_entity,
     tagged_fields_end,
     without_unknown_tags,
@@ -103,6 +104,14 @@ def _load(loader: Callable[[int, int], Any], api_key: int, version: int) -> Any:
         return loader(api_key, version)
     except (LookupError, RuntimeError) as error:  # kio's KioIndexError is a RuntimeError
         raise UnknownApi(f"api key {api_key} version {version}") from error
+
+
+def load(api_key: int, version: int) -> None:
+    """Load the schemas of one version of an API, which the first to use them would have to wait for: up to 12 ms."""
+    for kind in (request_type(api_key, version), response_type(api_key, version)):
+        entity_reader(kind)
+        load_bounds(kind)
+    writer(response_type(api_key, version))
 
 
 def decode_header(frame: bytes) -> Header:
@@ -312,6 +321,7 @@ __all__ = [
     "field",
     "filtered",
     "join_response",
+    "load",
     "ms",
     "request_type",
     "response_type",

@@ -2,7 +2,8 @@
 
 Ray starts two interpreters for each worker, one after the other, and each imports Ray: with Muster's modules 1.2 s of
 processor time and 70 MB for each actor. Most of that is shared by the processes that this one forks, and takes no time
-again. It has one thread when it forks, and nothing of Ray runs in it.
+again. It has one thread when it forks, and nothing of Ray runs in it. While nothing is requested, it loads the schemas
+of the APIs, which actors that start or restart later share, too.
 
 :mod:`muster.gateway.cli.lifecycle.worker_launch`, which the raylet starts in place of a worker, connects to it.
 
@@ -20,6 +21,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +36,10 @@ _GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
 """Imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
+_SCHEMAS = "muster.gateway.listener.schemas"
+_IDLE_MS = 20
+"""How long nothing was requested when the schemas of one more version are loaded."""
+_END = object()
 _READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")
 _OOM_SCORE = "1000"
 """As Ray's raylets set it for their workers (``worker_oom_score_adjustment``)."""
@@ -56,10 +62,19 @@ def _serve(listener: socket.socket) -> dict[str, Any] | None:
     poll = select.poll()
     poll.register(sys.stdin.fileno(), 0)  # POLLHUP is always reported
     poll.register(listener, select.POLLIN)
-    while all(fd == listener.fileno() for fd, _ in poll.poll()):
+    schemas: Iterator[None] | None = None
+    while True:
+        found = poll.poll(None if schemas is None else _IDLE_MS)
+        if any(fd != listener.fileno() for fd, _ in found):
+            return None
+        if schemas is not None and not found:
+            if next(schemas, _END) is _END:
+                schemas = None
+            continue
         with listener.accept()[0] as connection, suppress(OSError, ValueError):
             request, files = _receive(connection)
-            _import_ray(request["environment"])
+            if _import_ray(request["environment"]):
+                schemas = import_module(_SCHEMAS).load_schemas()
             goes = _goes(connection)
             if goes and os.fork() == 0:
                 return {**request, "files": files}
@@ -67,7 +82,6 @@ def _serve(listener: socket.socket) -> dict[str, Any] | None:
                 os.close(file)
             if goes:
                 connection.sendall(FORKED)
-    return None
 
 
 def _goes(connection: socket.socket) -> bool:
@@ -86,15 +100,16 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), files
 
 
-def _import_ray(environment: dict[str, str]) -> None:
-    """Once: Ray reads these when it is imported, and they are the same for all actors of one ``muster up``."""
+def _import_ray(environment: dict[str, str]) -> bool:
+    """Once, and then True: Ray reads these when it is imported, and all actors of one ``muster up`` have the same."""
     if _WITH_RAY[-1] in sys.modules:
-        return
+        return False
     os.environ.update({name: environment[name] for name in _READ_BY_RAY if name in environment})
     for module in _WITH_RAY:
         import_module(module)
     gc.collect()
     gc.freeze()
+    return True
 
 
 def _become(

@@ -16,6 +16,7 @@ import pytest
 
 from muster.gateway.cli.lifecycle import worker_launch
 from muster.gateway.cli.lifecycle.own_ray import start_forks
+from tests.zookeeper_fixture import eventually
 
 WORKER = """
 import json, os, resource, sys
@@ -26,6 +27,7 @@ print(json.dumps({
     "leads_group": os.getpgrp() == os.getpid(),
     "has_actors": "muster.gateway.actor" in sys.modules,
     "without_arrow": arrow is not None and not hasattr(arrow, "__file__"),
+    "schemas": sum(name.startswith("kio.schema.") for name in sys.modules),
 }))
 """
 OPTIONS = ("--language=PYTHON", "--serialized-runtime-env-context={}", "--worker-id=7")
@@ -68,16 +70,24 @@ def started(
 
 def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, forks: Path) -> None:
     for _ in range(2):
-        assert started(tmp_path, forks, *OPTIONS) == {
-            "arguments": ["--worker-id=7"],
-            "name": "__main__",
-            "folder": str(tmp_path),
-            "mark": "x",
-            "open_files": OPEN_FILES,
-            "leads_group": True,
-            "has_actors": True,
-            "without_arrow": True,
-        }
+        assert (
+            started(tmp_path, forks, *OPTIONS).items()
+            >= {
+                "arguments": ["--worker-id=7"],
+                "name": "__main__",
+                "folder": str(tmp_path),
+                "mark": "x",
+                "open_files": OPEN_FILES,
+                "leads_group": True,
+                "has_actors": True,
+                "without_arrow": True,
+            }.items()
+        )
+
+
+def test_schemas_are_loaded_while_nothing_is_requested(tmp_path: Path, forks: Path) -> None:
+    first = started(tmp_path, forks, *OPTIONS)["schemas"]
+    eventually(lambda: started(tmp_path, forks, *OPTIONS)["schemas"] > first + 50, "a fork has more of them")
 
 
 @pytest.mark.parametrize(

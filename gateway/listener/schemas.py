@@ -1,0 +1,39 @@
+"""Loads the schemas of the APIs before a client needs them.
+
+kio has a module for each version of each API. The first request of a version would have to wait for its import, and
+with it all other requests of the process: up to 12 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import muster.gateway.apis  # noqa: F401 - registers the APIs
+from muster.actors.wire import codec
+from muster.actors.wire.steps.reading import Steps
+from muster.gateway.listener.registry import APIS
+
+_PAUSE_S = 0.05
+
+_loaded: set[tuple[int, int]] = set()
+
+
+def load_schemas() -> Steps[None]:
+    """Load the schemas that have not been loaded, those of one version in each step.
+
+    They are exempt from garbage collection: to look at them all would take 70 ms.
+    """
+    for key, api in APIS.items():
+        for version in api.versions:
+            if (key, version) not in _loaded:
+                codec.load(key, version)
+                _loaded.add((key, version))
+                gc.freeze()
+                yield
+
+
+async def load_schemas_by_and_by() -> None:
+    """Load them over 15 s or so, between the requests of clients."""
+    for _ in load_schemas():
+        await asyncio.sleep(_PAUSE_S)
