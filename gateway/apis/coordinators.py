@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from muster.actors.wire.channel import ChannelLost, OnLease
+from muster.actors.wire.codec import ErrorCode
 
 if TYPE_CHECKING:
     from muster.gateway.listener.registry import Call
 
 REQUEST_TIMEOUT_S = 10.0
 """How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
+
+AT_ONCE = 4
+
+Listed = tuple[ErrorCode, list[bytes]]
+"""Elements of a response, each as its bytes; none with an error."""
+
+
+async def listed(partitions: Sequence[int], of_one: Callable[[int], Awaitable[Listed]]) -> Listed:
+    """What the actors of these partitions list, in that order. After an error of one, no other is called.
+
+    AT_ONCE of them work at a time: if all did, other requests of the host would have to wait for all of them.
+    """
+    found: dict[int, list[bytes]] = {}
+    failed, left = ErrorCode.none, iter(partitions)
+
+    async def some() -> None:
+        nonlocal failed
+        for partition in left:
+            if failed:
+                return
+            error, found[partition] = await of_one(partition)
+            failed = failed or error
+
+    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    return failed, [] if failed else [*chain.from_iterable(found[partition] for partition in partitions)]
 
 
 async def call_owner(

@@ -294,7 +294,7 @@ class Api:
     is_evidence: bool
     """Only a consumer of the group sends it, so its connection works for the group that it names."""
     is_large: bool
-    """Responses may have fetch.max.bytes: a connection serves one such request at a time."""
+    """Responses may be large, or come from many actors: a connection serves one such request at a time."""
     is_change: bool
     """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
     a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in

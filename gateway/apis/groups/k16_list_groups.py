@@ -13,7 +13,7 @@ from itertools import compress
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S
+from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, Listed, listed
 from muster.gateway.apis.groups.forwarding import error_body
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
@@ -25,7 +25,7 @@ LIST_GROUPS = 16
 _GUARD = Guard(inside=(Rule((DESCRIBE_CLUSTER, DESCRIBE_GROUP), "", None),))
 
 
-@api(LIST_GROUPS, "ListGroups", guard=_GUARD, error_body=error_body)
+@api(LIST_GROUPS, "ListGroups", guard=_GUARD, error_body=error_body, is_large=True)
 async def list_groups(call: Call) -> Reply | None:
     gateway = call.gateway
     mine = [
@@ -33,15 +33,13 @@ async def list_groups(call: Call) -> Reply | None:
         for partition in gateway.view.offsets
         if (broker := gateway.view.coordinator_of(partition)) is not None and broker.id == gateway.id
     ]
-    channels = await asyncio.gather(*(gateway.coordinator(partition) for partition in mine))
+    channels = dict(zip(mine, await asyncio.gather(*map(gateway.coordinator, mine)), strict=True))
     call.entity()
-    responses = await asyncio.gather(*(_send(call, channel) for channel in channels))
-    failed = next((error for error, _ in responses if error is not ErrorCode.none), ErrorCode.none)
-    groups = [] if failed else [group for _, found in responses for group in found]
+    failed, groups = await listed(mine, lambda partition: _list(call, channels[partition]))
     return call.reply_joined({"throttle_time": 0, "error_code": failed, "groups": ()}, groups)
 
 
-async def _send(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[bytes]]:
+async def _list(call: Call, channel: Channel | None) -> Listed:
     if channel is None:
         return ErrorCode.coordinator_load_in_progress, []
     try:

@@ -7,7 +7,6 @@ client queries all gateways. If one of these partitions is down, the whole respo
 
 from __future__ import annotations
 
-import asyncio
 from itertools import compress
 
 from muster.actors.group.errors import ApiError
@@ -15,8 +14,7 @@ from muster.actors.transactions.apis.admin import pattern_of, unknown_states
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.messages import ListTransactions
 from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.coordinators import call_owner
+from muster.gateway.apis.coordinators import Listed, call_owner, listed
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TRANSACTIONAL_ID
 from muster.gateway.apis.transactions.forwarding import DOWN, error_body
@@ -29,7 +27,7 @@ LIST_TRANSACTIONS = 66
 _GUARD = Guard(inside=(Rule((DESCRIBE_TRANSACTIONAL_ID,), "", None),))
 
 
-@api(LIST_TRANSACTIONS, "ListTransactions", guard=_GUARD, error_body=error_body)
+@api(LIST_TRANSACTIONS, "ListTransactions", guard=_GUARD, error_body=error_body, is_large=True)
 async def list_transactions(call: Call) -> Reply | None:
     gateway, header = call.gateway, call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())
@@ -43,18 +41,17 @@ async def list_transactions(call: Call) -> Reply | None:
         for partition in gateway.view.transactions
         if (broker := gateway.view.coordinator_of(partition, TRANSACTIONS)) is not None and broker.id == gateway.id
     ]
-    responses = await asyncio.gather(*(_list(call, partition) for partition in mine))
-    failed = next((error for error, _ in responses if error is not ErrorCode.none), ErrorCode.none)
+    failed, states = await listed(mine, lambda partition: _list(call, partition))
     body = {
         "throttle_time": 0,
         "error_code": failed,
         "unknown_state_filters": unknown_states(request),
         "transaction_states": (),
     }
-    return call.reply_joined(body, [] if failed else [state for _, found in responses for state in found])
+    return call.reply_joined(body, states)
 
 
-async def _list(call: Call, partition: int) -> tuple[ErrorCode, list[bytes]]:
+async def _list(call: Call, partition: int) -> Listed:
     frame = await call_owner(call, partition, TRANSACTIONS, call.frame)
     if frame is None:
         return DOWN, []

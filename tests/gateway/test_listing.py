@@ -1,0 +1,48 @@
+"""A request for what all coordinators list goes to few of them at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.coordinators import AT_ONCE, Listed, listed
+
+PARTITIONS = list(range(5 * AT_ONCE))
+
+
+class Coordinators:
+    """Each lists its own number, the later ones sooner."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        self._failing = failing
+        self.queried: list[int] = []
+        self.most = self._now = 0
+
+    async def query(self, partition: int) -> Listed:
+        self.queried.append(partition)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        for _ in range(len(PARTITIONS) - partition):
+            await asyncio.sleep(0)
+        self._now -= 1
+        if partition == self._failing:
+            return ErrorCode.coordinator_load_in_progress, []
+        return ErrorCode.none, [b"%d" % partition]
+
+
+def test_few_are_queried_at_a_time_and_all_in_order() -> None:
+    coordinators = Coordinators()
+    error, found = asyncio.run(listed(PARTITIONS, coordinators.query))
+    assert error is ErrorCode.none
+    assert found == [b"%d" % partition for partition in PARTITIONS]
+    assert coordinators.most == AT_ONCE
+
+
+def test_after_an_error_no_other_is_queried() -> None:
+    coordinators = Coordinators(failing=AT_ONCE)
+    assert asyncio.run(listed(PARTITIONS, coordinators.query)) == (ErrorCode.coordinator_load_in_progress, [])
+    assert len(coordinators.queried) <= 3 * AT_ONCE
+
+
+def test_nothing_is_listed_where_there_is_no_coordinator() -> None:
+    assert asyncio.run(listed([], Coordinators().query)) == (ErrorCode.none, [])
