@@ -420,14 +420,23 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _queue(self, reply: Reply) -> None:
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._send_ready)
+        """Send it: at once if nothing else of the client waits, else together with what is ready soon."""
         self._ready.append(reply)
+        if len(self._ready) > 1:
+            return
+        if self.waiting:
+            asyncio.get_running_loop().call_soon(self._send_ready)
+        else:
+            self._flush()
+            self._end_if_idle()
 
     def _send_ready(self) -> None:
         """Send what is ready; then, if the client takes it, start the requests that wait."""
         self._flush()
         self._admit()
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
         if self._ends_when_idle and not self.waiting:
             self.close()
 
