@@ -136,8 +136,8 @@ class MusterConfig(
         250,
         ge=0,
         description="How long a connection is left open, and not read, after what is no request that the gateway "
-        "serves, in ms, so that clients that connect anew for each take little time from others. 0: it is closed at "
-        "once, as by Kafka.",
+        "serves, in ms, so that clients that connect anew for each take little time from others: at random, from half "
+        "of it to half as much again, so that they do not all come back at once. 0: it is closed at once, as by Kafka.",
     )
     max_connections: Int = Field(
         _MAX_INT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 from muster.gateway.listener.complaints import Cause
@@ -21,6 +22,8 @@ _HELD_AFTER = frozenset(
     )
 )
 """The client has sent what can be no request, and would do so on its next connection."""
+_SPREAD = (0.5, 1.5)
+"""Connections that are refused at the same time are closed one by one: their clients would all come back at once."""
 
 
 class Holding:
@@ -30,7 +33,7 @@ class Holding:
     """
 
     def __init__(self, delay_ms: int) -> None:
-        """``delay_ms``: how long a connection is held, in ms; 0: not at all."""
+        """``delay_ms``: how long a connection is held on average, in ms; 0: not at all."""
         self._delay_ms = delay_ms
         self._held = 0
 
@@ -39,7 +42,8 @@ class Holding:
         if not self._delay_ms or cause not in _HELD_AFTER or self._held >= MAX_HELD:
             return False
         self._held += 1
-        asyncio.get_running_loop().call_later(self._delay_ms / 1000, self._end, on_over)
+        delay_s = self._delay_ms / 1000 * random.uniform(*_SPREAD)  # noqa: S311 - not for a secret
+        asyncio.get_running_loop().call_later(delay_s, self._end, on_over)
         return True
 
     def _end(self, on_over: Callable[[], None]) -> None:
