@@ -112,19 +112,26 @@ def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
 
     The bytes must come from Muster itself. LengthError, IndexError if they do not fit.
     """
-    hints = typing.get_type_hints(kind)
-    *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
+    before, element = _last_array(kind)
     at = start
-    for declared in before:
-        at = _field(kind, declared, hints[declared.name]).end(frame, at)
-    element = _entity(nested_entity(hints[last.name])[0])
+    for step in before:
+        at = step(frame, at)
     count, at = _compact_length(frame, at) if kind.__flexible__ else _length(frame, at, 4)
     elements = []
     for _ in range(count):
-        end = element.end(frame, at)
+        end = element(frame, at)
         elements.append(frame[at:end])
         at = end
     return elements
+
+
+@cache
+def _last_array(kind: Any) -> tuple[list[Callable[[bytes, int], int]], Callable[[bytes, int], int]]:
+    """What finds the ends of the fields before the last one, and of an element of that."""
+    hints = typing.get_type_hints(kind)
+    *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
+    ends = [_field(kind, declared, hints[declared.name]).end for declared in before]
+    return ends, _entity(nested_entity(hints[last.name])[0]).end
 
 
 def array_head(kind: Any, count: int) -> bytes:
