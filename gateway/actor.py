@@ -25,6 +25,7 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.wire.held_sockets import HeldSockets
+from muster.gateway.listener.schemas import load_schemas_by_and_by
 from muster.gateway.serving import ServedGateway
 from muster.placement.host_port import host_port
 from muster.placement.layout import BrokerEndpoint, BrokerNode, broker_path
@@ -101,6 +102,7 @@ class GatewayActor(Actor):
         )
         listening = (f"{each.listener}://{host_port(each.host, each.port)}" for each in endpoints)
         log.info("gateway %d serves %s", self._id, ", ".join(listening))
+        self._loading = asyncio.get_running_loop().create_task(load_schemas_by_and_by())
         return Started(
             pid=os.getpid(),
             node_id=node_id,
@@ -172,6 +174,7 @@ class GatewayActor(Actor):
         """Close the clients' connections, and write what was counted."""
         if self._started is None:
             return
+        self._loading.cancel()
         self._follower.stop()
         await self._served.close_listeners()
         await self._sockets.release()

@@ -14,6 +14,7 @@ import ray
 from aiohttp import web
 from ray.exceptions import RayError
 
+import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
@@ -36,7 +37,6 @@ from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.limiting.turns import in_background
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.gateway.listener.resume import ends
-from muster.gateway.listener.schemas import load_schemas_by_and_by
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
@@ -203,7 +203,6 @@ class ServedGateway:
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, self.flush),
             self._every(_SETTLE_S, self._settle),
-            asyncio.get_running_loop().create_task(load_schemas_by_and_by()),
         ]
         return tuple(bound), metrics_port
 

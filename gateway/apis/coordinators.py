@@ -25,7 +25,8 @@ Listed = tuple[ErrorCode, list[bytes]]
 async def listed(partitions: Sequence[int], of_one: Callable[[int], Awaitable[Listed]]) -> Listed:
     """What the actors of these partitions list, in that order. After an error of one, no other is called.
 
-    AT_ONCE of them work at a time: if all did, other requests of the host would have to wait for all of them.
+    AT_ONCE of them work at a time: if all did, other requests of the host would have to wait for all of them. It is
+    COORDINATOR_LOAD_IN_PROGRESS, too, if all of it takes longer than REQUEST_TIMEOUT_S.
     """
     found: dict[int, list[bytes]] = {}
     failed, left = ErrorCode.none, iter(partitions)
@@ -38,7 +39,15 @@ async def listed(partitions: Sequence[int], of_one: Callable[[int], Awaitable[Li
             error, found[partition] = await of_one(partition)
             failed = failed or error
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    works = [asyncio.ensure_future(some()) for _ in range(AT_ONCE)]
+    try:
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            await asyncio.gather(*works)
+    except TimeoutError:
+        failed = ErrorCode.coordinator_load_in_progress
+    finally:
+        for work in works:
+            work.cancel()
     return failed, [] if failed else [*chain.from_iterable(found[partition] for partition in partitions)]
 
 

@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
             return False
         if self._requests[-1].api.is_change or not self._requests[-1].is_read:
             return True
-        return known.is_large and any(request.api.is_large for request in self._requests)
+        return known.one_at_a_time and any(request.api.one_at_a_time for request in self._requests)
 
     def _header(self, frame: bytes) -> codec.Header:
         if self.sasl is not None and self.sasl.takes_bare_tokens:
@@ -438,7 +438,7 @@ class Connection(asyncio.Protocol):
 
     def _end_if_idle(self) -> None:
         if self._ends_when_idle and not self.waiting:
-            self.close()
+            self.close(self._refused)
 
     def _flush(self) -> None:
         ready, self._ready = self._ready, []

@@ -15,6 +15,8 @@ from muster.gateway.listener.gateway import RequestFaults
 from muster.gateway.listener.limiting.charging import timer_for
 from muster.gateway.listener.registry import LONG_BYTES, Api, Call, Cancel, Handler, LargeRequest, Reply
 
+_FETCH = 1
+
 
 class PendingRequest:
     """Serves one request; an :class:`~muster.gateway.listener.registry.Responder`.
@@ -89,7 +91,7 @@ class PendingRequest:
 
     def _is_large(self) -> bool:
         """Whether it must be read by turns, before any later request of the connection is served."""
-        if self.api.is_large or len(self.call.frame) <= LONG_BYTES:  # Fetch has its own way to read nearly all
+        if self.api.key == _FETCH or len(self.call.frame) <= LONG_BYTES:  # Fetch has its own way to read nearly all
             return False
         try:
             self.call.entity()

@@ -293,8 +293,8 @@ class Api:
     error_body: ErrorBody
     is_evidence: bool
     """Only a consumer of the group sends it, so its connection works for the group that it names."""
-    is_large: bool
-    """Responses may be large, or come from many actors: a connection serves one such request at a time."""
+    one_at_a_time: bool
+    """Of a connection, since responses may be large (fetch.max.bytes) or come from many actors."""
     is_change: bool
     """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
     a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in
@@ -316,7 +316,7 @@ def api(
     versions: range | None = None,
     left_out: str = "",
     is_evidence: bool = False,
-    is_large: bool = False,
+    one_at_a_time: bool = False,
     is_change: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for an API; the arguments are the fields of :class:`Api`.
@@ -332,7 +332,7 @@ def api(
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
         APIS[key] = Api(
-            key, name, served, left_out, handler, forward, error_body, is_evidence, is_large, is_change, guard
+            key, name, served, left_out, handler, forward, error_body, is_evidence, one_at_a_time, is_change, guard
         )
         return handler
 

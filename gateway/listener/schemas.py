@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 
 import muster.gateway.apis  # noqa: F401 - registers the APIs
 from muster.actors.wire import codec
 from muster.actors.wire.steps.reading import Steps
 from muster.gateway.listener.registry import APIS
+
+log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
 
@@ -22,18 +25,23 @@ _loaded: set[tuple[int, int]] = set()
 def load_schemas() -> Steps[None]:
     """Load the schemas that have not been loaded, those of one version in each step.
 
-    They are exempt from garbage collection: to look at them all would take 70 ms.
+    They are exempt from garbage collection, with all that exists: to look at them all would take 70 ms.
     """
     for key, api in APIS.items():
         for version in api.versions:
             if (key, version) not in _loaded:
                 codec.load(key, version)
                 _loaded.add((key, version))
+                gc.collect()
                 gc.freeze()
                 yield
 
 
 async def load_schemas_by_and_by() -> None:
     """Load them over 15 s or so, between the requests of clients."""
-    for _ in load_schemas():
-        await asyncio.sleep(_PAUSE_S)
+    await asyncio.sleep(_PAUSE_S)
+    try:
+        for _ in load_schemas():
+            await asyncio.sleep(_PAUSE_S)
+    except Exception:
+        log.exception("schemas could not be loaded; each is when a client needs it")

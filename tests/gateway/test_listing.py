@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis import coordinators as module
 from muster.gateway.apis.coordinators import AT_ONCE, Listed, listed
 
 PARTITIONS = list(range(5 * AT_ONCE))
@@ -42,6 +45,35 @@ def test_after_an_error_no_other_is_queried() -> None:
     coordinators = Coordinators(failing=AT_ONCE)
     assert asyncio.run(listed(PARTITIONS, coordinators.query)) == (ErrorCode.coordinator_load_in_progress, [])
     assert len(coordinators.queried) <= 3 * AT_ONCE
+
+
+def test_after_an_exception_no_other_is_queried() -> None:
+    coordinators = Coordinators()
+
+    async def query(partition: int) -> Listed:
+        if partition == 1:
+            raise ValueError("unreadable")
+        return await coordinators.query(partition)
+
+    async def all_of_them() -> int:
+        with pytest.raises(ValueError, match="unreadable"):
+            await listed(PARTITIONS, query)
+        queried = len(coordinators.queried)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return queried
+
+    assert asyncio.run(all_of_them()) == len(coordinators.queried) < AT_ONCE
+
+
+def test_all_together_take_no_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 0.05)
+
+    async def query(partition: int) -> Listed:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert asyncio.run(listed(PARTITIONS, query)) == (ErrorCode.coordinator_load_in_progress, [])
 
 
 def test_nothing_is_listed_where_there_is_no_coordinator() -> None:

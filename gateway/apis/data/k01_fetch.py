@@ -67,7 +67,7 @@ _GUARD = Guard(
 )
 
 
-@api(FETCH, "Fetch", guard=_GUARD, error_body=_error_body, forward=_forward, is_large=True)
+@api(FETCH, "Fetch", guard=_GUARD, error_body=_error_body, forward=_forward, one_at_a_time=True)
 async def fetch(call: Call) -> Reply | None:
     try:
         opened = open_fetch(call)

@@ -25,8 +25,9 @@ LIST_GROUPS = 16
 _GUARD = Guard(inside=(Rule((DESCRIBE_CLUSTER, DESCRIBE_GROUP), "", None),))
 
 
-@api(LIST_GROUPS, "ListGroups", guard=_GUARD, error_body=error_body, is_large=True)
+@api(LIST_GROUPS, "ListGroups", guard=_GUARD, error_body=error_body, one_at_a_time=True)
 async def list_groups(call: Call) -> Reply | None:
+    call.entity()
     gateway = call.gateway
     mine = [
         partition
@@ -34,7 +35,6 @@ async def list_groups(call: Call) -> Reply | None:
         if (broker := gateway.view.coordinator_of(partition)) is not None and broker.id == gateway.id
     ]
     channels = dict(zip(mine, await asyncio.gather(*map(gateway.coordinator, mine)), strict=True))
-    call.entity()
     failed, groups = await listed(mine, lambda partition: _list(call, channels[partition]))
     return call.reply_joined({"throttle_time": 0, "error_code": failed, "groups": ()}, groups)
 

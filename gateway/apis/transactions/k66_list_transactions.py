@@ -27,7 +27,7 @@ LIST_TRANSACTIONS = 66
 _GUARD = Guard(inside=(Rule((DESCRIBE_TRANSACTIONAL_ID,), "", None),))
 
 
-@api(LIST_TRANSACTIONS, "ListTransactions", guard=_GUARD, error_body=error_body, is_large=True)
+@api(LIST_TRANSACTIONS, "ListTransactions", guard=_GUARD, error_body=error_body, one_at_a_time=True)
 async def list_transactions(call: Call) -> Reply | None:
     gateway, header = call.gateway, call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())

@@ -39,7 +39,6 @@ _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.ac
 _SCHEMAS = "muster.gateway.listener.schemas"
 _IDLE_MS = 20
 """How long nothing was requested when the schemas of one more version are loaded."""
-_END = object()
 _READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")
 _OOM_SCORE = "1000"
 """As Ray's raylets set it for their workers (``worker_oom_score_adjustment``)."""
@@ -68,8 +67,7 @@ def _serve(listener: socket.socket) -> dict[str, Any] | None:
         if any(fd != listener.fileno() for fd, _ in found):
             return None
         if schemas is not None and not found:
-            if next(schemas, _END) is _END:
-                schemas = None
+            schemas = _after_one(schemas)
             continue
         with listener.accept()[0] as connection, suppress(OSError, ValueError):
             request, files = _receive(connection)
@@ -82,6 +80,15 @@ def _serve(listener: socket.socket) -> dict[str, Any] | None:
                 os.close(file)
             if goes:
                 connection.sendall(FORKED)
+
+
+def _after_one(schemas: Iterator[None]) -> Iterator[None] | None:
+    """Load those of one version. None at the end, and if that fails: then each is loaded where it is needed."""
+    try:
+        next(schemas)
+    except Exception:
+        return None
+    return schemas
 
 
 def _goes(connection: socket.socket) -> bool:

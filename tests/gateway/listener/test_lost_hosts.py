@@ -50,7 +50,10 @@ def test_a_fetch_that_waits_is_answered_first(full: Serving, fresh: Fresh) -> No
         assert client.is_closed()
 
 
-def test_what_comes_behind_a_request_of_a_busy_client_is_not_begun(full: Serving, fresh: Fresh) -> None:
+def test_what_comes_behind_a_request_of_a_busy_client_is_not_begun(
+    full: Serving, fresh: Fresh, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed after the response, and the log says why."""
     topic = full.create(fresh("t"))
     with full.connect() as client:
         client.request(FETCH, 18, fetch_body((topic, 0, 0), max_wait=4000, min_bytes=1))
@@ -59,6 +62,7 @@ def test_what_comes_behind_a_request_of_a_busy_client_is_not_begun(full: Serving
         client.request(API_VERSIONS, 0, {})
         client.response(FETCH, 18)
         assert client.is_closed()
+        assert any(f":{client.port} closed: a host is lost" in message for message in caplog.messages)
 
 
 def test_a_member_that_waits_for_others_is_left_alone(full: Serving, fresh: Fresh) -> None:

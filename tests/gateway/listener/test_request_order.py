@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.registry import APIS, Call, Reply
 from tests.gateway.config_requests import INCREMENTAL, SET, TOPIC
 from tests.gateway.group_client import OFFSET_COMMIT, Fresh, Member, find
 from tests.gateway.serving import Serving
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 19, 20, 32, 37
+LIST_GROUPS, LIST_TRANSACTIONS = 16, 66
 NAME = "pipelined"
 
 RESOURCE = {"resource_type": TOPIC, "resource_name": NAME}
@@ -49,6 +52,30 @@ def test_what_follows_a_change_finds_it(served: Serving) -> None:
     assert [len(each.topics[0].partitions) for each in (created, grown)] == [2, 3]
     assert [config.value for config in described.results[0].configs] == ["777000"]
     assert deleted.topics[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize(("key", "version"), [(LIST_GROUPS, 3), (LIST_TRANSACTIONS, 0)])
+def test_one_request_at_a_time_that_many_actors_serve(
+    full: Serving, monkeypatch: pytest.MonkeyPatch, key: int, version: int
+) -> None:
+    handler, most, now = APIS[key].handler, 0, 0
+
+    async def counted(call: Call) -> Reply | None:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        try:
+            return await handler(call)
+        finally:
+            now -= 1
+
+    monkeypatch.setitem(APIS, key, replace(APIS[key], handler=counted))
+    body: dict[str, Any] = {"states_filter": [], "state_filters": [], "producer_id_filters": []}
+    for _ in range(4):
+        full.client.request(key, version, body)
+    for _ in range(4):
+        assert full.client.response(key, version).error_code is ErrorCode.none
+    assert most == 1
 
 
 @pytest.mark.parametrize("unknown", [0, 1, 2])
