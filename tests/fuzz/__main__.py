@@ -241,6 +241,19 @@ def main(
         shutil.rmtree(place)
 
 
+class Stolen:
+    """What others on the host of this virtual machine take of its processors."""
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def percent(self) -> float:
+        """Since the last call, or since it was created."""
+        before, self._before = self._before, psutil.cpu_times()
+        spent_s = [now - then for now, then in zip(self._before, before, strict=True)]
+        return float(100 * (self._before.steal - before.steal) / max(sum(spent_s), 0.001))
+
+
 def _attacked(
     run: Run,
     host: str,
@@ -252,8 +265,9 @@ def _attacked(
 ) -> list[str]:
     """``elsewhere``: folder and options of another gateway that is attacked first."""
     canary = Child("tests.fuzz.canary", host, str(port))
+    stolen = Stolen()
     time.sleep(ALONE_S)
-    times_alone = canary.report()
+    times_alone, stolen_alone = canary.report(), stolen.percent()
     others = None if elsewhere is None else _beside_attack_elsewhere(canary, *elsewhere)
     warm_bytes: list[int] = []
 
@@ -262,17 +276,19 @@ def _attacked(
         warm_bytes.extend([target.rss_bytes] if target is not None else [])
 
     began_s = time.monotonic()
+    stolen.percent()
     try:
         uvloop.run(run.go(frames, seconds, on_warm))
         duration_s = time.monotonic() - began_s
-        beside = quantiles(canary.report())
+        beside, stolen_beside = quantiles(canary.report()), stolen.percent()
         time.sleep(CALM_S)
         canary.report()
+        stolen.percent()
         time.sleep(ALONE_S)
-        times_alone += canary.report()
+        times_alone, stolen_alone = times_alone + canary.report(), (stolen_alone + stolen.percent()) / 2
     except ChildProcessError as error:
         run.problems.append(str(error))
-        duration_s, beside = time.monotonic() - began_s, quantiles([])
+        duration_s, beside, stolen_beside = time.monotonic() - began_s, quantiles([]), stolen.percent()
     alone = quantiles(times_alone)
     canary.stop()
     totals = run.totals
@@ -286,6 +302,7 @@ def _attacked(
         f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
         f"({beside.requests}); p99 ratio {beside.p99 / max(alone.p99, 0.001):.1f}"
     )
+    click.echo(f"fuzz: others took {stolen_alone:.1f} % of the machine's processors then, and {stolen_beside:.1f} %")
     if others is not None:
         click.echo(
             f"fuzz: canary beside an attack on another gateway p50 {others.p50:.2f} ms, p99 {others.p99:.2f} ms, "

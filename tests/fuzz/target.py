@@ -23,8 +23,10 @@ from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.tables.schemas.administration import ADMINISTRATION
+from muster.actors.wire.steps.reading import finish
 from muster.gateway.administration.trail import Trail
 from muster.gateway.listener.limiting.turns import in_background
+from muster.gateway.listener.schemas import load_schemas
 from muster.gateway.listener.upkeep import Upkeep
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
@@ -41,11 +43,15 @@ from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.certificates import Authority
 from tests.fuzz.values import TOPICS
 from tests.gateway.serving import Client, Serving, serving
+from tests.zookeeper_fixture import eventually
 
 USER, PASSWORD = "fuzz", "a password"
 AUTHORITY_FILE = "ca.pem"
 CANARY_TOPIC = "canary"
-CREATE_TOPICS, METADATA = 19, 3
+CREATE_TOPICS, METADATA, FIND = 19, 3, 10
+GROUP, TRANSACTION = 0, 1
+_NAMES = 400
+"""Of groups: each of 50 partitions has some."""
 _CONFIGS: dict[str, dict[str, str]] = {
     "fuzz-compacted": {"cleanup.policy": "compact"},
     "fuzz-recompressed": {"compression.type": "zstd"},
@@ -147,7 +153,10 @@ def _allow(running: Serving) -> None:
 
 
 def prepare(client: Client) -> list[UUID]:
-    """Create the topics of an attack and of the canary, if they do not exist. Returns the ids of the former."""
+    """Create the topics of an attack and of the canary, if they do not exist. Returns the ids of the former.
+
+    All coordinators are started: a cluster starts one for the first group of its partition.
+    """
     wanted = [
         {
             "name": name,
@@ -161,6 +170,14 @@ def prepare(client: Client) -> list[UUID]:
     client.exchange(CREATE_TOPICS, 5, {"topics": wanted, "timeout": 30_000, "validate_only": False})
     flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     found = client.exchange(METADATA, 12, {"topics": [{"topic_id": None, "name": name} for name in TOPICS], **flags})
+    names = [f"group-{number}" for number in range(_NAMES)]
+    for key_type in (GROUP, TRANSACTION):
+        body = {"key_type": key_type, "coordinator_keys": names}
+        eventually(
+            lambda body=body: not any(each.error_code for each in client.exchange(FIND, 4, body).coordinators),
+            "all coordinators have started",
+            within_s=300,
+        )
     return [topic.topic_id for topic in found.topics]
 
 
@@ -179,6 +196,7 @@ def main() -> None:
             running,
             secured,
         ):
+            finish(load_schemas())
             settle()  # as actors do
             print(json.dumps({"plain": running.port, "secured": secured}), flush=True)
             for _ in sys.stdin:  # each line requests what was found since the last one
