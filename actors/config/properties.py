@@ -133,7 +133,7 @@ class MusterConfig(
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
     connection_invalid_request_delay_ms: Int = Field(
-        250,
+        1_000,
         ge=0,
         description="How long a connection is left open, and not read, after what is no request that the gateway "
         "serves, in ms, so that clients that connect anew for each take little time from others: at random, from half "
