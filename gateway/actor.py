@@ -51,6 +51,7 @@ class GatewayActor(Actor):
         self._metrics_port = metrics_port
         self._sends = Sends(f"{self.name}/{uuid.uuid4().hex}")
         self._served = ServedGateway(settings, gateway_id, self._sends)
+        self._loading: asyncio.Task[None] | None = None
 
     async def _start(self) -> Started:
         keep_freed_blocks()
@@ -174,7 +175,8 @@ class GatewayActor(Actor):
         """Close the clients' connections, and write what was counted."""
         if self._started is None:
             return
-        self._loading.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
         self._follower.stop()
         await self._served.close_listeners()
         await self._sockets.release()

@@ -66,7 +66,7 @@ def test_after_an_exception_no_other_is_queried() -> None:
     assert asyncio.run(all_of_them()) == len(coordinators.queried) < AT_ONCE
 
 
-def test_all_together_take_no_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_together_have_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 0.05)
 
     async def query(partition: int) -> Listed:
