@@ -273,10 +273,10 @@ def _attacked(
 
     def on_warm() -> None:
         canary.report()
+        stolen.percent()
         warm_bytes.extend([target.rss_bytes] if target is not None else [])
 
     began_s = time.monotonic()
-    stolen.percent()
     try:
         uvloop.run(run.go(frames, seconds, on_warm))
         duration_s = time.monotonic() - began_s
@@ -302,7 +302,10 @@ def _attacked(
         f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
         f"({beside.requests}); p99 ratio {beside.p99 / max(alone.p99, 0.001):.1f}"
     )
-    click.echo(f"fuzz: others took {stolen_alone:.1f} % of the machine's processors then, and {stolen_beside:.1f} %")
+    click.echo(
+        f"fuzz: others on the host took {stolen_alone:.1f} % of the machine's processors while the canary was alone, "
+        f"{stolen_beside:.1f} % beside the attack"
+    )
     if others is not None:
         click.echo(
             f"fuzz: canary beside an attack on another gateway p50 {others.p50:.2f} ms, p99 {others.p99:.2f} ms, "
