@@ -140,6 +140,21 @@ def test_spark_with_executors_on_two_hosts(cluster: Cluster, load: Load, watch: 
     assert len(used) > 1
 
 
+def test_ray_does_not_start_at_first(cluster: Cluster, load: Load, watch: Watch) -> None:
+    """Ray's autoscaler gives a host up whose command has failed once, so the command has to try again."""
+    worker = cluster.workers[0]
+    package = worker.done("python -c 'import ray; print(ray.__path__[0])'").strip()
+    raylet = f"{package}/core/src/ray/raylet/raylet"
+    ends = f"#!/bin/sh\\nmv {raylet}.whole {raylet}\\nexit 1\\n"
+    worker.done(f"mv {raylet} {raylet}.whole; printf '{ends}' > {raylet}; chmod +x {raylet}")
+    with watch.step(f"11. Ray of {worker.name} is stopped, and does not start at first") as more:
+        worker.done("ray stop")
+        eventually(
+            lambda: worker.run(f"test -e {raylet}.whole").returncode, lambda gone: gone, "a raylet has failed", 60
+        )
+        more.append(until_serving(cluster))
+
+
 @pytest.mark.timeout(1800)
 def test_a_rolling_upgrade(cluster: Cluster, folder: Path, load: Load, watch: Watch) -> None:
     """Installed everywhere beside what runs, then host by host; the head, which has Ray's GCS, last."""
@@ -147,15 +162,15 @@ def test_a_rolling_upgrade(cluster: Cluster, folder: Path, load: Load, watch: Wa
     installing.build(folder, _SECOND_VERSION)
     cluster.build += 1
     cluster.write()
-    with watch.step("11. another version is installed, ray up --no-restart"):
+    with watch.step("12. another version is installed, ray up --no-restart"):
         cluster.up("--no-restart")
         eventually(cluster.versions, lambda found: found == {_SECOND_VERSION}, "every host has it", 300)
     for worker in cluster.workers:
-        with watch.step(f"12. {worker.name} is drained, its Ray restarted", MOVE_GOAL_S) as more:
+        with watch.step(f"13. {worker.name} is drained, its Ray restarted", MOVE_GOAL_S) as more:
             cluster.muster(f"drain {worker.address}", 300)
             worker.done("ray stop")
             more.append(until_serving(cluster))
-    with watch.step("12. the head: ray up") as more:
+    with watch.step("13. the head: ray up") as more:
         down_s = now_s()
         cluster.up()
         load.down(down_s)
@@ -166,7 +181,7 @@ def test_a_rolling_upgrade(cluster: Cluster, folder: Path, load: Load, watch: Wa
 
 def test_the_head_is_killed_and_returns(cluster: Cluster, load: Load, watch: Watch) -> None:
     places = cluster.until_serving(cluster.hosts)
-    with watch.step(f"13. {of(places, cluster.head)} is killed, ray up again", HEAD_GOAL_S) as more:
+    with watch.step(f"14. {of(places, cluster.head)} is killed, ray up again", HEAD_GOAL_S) as more:
         since_s = now_s()
         cluster.head.power_off()
         cluster.head.power_on()
@@ -177,7 +192,7 @@ def test_the_head_is_killed_and_returns(cluster: Cluster, load: Load, watch: Wat
 
 
 def test_ray_down_and_up_on_the_same_storage(cluster: Cluster, load: Load, watch: Watch) -> None:
-    with watch.step("14. ray down, ray up") as more:
+    with watch.step("15. ray down, ray up") as more:
         since_s = now_s()
         cluster.down()
         more.append(f"down after {now_s() - since_s:.1f} s")
@@ -191,7 +206,7 @@ def test_the_head_is_killed_with_fault_tolerance(
 ) -> None:
     """Ray's GCS keeps its state in Redis; the ZooKeeper is elsewhere, too. What is not on the head continues."""
     store = hosts["store"]
-    with watch.step("15. ray down, ray up with Redis and with ZooKeeper on another host"):
+    with watch.step("16. ray down, ray up with Redis and with ZooKeeper on another host"):
         since_s = now_s()
         cluster.down()
         store.start(f"redis-server --bind {store.address} --protected-mode no --appendonly yes --dir /tmp")
@@ -203,7 +218,7 @@ def test_the_head_is_killed_with_fault_tolerance(
         load.down(since_s)
         until_serving(cluster)
     places = cluster.until_serving(cluster.hosts)
-    with watch.step(f"16. {of(places, cluster.head)} is killed, its Ray started again", HEAD_GOAL_S) as more:
+    with watch.step(f"17. {of(places, cluster.head)} is killed, its Ray started again", HEAD_GOAL_S) as more:
         since_s = now_s()
         cluster.head.power_off()
         cluster.head.power_on()
