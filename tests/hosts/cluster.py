@@ -100,18 +100,21 @@ class Cluster:
     def until_serving(self, hosts: Sequence[Host]) -> dict[str, str]:
         """Wait until every actor serves and each of these hosts, and no other, has a gateway; host names by actor."""
         addresses = {host.address: host.name for host in hosts}
-
-        def serving(status: dict[str, Any]) -> bool:
-            places = placed(status)
-            gateways = [place for name, place in places.items() if name.startswith("gateway-")]
-            alive = all(actor["state"] == "alive" for actor in status["actors"])
-            return alive and sorted(gateways) == sorted(addresses)
-
         deadline = time.monotonic() + SERVE_S
-        while _gateways(hosts) != set(addresses) or not serving(status := self.status()):
-            assert time.monotonic() < deadline, f"not within {SERVE_S:.0f} s on {', '.join(addresses)}: {self.status()}"
+        while (known := _gateways(hosts)) != set(addresses) or _lacking(status := self.status(), set(addresses)):
+            if time.monotonic() > deadline:
+                status = self.status()
+                raise AssertionError(
+                    f"not within {SERVE_S:.0f} s: Metadata of {hosts[0].address} names {sorted(known)}; "
+                    f"{_lacking(status, set(addresses))}\n{self.autoscaler()}\n{status}"
+                )
             time.sleep(_POLL_S)
         return {name: addresses[place] for name, place in placed(status).items() if place in addresses}
+
+    def autoscaler(self) -> str:
+        """The end of its log, which says what it has done about hosts without Ray."""
+        logs = "/tmp/ray/session_latest/logs/monitor"
+        return self.head.run(f"tail -n 40 {logs}.log {logs}.err").stdout
 
     def versions(self) -> set[str]:
         """Of the Muster that is installed on each host."""
@@ -142,6 +145,16 @@ def _gateways(hosts: Sequence[Host]) -> set[str]:
     except OSError:
         return set()
     return {broker.host for broker in found.brokers}
+
+
+def _lacking(status: dict[str, Any], addresses: set[str]) -> str:
+    """Which actors are not alive, and where gateways are if not one at each address; empty if all is well."""
+    places = placed(status)
+    gateways = {name: place for name, place in places.items() if name.startswith("gateway-")}
+    lacking = [f"{actor['name']} is {actor['state']}" for actor in status["actors"] if actor["state"] != "alive"]
+    if sorted(gateways.values()) != sorted(addresses):
+        lacking.append(f"gateways are at {gateways}")
+    return ", ".join(lacking)
 
 
 def placed(status: dict[str, Any]) -> dict[str, str]:
