@@ -1,7 +1,7 @@
 """``python -m tests.fuzz --seed S --frames N``: hostile clients against a gateway with the real actors, or a cluster.
 
-It prints what was sent, the memory of the process, and the times of a client that behaves, before and during the
-attack. Exit code 1 if the log has an error, a traceback or a lost actor, if a valid request got no response, if the
+It prints what was sent, the memory of the process, and the times of a client that behaves, alone and beside the attack,
+by turns. Exit code 1 if the log has an error, a traceback or a lost actor, if a valid request got no response, if the
 client that behaves was refused, or if memory grew. The frames before a problem are kept; ``--replay FILE`` sends them
 again.
 """
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import shutil
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-import psutil
 import uvloop
 
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack, Totals, Unanswered
-from tests.fuzz.canary import Quantiles, quantiles
+from tests.fuzz.canary import Second, seconds
+from tests.fuzz.child import Child
 from tests.fuzz.frames import Generator
 from tests.fuzz.login import PLAIN, SCRAM
+from tests.fuzz.measuring import PHASE_S, Measuring, compared
 from tests.fuzz.quotas import ATTACKER, Quotas, quotas
 from tests.fuzz.target import AUTHORITY_FILE, PASSWORD, USER, prepare
 from tests.fuzz.values import Values
@@ -38,48 +37,9 @@ from tests.gateway.serving import Client
 
 BEFORE_LOGIN = (17, 18, 36)
 WARM_UP_S = 20.0
-ALONE_S = 20.0
-"""How long the client that behaves is measured alone, before the attack and again behind it, as one measurement."""
-CALM_S = 10.0
-"""From the end of the attack until then, groups of the attackers end."""
 MAX_GROWTH_BYTES = 150 << 20
 """From the end of the warm-up. Producers, groups and fetch sessions that the frames may begin are far fewer."""
 _LOOK_S = 5.0
-
-
-class Child:
-    """A process that prints a line of JSON when it is ready, and one for each line that it gets."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.ready = self._line()
-
-    @property
-    def rss_bytes(self) -> int:
-        return int(psutil.Process(self._process.pid).memory_info().rss)
-
-    def report(self) -> Any:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return self._line()
-
-    def _line(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise ChildProcessError(f"{self._process.args!r} has ended with {self._process.wait()}")
-        return json.loads(line)
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
 
 
 class Run:
@@ -141,10 +101,12 @@ class Run:
     def totals(self) -> Totals:
         return Totals.of(attack.totals for attack in self.attacks)
 
-    async def go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
+    async def go(
+        self, frames: int, limit_s: float, on_warm: Callable[[], None], measuring: Measuring | None = None
+    ) -> None:
         """Attack with so many frames, or for that long (0: however long they take). Problems are in ``problems``.
 
-        Quotas begin when the attack is warm: all versions of all APIs have been used then.
+        Quotas begin when the attack is warm, and so does ``measuring``: all versions of all APIs have been used then.
         """
         with ExitStack() as limited:
 
@@ -152,10 +114,12 @@ class Run:
                 limited.enter_context(quotas(self._host, self._ports["plain"], self._quotas))
                 on_warm()
 
-            await self._go(frames, seconds, limit)
+            await self._go(frames, limit_s, limit, measuring)
 
-    async def _go(self, frames: int, seconds: float, on_warm: Callable[[], None]) -> None:
+    async def _go(self, frames: int, limit_s: float, on_warm: Callable[[], None], measuring: Measuring | None) -> None:
         began_s, is_warm = time.monotonic(), False
+        rounds: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[Any]]
         tasks = [asyncio.create_task(attack.run(lambda: self._over)) for attack in self.attacks]
         while not self._over:
             done, _ = await asyncio.wait(tasks, timeout=_LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
@@ -163,10 +127,17 @@ class Run:
             if not is_warm and spent_s > WARM_UP_S:
                 is_warm = True
                 on_warm()
+                if measuring is not None:
+                    rounds = asyncio.create_task(measuring.rounds(self.attacks))
             self._look()
             self._over = (
-                bool(done) or bool(self.problems) or self.totals.sent >= frames or spent_s > (seconds or spent_s)
+                bool(done) or bool(self.problems) or self.totals.sent >= frames or spent_s > (limit_s or spent_s)
             )
+        if measuring is not None:
+            measuring.end(self.attacks)
+        if rounds is not None:
+            rounds.cancel()
+            tasks.append(rounds)
         if self._quotas.entries():  # what is left of their batches would take long
             for task in tasks:
                 task.cancel()
@@ -241,55 +212,32 @@ def main(
         shutil.rmtree(place)
 
 
-class Stolen:
-    """What others on the host of this virtual machine take of its processors."""
-
-    def __init__(self) -> None:
-        self._before = psutil.cpu_times()
-
-    def percent(self) -> float:
-        """Since the last call, or since it was created."""
-        before, self._before = self._before, psutil.cpu_times()
-        spent_s = [now - then for now, then in zip(self._before, before, strict=True)]
-        return float(100 * (self._before.steal - before.steal) / max(sum(spent_s), 0.001))
-
-
 def _attacked(
     run: Run,
     host: str,
     port: int,
     frames: int,
-    seconds: float,
+    limit_s: float,
     target: Child | None,
     elsewhere: tuple[Path, list[str]] | None,
 ) -> list[str]:
     """``elsewhere``: folder and options of another gateway that is attacked first."""
     canary = Child("tests.fuzz.canary", host, str(port))
-    stolen = Stolen()
-    time.sleep(ALONE_S)
-    times_alone, stolen_alone = canary.report(), stolen.percent()
+    measuring = Measuring(canary)
+    time.sleep(PHASE_S)
+    measuring.was_alone()
     others = None if elsewhere is None else _beside_attack_elsewhere(canary, *elsewhere)
     warm_bytes: list[int] = []
 
     def on_warm() -> None:
-        canary.report()
-        stolen.percent()
         warm_bytes.extend([target.rss_bytes] if target is not None else [])
 
     began_s = time.monotonic()
     try:
-        uvloop.run(run.go(frames, seconds, on_warm))
-        duration_s = time.monotonic() - began_s
-        beside, stolen_beside = quantiles(canary.report()), stolen.percent()
-        time.sleep(CALM_S)
-        canary.report()
-        stolen.percent()
-        time.sleep(ALONE_S)
-        times_alone, stolen_alone = times_alone + canary.report(), (stolen_alone + stolen.percent()) / 2
+        uvloop.run(run.go(frames, limit_s, on_warm, measuring))
     except ChildProcessError as error:
         run.problems.append(str(error))
-        duration_s, beside, stolen_beside = time.monotonic() - began_s, quantiles([]), stolen.percent()
-    alone = quantiles(times_alone)
+    duration_s = time.monotonic() - began_s
     canary.stop()
     totals = run.totals
     click.echo(
@@ -297,20 +245,11 @@ def _attacked(
         f"{totals.refused:,} connections closed by the service, {totals.waited:,} by the client after waiting; "
         f"{totals.connections:,} connections"
     )
-    click.echo(
-        f"fuzz: canary alone p50 {alone.p50:.2f} ms, p99 {alone.p99:.2f} ms ({alone.requests} requests); "
-        f"beside the attack p50 {beside.p50:.2f} ms, p99 {beside.p99:.2f} ms, longest {beside.longest:.0f} ms "
-        f"({beside.requests}); p99 ratio {beside.p99 / max(alone.p99, 0.001):.1f}"
-    )
-    click.echo(
-        f"fuzz: others on the host took {stolen_alone:.1f} % of the machine's processors while the canary was alone, "
-        f"{stolen_beside:.1f} % beside the attack"
-    )
+    for line in measuring.report():
+        click.echo(f"fuzz: canary {line}")
     if others is not None:
         click.echo(
-            f"fuzz: canary beside an attack on another gateway p50 {others.p50:.2f} ms, p99 {others.p99:.2f} ms, "
-            f"longest {others.longest:.0f} ms ({others.requests}); "
-            f"p99 ratio to it {beside.p99 / max(others.p99, 0.001):.1f}"
+            f"fuzz: canary beside an attack on another gateway, then on this one: {compared(others, measuring.beside)}"
         )
     if target is not None and warm_bytes and not run.problems:
         (start_bytes,), end_bytes = warm_bytes, target.rss_bytes
@@ -320,14 +259,14 @@ def _attacked(
     return run.problems
 
 
-def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) -> Quantiles:
+def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) -> list[Second]:
     """What the canary sees of the load on the machine: it shares no event loop with the attack."""
     folder.mkdir()
     other = Child("tests.fuzz.target", str(folder), *options)
     try:
         run = Run("127.0.0.1", other.ready, 1, other, folder, options, Quotas(None, None))
         uvloop.run(run.go(sys.maxsize, 2 * WARM_UP_S, lambda: canary.report()))
-        return quantiles(canary.report())
+        return seconds(canary.report())
     finally:
         other.stop()
 

@@ -118,6 +118,12 @@ class Line(asyncio.Protocol):
             self.transport.abort()
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Attack:
     """Sends frames at one gateway, over some connections at a time."""
@@ -140,6 +146,8 @@ class Attack:
     """How long a connection whose requests wait, for members or for records, is left open."""
     sentinel_s: float = 30.0
     """How long a request that must be answered may take."""
+    goes: asyncio.Event = field(default_factory=_set_event)
+    """While it is not set, nothing is sent."""
 
     async def run(self, is_over: Callable[[], bool]) -> Totals:
         """Attack until it is over. Raises Unanswered, or OSError if the gateway cannot be connected to."""
@@ -159,6 +167,7 @@ class Attack:
         """Have every frame looked at; returns a connection that works. Unanswered."""
         left = batch
         while True:
+            await self.goes.wait()
             if line is None or line.closed:
                 line = await self.connect()
             passed = await self._send_once(left, line)

@@ -1,15 +1,20 @@
 """A client that behaves, and measures how long it is served: a heartbeat, a Produce and a Fetch, again and again.
 
-``python -m tests.fuzz.canary HOST PORT`` measures from one line of its input to the next, and prints the times in ms.
+``python -m tests.fuzz.canary HOST PORT`` measures from one line of its input to the next, and prints a list of seconds:
+the times of the requests of each, in ms, and what the host took.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import threading
 import time
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import psutil
 
 from muster.placement.view import Topic
 from tests.fuzz.quotas import CANARY
@@ -21,6 +26,17 @@ from tests.group.driver import subscription
 from tests.log.support import client_batch
 
 PAUSE_S = 0.01
+MAX_STOLEN_PERCENT = 1.0
+"""A second in which the host of a virtual machine took more of its processors measures the host."""
+
+
+class Second(NamedTuple):
+    """What was measured in about a second."""
+
+    stolen_percent: float
+    """Of the machine's processors, by others on the host."""
+    times: list[float]
+    """In ms."""
 
 
 class Quantiles(NamedTuple):
@@ -30,6 +46,39 @@ class Quantiles(NamedTuple):
     p99: float
     longest: float
     requests: int
+
+
+class Clock:
+    """Divides what is measured into seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: list[Second] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._times: list[float] = []
+        self._began_s, self._before = time.monotonic(), psutil.cpu_times()
+
+    def add(self, times: Sequence[float]) -> None:
+        """The times of a round that ends now."""
+        with self._lock:
+            self._times.extend(times)
+            if time.monotonic() - self._began_s >= 1:
+                self._seconds.append(Second(self._stolen_percent(), self._times))
+                self._begin()
+
+    def take(self) -> list[Second]:
+        """The seconds since the last call; the one that has begun is left out."""
+        with self._lock:
+            taken, self._seconds = self._seconds, []
+            self._begin()
+            return taken
+
+    def _stolen_percent(self) -> float:
+        now = psutil.cpu_times()
+        spent_s = sum(now) - sum(self._before)
+        return float(100 * (now.steal - self._before.steal) / max(spent_s, 0.001))
 
 
 class Canary:
@@ -79,7 +128,24 @@ class Canary:
         assert partition.records
 
 
-def quantiles(times: list[float]) -> Quantiles:
+def seconds(report: list[Any]) -> list[Second]:
+    """What a canary has printed."""
+    return [Second(*each) for each in report]
+
+
+def undisturbed(measured: Sequence[Second]) -> list[Second]:
+    """Those in which the host took little."""
+    return [second for second in measured if second.stolen_percent <= MAX_STOLEN_PERCENT]
+
+
+def mean_stolen(measured: Sequence[Second]) -> float:
+    """In percent."""
+    return statistics.fmean(second.stolen_percent for second in measured) if measured else 0.0
+
+
+def quantiles(measured: Sequence[Second]) -> Quantiles:
+    """Of all requests of these seconds."""
+    times = [each for second in measured for each in second.times]
     if not times:  # no request has been served since the last report
         return Quantiles(0.0, 0.0, 0.0, 0)
     ordered = sorted(times)
@@ -88,21 +154,19 @@ def quantiles(times: list[float]) -> Quantiles:
 
 def main() -> None:
     canary = Canary(sys.argv[1], int(sys.argv[2]))
-    times: list[float] = []
+    for _ in range(50):
+        canary.round()
+    clock = Clock()
 
     def report() -> None:
         for _ in sys.stdin:
-            taken = times.copy()
-            times.clear()
-            print(json.dumps([round(each, 3) for each in taken]), flush=True)
+            print(json.dumps(clock.take()), flush=True)
 
     reporting = threading.Thread(target=report, daemon=True)
     reporting.start()
-    for _ in range(50):
-        canary.round()
     print("[]", flush=True)
     while reporting.is_alive():  # until the input ends
-        times.extend(canary.round())
+        clock.add(canary.round())
         time.sleep(PAUSE_S)
     canary.leave()
 

@@ -18,8 +18,8 @@ import click
 
 from muster.actors.wire import codec
 from muster.placement.view import Topic
-from tests.fuzz.__main__ import Child
-from tests.fuzz.canary import quantiles
+from tests.fuzz.canary import quantiles, seconds
+from tests.fuzz.child import Child
 from tests.fuzz.target import CANARY_TOPIC, METADATA, prepare
 from tests.gateway.apis.test_data_apis import FETCH, fetch_body, produce
 from tests.gateway.serving import Client
@@ -41,7 +41,7 @@ class Storms:
 
     def measure(self, name: str, began_bytes: int, number: int) -> None:
         """Print what it cost since the last report."""
-        times = quantiles(self._canary.report())
+        times = quantiles(seconds(self._canary.report()))
         grown = self._target.rss_bytes - began_bytes
         click.echo(
             f"storms: {number:,} {name}: memory +{grown >> 20} MB ({grown // max(number, 1):,} bytes each), "

@@ -19,6 +19,7 @@ from muster.gateway.listener.registry import APIS
 from muster.placement.zookeeper.client import connect
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack
+from tests.fuzz.canary import Quantiles, Second, quantiles, undisturbed
 from tests.fuzz.frames import Frame, Generator
 from tests.fuzz.target import PASSWORD, USER, Problems, attacked, prepare
 from tests.fuzz.values import Values
@@ -98,6 +99,23 @@ def test_a_refused_frame_does_not_shield_those_behind_it(target: Target) -> None
     assert (totals.sent, totals.answered, totals.refused, totals.connections) == (5, 3, 2, 3)
 
 
+def test_a_paused_attack_sends_nothing(target: Target) -> None:
+    attack = Attack("127.0.0.1", target.running.port, iter(()), Values([]))
+    frame = Frame(18, 0, codec.encode_request(codec.API_VERSIONS, 0, 1, "fuzz", {}), 0.0)
+
+    async def pause() -> None:
+        attack.goes.clear()
+        sending = asyncio.create_task(attack.send([frame]))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not attack.totals.connections
+        attack.goes.set()
+        (await sending).abort()
+
+    asyncio.run(pause())
+    assert attack.totals.sent == attack.totals.answered == 1
+
+
 def test_a_seed_fixes_the_frames_and_every_version_is_among_them() -> None:
     frames = list(islice(Generator(3, Values(TOPIC_IDS)), 20_000))
     assert frames == list(islice(Generator(3, Values(TOPIC_IDS)), 20_000))
@@ -122,6 +140,12 @@ def test_problems_of_a_log_are_noticed(caplog: pytest.LogCaptureFixture) -> None
     log.warning("lost %s-%d", "log", 0)
     log.error("something")
     assert len(problems.found) == 2
+
+
+def test_what_the_host_took_is_not_measured() -> None:
+    measured = [Second(0.0, [1.0, 2.0]), Second(12.5, [90.0]), Second(1.0, [3.0])]
+    assert quantiles(measured).longest == 90
+    assert quantiles(undisturbed(measured)) == Quantiles(p50=2.0, p99=3.0, longest=3.0, requests=3)
 
 
 def test_kept_frames_are_read_again(tmp_path: Path) -> None:
