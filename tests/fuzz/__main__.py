@@ -68,7 +68,7 @@ class Run:
         self._over = False
         with Client(ports["plain"], host=host) as client:
             ids = prepare(client)
-        inside, outside = (12, 4) if options else (4, 12)
+        inside, outside = (12, 4) if {"--authorizer", "--tls"} & set(options) else (4, 12)
         self.attacks = [self._attack(seed, "plain", ids, outside, None)]
         if "secured" in ports:
             self.attacks += [
@@ -160,6 +160,7 @@ class Run:
 @click.option("--bootstrap-server", help="HOST:PORT of a running cluster instead of a gateway of its own.")
 @click.option("--authorizer", is_flag=True, help="With ACLs; most clients have a few rights.")
 @click.option("--tls", is_flag=True, help="With TLS for those clients.")
+@click.option("--held", is_flag=True, help="Hold bad connections, as by default, and so send few frames.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Send the frames of a file, and end.")
 @click.option("--elsewhere", is_flag=True, help="Attack another gateway first: the same load, but not on this one.")
 @click.option("--request-percentage", type=float, help="A quota of each user.")
@@ -172,6 +173,7 @@ def main(
     bootstrap_server: str | None,
     authorizer: bool,
     tls: bool,
+    held: bool,
     replay: Path | None,
     elsewhere: bool,
     request_percentage: float | None,
@@ -182,9 +184,10 @@ def main(
     place = folder or Path(tempfile.mkdtemp(prefix="muster-fuzz-"))
     place.mkdir(parents=True, exist_ok=True)
     target = None
-    options = [name for name, given in (("--authorizer", authorizer), ("--tls", tls)) if given]
+    given = {"--authorizer": authorizer, "--tls": tls, "--held": held}
+    options = [name for name, is_given in given.items() if is_given]
     if options and bootstrap_server is not None:
-        raise click.UsageError("a running cluster has its own authorizer and TLS")
+        raise click.UsageError("a running cluster has its own authorizer, TLS and delay")
     host, ports = "127.0.0.1", {}
     if bootstrap_server is None:
         target = Child("tests.fuzz.target", str(place), *options)

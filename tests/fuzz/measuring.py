@@ -27,7 +27,7 @@ class Measuring:
         self.beside: list[Second] = []
 
     def was_alone(self) -> None:
-        """Nobody has attacked since the last report."""
+        """There has been no attack since the last report."""
         self.alone += seconds(self._canary.report())
 
     async def rounds(self, attacks: Sequence[Attack]) -> None:

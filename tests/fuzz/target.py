@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
+from muster.actors.config import MusterConfig
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import now_ms, wall_ms
@@ -72,6 +73,7 @@ class Problems(logging.Handler):
             self.found.append(logging.Formatter("%(levelname)s %(name)s: %(message)s").format(record))
 
 
+_DELAY = "connection.invalid.request.delay.ms"
 _AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": ANONYMOUS}
 _RIGHTS = (
     (AclResourceType.TOPIC, "fuzz-a", AclPatternType.LITERAL, AclOperation.ALL, AclPermission.ALLOW),
@@ -91,9 +93,12 @@ def _with_tls(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def attacked(
-    zk: ZooKeeperClient, directory: Path, *, authorizer: bool = False, tls: bool = False
+    zk: ZooKeeperClient, directory: Path, *, authorizer: bool = False, tls: bool = False, held: bool = False
 ) -> Iterator[tuple[Serving, int]]:
-    """The gateway, with its audit trail, and the port of its listener that wants SASL; USER may come in there."""
+    """The gateway, with its audit trail, and the port of its listener that wants SASL; USER may come in there.
+
+    ``held``: connections are held after what is no request, as by default.
+    """
     users = directory / "users.properties"
     directory.mkdir(parents=True, exist_ok=True)
     write(users, {USER: {each: ScramCredential.of_password(each, PASSWORD) for each in SCRAM_MECHANISMS}})
@@ -107,6 +112,7 @@ def attacked(
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "2",
         "metrics.max.group.series": "200",
+        **({_DELAY: str(MusterConfig.from_properties({}).connection_invalid_request_delay_ms)} if held else {}),
         **(_AUTHORIZER if authorizer else {}),
         **(_with_tls(directory) if tls else {}),
     }
@@ -192,10 +198,8 @@ def main() -> None:
     logging.getLogger().addHandler(problems)
     with EmbeddedZooKeeper.start(directory / "zookeeper", timeout_s=60) as zookeeper:
         zk = connect(zookeeper.hosts, timeout_s=10)
-        with attacked(zk, directory, authorizer="--authorizer" in options, tls="--tls" in options) as (
-            running,
-            secured,
-        ):
+        given = {name: f"--{name}" in options for name in ("authorizer", "tls", "held")}
+        with attacked(zk, directory, **given) as (running, secured):
             finish(load_schemas())
             settle()  # as actors do
             print(json.dumps({"plain": running.port, "secured": secured}), flush=True)
