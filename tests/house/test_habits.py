@@ -22,7 +22,13 @@ _SLEEPS = {
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
 }
 """Reasons why a test may let time pass."""
-_NO_TESTS = ("tests/chaos/", "tests/simulation/", "tests/fuzz/__main__.py", "tests/fuzz/measuring.py", "tests/fuzz/storms.py")
+_NO_TESTS = (
+    "tests/chaos/",
+    "tests/simulation/",
+    "tests/fuzz/__main__.py",
+    "tests/fuzz/measuring.py",
+    "tests/fuzz/storms.py",
+)
 """Programs: loads in real time, and one whose clock is simulated."""
 
 
