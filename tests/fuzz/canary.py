@@ -69,8 +69,10 @@ class Clock:
                 self._begin()
 
     def take(self) -> list[Second]:
-        """The seconds since the last call; the one that has begun is left out."""
+        """The seconds since the last call; the one that has begun is left out, unless it is the only one."""
         with self._lock:
+            if self._times and not self._seconds:
+                self._seconds.append(Second(self._stolen_percent(), self._times))
             taken, self._seconds = self._seconds, []
             self._begin()
             return taken

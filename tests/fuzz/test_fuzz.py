@@ -19,7 +19,7 @@ from muster.gateway.listener.registry import APIS
 from muster.placement.zookeeper.client import connect
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack
-from tests.fuzz.canary import Quantiles, Second, quantiles, undisturbed
+from tests.fuzz.canary import Clock, Quantiles, Second, quantiles, undisturbed
 from tests.fuzz.frames import Frame, Generator
 from tests.fuzz.target import PASSWORD, USER, Problems, attacked, prepare
 from tests.fuzz.values import Values
@@ -146,6 +146,14 @@ def test_what_the_host_took_is_not_measured() -> None:
     measured = [Second(0.0, [1.0, 2.0]), Second(12.5, [90.0]), Second(1.0, [3.0])]
     assert quantiles(measured).longest == 90
     assert quantiles(undisturbed(measured)) == Quantiles(p50=2.0, p99=3.0, longest=3.0, requests=3)
+
+
+def test_less_than_a_second_is_measured() -> None:
+    clock = Clock()
+    clock.add([1.0, 2.0])
+    (second,) = clock.take()
+    assert second.times == [1.0, 2.0]
+    assert clock.take() == []
 
 
 def test_kept_frames_are_read_again(tmp_path: Path) -> None:
