@@ -112,9 +112,9 @@ class Cluster:
         return {name: addresses[place] for name, place in placed(status).items() if place in addresses}
 
     def autoscaler(self) -> str:
-        """The end of its log, which says what it has done about hosts without Ray."""
-        logs = "/tmp/ray/session_latest/logs/monitor"
-        return self.head.run(f"tail -n 40 {logs}.log {logs}.err").stdout
+        """What it has done about hosts of late, and what failed."""
+        lines = "New status|failed|rsync|Exception"
+        return self.head.run(f"grep -aE '{lines}' /tmp/ray/session_latest/logs/monitor.out | tail -n 60").stdout
 
     def versions(self) -> set[str]:
         """Of the Muster that is installed on each host."""
