@@ -130,9 +130,9 @@ class Run:
                 if measuring is not None:
                     rounds = asyncio.create_task(measuring.rounds(self.attacks))
             self._look()
-            self._over = (
-                bool(done) or bool(self.problems) or self.totals.sent >= frames or spent_s > (limit_s or spent_s)
-            )
+            failed = rounds is not None and rounds.done() and rounds.exception() is not None
+            is_enough = self.totals.sent >= frames or spent_s > (limit_s or spent_s)
+            self._over = bool(done) or bool(self.problems) or failed or is_enough
         if measuring is not None:
             measuring.end(self.attacks)
         if rounds is not None:

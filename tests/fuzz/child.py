@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -25,8 +26,9 @@ class Child:
 
     def report(self) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, which reading says
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
         return self._line()
 
     def _line(self) -> Any:
@@ -38,7 +40,8 @@ class Child:
 
     def stop(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
