@@ -17,6 +17,8 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
+from muster.gateway.cli.lifecycle.own_ray import with_late_agents
+
 _OBJECT_STORE_BYTES = 80_000_000
 
 
@@ -76,6 +78,7 @@ def _raylet(node: Any) -> psutil.Process:
 def main() -> None:
     responses = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Ray's output must not mix with responses
+    with_late_agents()  # a raylet gives those of Ray 15 s, which is little where other tests run
     host = Host()
     try:
         for line in sys.stdin:

@@ -220,12 +220,12 @@ def _without_helpers() -> None:
     ):
         if hasattr(Node, name):  # private to Ray, and free to be renamed: then it is started
             setattr(Node, name, replacement)
-    _with_late_agents()
+    with_late_agents()
     _with_forked_workers()
 
 
-def _with_late_agents() -> None:
-    """Start :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of the raylet's agents."""
+def with_late_agents() -> None:
+    """Have the raylets of this process run :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of their agents."""
     from ray._private import ray_constants, services
 
     agents = (
