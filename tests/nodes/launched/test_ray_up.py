@@ -91,6 +91,8 @@ def head(tmp_path: Path) -> Iterator[Head]:
 
 @pytest.mark.timeout(900)
 def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
+    """Though Ray does not start at first."""
+    head.kill_next_raylet()
     said = head.ray_up()
     assert f"muster ready bootstrap={BOOTSTRAP} " in said
     assert METRICS in said
