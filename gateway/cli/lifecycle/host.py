@@ -11,7 +11,7 @@ import yaml
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.java import java_environment
-from muster.gateway.cli.lifecycle.find_ray import find_ray
+from muster.gateway.cli.lifecycle.find_ray import started_ray
 
 
 @click.group()
@@ -59,8 +59,8 @@ def merged_config(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, An
 
 @host.command(epilog="Run by deploy/kuberay.yaml, where ray start does not return.")
 def started() -> None:
-    """Exit with 0 if a Ray of this user runs on this host, as muster up --address auto needs it."""
-    find_ray()
+    """Exit with 0 if ray start has finished on this host, as muster up --address auto needs it."""
+    started_ray()
 
 
 if __name__ == "__main__":

@@ -58,14 +58,18 @@ class Pods(LoneHost):
             (self.srv / "config" / name).write_text(text)
         self.done(f"mkdir {USERS}; muster user add ann --file {USERS}/users.properties --password 'of ann'")
 
-    def start(self, group: dict[str, Any], name: str, ray_start: str, log: str) -> None:
-        """Run a group's container in the background, as KubeRay would."""
+    def start(self, group: dict[str, Any], name: str, ray_start: str, address: str, log: str) -> None:
+        """Run a group's container in the background as KubeRay would, and again as Kubernetes does when it has failed.
+
+        ``log`` is in the home, and its process in ``log``.pid.
+        """
         (container,) = group["template"]["spec"]["containers"]
         parameters = {**group["rayStartParams"], "metrics-export-port": "8080", "num-cpus": "2"}
         flags = " ".join(f"--{option}={value}" for option, value in sorted(parameters.items()))
         environment = {
             **{each["name"]: each.get("value", "") for each in container["env"]},
             "KUBERAY_GEN_RAY_START_CMD": f"{ray_start} --block {flags}",
+            "RAY_ADDRESS": address,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
             "RAY_NODE_TYPE_NAME": name,
@@ -73,7 +77,14 @@ class Pods(LoneHost):
         (script,) = container["args"]
         settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
         command = shlex.join([*container["command"], script.replace("--nodes 3", "--nodes 1")])
-        self.done(f"{settings} nohup {command} > ~/{log} 2>&1 < /dev/null & echo $! > ~/{log}.pid")
+        once = f"echo $$ > ~/{log}.pid; {settings} exec {command}"
+        again = f"until (exec bash -c {shlex.quote(once)}); do ray stop --force; done"
+        self.done(f"({again}) > ~/{log} 2>&1 < /dev/null &")
+
+    def start_head(self) -> Path:
+        """Start the head's container; its log."""
+        self.start(self.head, "headgroup", "ray start --head", "127.0.0.1:6379", "head.log")
+        return self.home / "head.log"
 
     def brokers(self, port: int, **settings: str) -> list[str]:
         """What Metadata says to a client of that port."""
@@ -91,14 +102,17 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
 
 @pytest.mark.timeout(400)
 def test_containers_run(pods: Pods) -> None:
+    """Though Ray does not start at first: the container ends, and Kubernetes starts it again."""
     pods.mount()
-    pods.start(pods.head, "headgroup", "ray start --head", "head.log")
-    log = pods.home / "head.log"
+    pods.kill_next_raylet()
+    log = pods.start_head()
     eventually(log.read_text, lambda said: "muster ready " in said, "Muster serves in the head's pod", START_S)
+    assert "timed out during startup" in log.read_text()
+    assert log.read_text().count("connecting to Ray") == 1, "once Ray has started"
     assert pods.brokers(9094, **LOGIN) == [f"{NAME}:9094"]
     assert pods.brokers(9092) == [f"{ADDRESS}:9092"]
 
-    pods.start(pods.worker, "gateway-a", f"ray start --address={ADDRESS}:6379", "worker.log")
+    pods.start(pods.worker, "gateway-a", f"ray start --address={ADDRESS}:6379", f"{ADDRESS}:6379", "worker.log")
     nodes = "RAY_AUTH_MODE=token muster status --storage /srv/muster --json"
     eventually(
         lambda: json.loads(pods.done(nodes))["nodes"], lambda found: len(found) == 2, "the worker's pod joins", START_S
