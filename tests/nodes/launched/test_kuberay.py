@@ -100,7 +100,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
         yield host
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_containers_run(pods: Pods) -> None:
     """Though Ray does not start at first: the container ends, and Kubernetes starts it again."""
     pods.mount()
