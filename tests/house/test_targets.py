@@ -32,8 +32,8 @@ def targets() -> dict[str, Expression]:
 
 def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
     known = {line.partition(":")[0] for line in pytestconfig.getini("markers") if "make " in line}
-    assert len(known) == 6
-    for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}):
+    assert len(known) == 7
+    for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}, {"recovery", "launched"}):
         chosen = [name for name, chooses in targets().items() if chooses.evaluate(_Marks(marks))]
         assert len(chosen) == 1, (marks, chosen)
 

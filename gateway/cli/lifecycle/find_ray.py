@@ -39,17 +39,6 @@ def find_ray() -> str:
     return os.environ.get("RAY_ADDRESS") or choose(list(_local_rays()), _last_started())
 
 
-def started_ray() -> str:
-    """The address of the Ray of this user that runs on this host, once `ray start` has recorded it. CliError before.
-
-    It does so when the raylet has registered at the GCS, which takes some seconds and may fail.
-    """
-    last_started = _last_started()
-    if choose(list(_local_rays()), last_started) != last_started:
-        raise CliError("ray start has not finished on this host")
-    return last_started
-
-
 def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
     """The selected address; see :func:`find_ray`. ``last_started`` may have ended."""
     others = [ray for ray in rays if not ray.is_private]

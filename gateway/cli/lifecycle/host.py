@@ -11,7 +11,6 @@ import yaml
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.java import java_environment
-from muster.gateway.cli.lifecycle.find_ray import started_ray
 
 
 @click.group()
@@ -55,12 +54,6 @@ def merge(base: Path, changes: Path) -> None:
 def merged_config(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """``base`` with the top-level keys of ``changes``; None removes one."""
     return {key: value for key, value in {**base, **changes}.items() if value is not None}
-
-
-@host.command(epilog="Run by deploy/kuberay.yaml, where ray start does not return.")
-def started() -> None:
-    """Exit with 0 if ray start has finished on this host, as muster up --address auto needs it."""
-    started_ray()
 
 
 if __name__ == "__main__":

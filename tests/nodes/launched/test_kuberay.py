@@ -14,7 +14,7 @@ import yaml
 from tests.muster_process import START_S, eventually
 from tests.nodes.launched.lone_host import ADDRESS, ROOT, LoneHost
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.launched]
 
 USERS, CONFIG = "/srv/users", "/srv/config"
 """In place of /etc/muster-users and /etc/muster, which would be those of the machine."""
@@ -78,7 +78,7 @@ class Pods(LoneHost):
         settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
         command = shlex.join([*container["command"], script.replace("--nodes 3", "--nodes 1")])
         once = f"echo $$ > ~/{log}.pid; {settings} exec {command}"
-        again = f"until (exec bash -c {shlex.quote(once)}); do ray stop --force; done"
+        again = f"until (exec bash -c {shlex.quote(once)}); do sleep 1; done"
         self.done(f"({again}) > ~/{log} 2>&1 < /dev/null &")
 
     def start_head(self) -> Path:
