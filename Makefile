@@ -82,7 +82,7 @@ test-recovery: setup
 
 # Ray gives its agents 15 s to start, which they exceed beside another test.
 test-launched: setup
-	$(PYTEST) -m launched
+	$(PYTEST) -m launched tests/nodes/launched
 
 test-planted: setup
 	$(PYTEST) -n 2 -m planted
