@@ -31,7 +31,7 @@ help:
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    ruff and mypy"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
-	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
+	@echo "make lock    write the three requirements*.lock anew out of pyproject.toml and requirements-audit.in"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
@@ -125,8 +125,13 @@ FRAMES ?= 1000000
 fuzz: setup
 	$(PYTHON) -m tests.fuzz --seed $(SEED) --frames $(FRAMES) $(FUZZ)
 
+AUDIT_VENV := .cache/audit-venv
 dependencies: setup
-	$(PYTHON) -m tests.house.dependencies
+	@cmp -s requirements-audit.lock $(AUDIT_VENV)/requirements-audit.lock || { rm -rf $(AUDIT_VENV) && \
+	  $(PYTHON) -m venv $(AUDIT_VENV) && \
+	  $(AUDIT_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-audit.lock && \
+	  cp requirements-audit.lock $(AUDIT_VENV); }
+	$(PYTHON) -m tests.house.dependencies $(AUDIT_VENV)
 
 lint: setup
 	$(PYTHON) -m ruff check .
@@ -135,11 +140,12 @@ lint: setup
 
 PIP_COMPILE := .venv/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
-# The second is a part of the first, and setuptools: what cluster.yaml installs on hosts.
+# The second is a part of the first, and setuptools: what cluster.yaml installs on hosts. The third has tools.
 lock: setup
 	$(PIP_COMPILE) --all-extras --output-file requirements.lock pyproject.toml
 	cp requirements.lock requirements-hosts.lock
 	$(PIP_COMPILE) --build-deps-for wheel --output-file requirements-hosts.lock pyproject.toml
+	$(PIP_COMPILE) --output-file requirements-audit.lock requirements-audit.in
 
 dist:
 	rm -rf dist/muster

@@ -1,4 +1,6 @@
-"""``python -m tests.house.dependencies``: vulnerabilities and licences of what is installed; its bill of materials.
+"""``python -m tests.house.dependencies TOOLS``: vulnerabilities and licences of what is installed; its bill of materials.
+
+TOOLS is an environment with pip-audit and cyclonedx-bom, which ``make dependencies`` makes.
 
 The bill (CycloneDX, JSON) is ``build/sbom.json``. Exit code 1 for a known vulnerability, and for a licence that is not
 in ``ACCEPTED``. A service of vulnerabilities that cannot be reached, or that does not know the packages, is reported
@@ -65,10 +67,10 @@ def audited(report: dict[str, Any]) -> tuple[int, dict[str, list[str]]]:
     return len(known), {each["name"]: [one["id"] for one in each["vulns"]] for each in known if each["vulns"]}
 
 
-def main() -> int:
+def main(tools: Path) -> int:
     BILL.parent.mkdir(exist_ok=True)
     of = ("--pyproject", "pyproject.toml", "--of", "JSON", "--output-reproducible", "-o", str(BILL))
-    subprocess.run([_program("cyclonedx-py"), "environment", sys.executable, *of], cwd=ROOT, check=True)
+    subprocess.run([str(tools / "bin/cyclonedx-py"), "environment", sys.executable, *of], cwd=ROOT, check=True)
     bill = json.loads(BILL.read_text())
     wrong = refused(bill)
     for name, bad in sorted(wrong.items()):
@@ -76,14 +78,19 @@ def main() -> int:
     print(
         f"dependencies: {len(bill['components'])} packages in {BILL.relative_to(ROOT)}, {len(wrong)} licences refused"
     )
-    return 1 if _vulnerable() or wrong else 0
+    return 1 if _vulnerable(tools) or wrong else 0
 
 
-def _vulnerable() -> bool:
+def _vulnerable(tools: Path) -> bool:
     options = ("-r", "requirements.lock", "--disable-pip", "--no-deps", "-f", "json", "--progress-spinner", "off")
     try:
         run = subprocess.run(
-            [_program("pip-audit"), *options], cwd=ROOT, capture_output=True, text=True, timeout=_AUDIT_S, check=False
+            [str(tools / "bin/pip-audit"), *options],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_AUDIT_S,
+            check=False,
         )
         count, vulnerable = audited(json.loads(run.stdout))
     except (subprocess.TimeoutExpired, ValueError, KeyError):
@@ -99,9 +106,5 @@ def _vulnerable() -> bool:
     return bool(vulnerable)
 
 
-def _program(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -34,3 +35,8 @@ def test_vulnerabilities() -> None:
     unknown = {"name": "c", "skip_reason": "not found"}
     assert audited({"dependencies": [good, bad, unknown]}) == (2, {"b": ["CVE-1"]})
     assert audited({"dependencies": [unknown]}) == (0, {})
+
+
+def test_import_of_ray_brings_no_grammar() -> None:
+    """jsonschema, which Ray imports, imports it if it is there, and it takes 2.6 s of a processor in each process."""
+    assert find_spec("rfc3987_syntax") is None
