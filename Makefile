@@ -31,7 +31,7 @@ help:
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    ruff and mypy"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
-	@echo "make lock    write the three requirements*.lock anew out of pyproject.toml and requirements-audit.in"
+	@echo "make lock    write the three requirements*.lock anew, out of pyproject.toml and requirements-audit.in"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
@@ -62,7 +62,8 @@ $(STAMP):
 demo: setup
 	$(PYTHON) -m examples.demo.run
 
-# A test belongs to the target of its mark; what has no mark is make test's. tests/house/test_targets.py holds it to that.
+# A test belongs to the target of its mark; what has no mark is make test's. tests/house/test_targets.py holds it to that,
+# and to the folders that a target names: to collect all tests takes each process 10 s.
 PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
 
 test: setup
@@ -70,22 +71,22 @@ test: setup
 
 # Two JVMs of Spark here, instead of one in each worker of make test.
 test-spark: setup
-	$(PYTEST) -n 2 -m "spark and not spark_apart"
+	$(PYTEST) -n 2 -m "spark and not spark_apart" tests/cli tests/spark
 
 # A Spark on a Ray, a real run, drivers and JVMs killed, a browser: one after the other.
 test-spark-apart: setup
-	$(PYTEST) -m spark_apart
+	$(PYTEST) -m spark_apart tests/cli tests/spark
 
 # Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
 test-recovery: setup
-	$(PYTEST) -n 2 -m "recovery and not launched"
+	$(PYTEST) -n 2 -m "recovery and not launched" $(addprefix tests/,chaos cli cluster gateway/metrics nodes plugin restart runtime/storage)
 
 # Ray gives its agents 15 s to start, which they exceed beside another test.
 test-launched: setup
 	$(PYTEST) -m launched tests/nodes/launched
 
 test-planted: setup
-	$(PYTEST) -n 2 -m planted
+	$(PYTEST) -n 2 -m planted tests/chaos tests/simulation
 
 TOX ?=
 TOX_VENV := .cache/tox-venv

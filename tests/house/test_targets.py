@@ -38,6 +38,29 @@ def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
         assert len(chosen) == 1, (marks, chosen)
 
 
+def folders() -> dict[str, list[Path]]:
+    """What pytest collects, by target, if that is not everything."""
+    makefile = (ROOT / "Makefile").read_text()
+    found = re.findall(r"^([\w-]+): setup\n\t\$\(PYTEST\)[^\n]* -m (?:\"[^\"]+\"|\w+)([^\n]*)", makefile, re.MULTILINE)
+    made = {}
+    for name, rest in found:
+        added = re.search(r"\$\(addprefix tests/,([^)]*)\)", rest)
+        words = [f"tests/{word}" for word in added[1].split()] if added else re.findall(r"tests/\S+", rest)
+        if words:
+            made[name] = [ROOT / word for word in words]
+    return made
+
+
+def test_targets_collect_the_files_of_their_marks() -> None:
+    collected = folders()
+    assert collected.keys() == targets().keys() - {"test"}
+    for path in (ROOT / "tests").rglob("*.py"):
+        for mark in re.findall(r"pytest\.mark\.(\w+)|mark_folder\(items, __file__, \"(\w+)\"\)", path.read_text()):
+            (target,) = (name for name, chooses in targets().items() if chooses.evaluate(_Marks({*mark})))
+            whole = path.parent if path.name == "conftest.py" else path
+            assert target == "test" or any(whole.is_relative_to(folder) for folder in collected[target]), (target, path)
+
+
 def test_ci_runs_every_target() -> None:
     calls = re.findall(r"^(?:\w+=\S+ )?make ([^#\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     run = [word for words in calls for word in words.split() if not word.startswith("-")]
