@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.without_iri_grammar import without_iri_grammar
 from muster.gateway.cli.errors import StopRequested
 
 
@@ -133,6 +134,7 @@ def main() -> None:
     """Run the command and end the process. Exit code 0, 1 (it failed), 2 (wrong usage) or 130 (interrupted)."""
     _use_utf8()
     terminal.guard()
+    without_iri_grammar()
     sys.exit(_run(sys.argv[1:]))
 
 

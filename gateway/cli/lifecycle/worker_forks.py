@@ -36,6 +36,7 @@ _GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
 """Imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
+_WITHOUT_GRAMMAR = "muster.actors.runtime.without_iri_grammar"
 _SCHEMAS = "muster.gateway.listener.schemas"
 _IDLE_MS = 20
 """How long nothing was requested when the schemas of one more version are loaded."""
@@ -48,6 +49,7 @@ def main(fd: int) -> None:
     """Serve until stdin ends. In a forked process, run the worker."""
     with socket.socket(fileno=fd) as listener:
         gc.disable()  # it would write to pages that will be shared
+        import_module(_WITHOUT_GRAMMAR).without_iri_grammar()
         for module in _WITHOUT_RAY:
             import_module(module)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the workers' ends
