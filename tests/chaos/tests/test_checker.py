@@ -409,6 +409,18 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (life.abandoned.name, life.abandoned.end_s < inf) == (SEND_OFFSETS, True)
 
 
+@pytest.mark.parametrize(("code", "when_it_stopped"), [(0, True), (None, False)], ids=["ended", "killed"])
+def test_a_worker_ends_when_it_stops_however_late_that_is_found(
+    code: int | None, when_it_stopped: bool, tmp_path: Path
+) -> None:
+    worker = Journal(tmp_path / "a.1.jsonl")
+    worker.write("start", role="consumer", library="confluent", idempotent=True, group="g", mode="manual")
+    worker.write("stop")
+    Journal(tmp_path / "run.jsonl").write("worker-ended", worker="a.1", code=code)
+    life = read_history(tmp_path).lives["a.1"]
+    assert (life.end_s == life.written_s[-1]) == when_it_stopped
+
+
 def test_transactions_are_read_as_they_were_written(tmp_path: Path) -> None:
     Journal(tmp_path / "run.jsonl").write("load", topics={"t": 1, "c": 1}, groups={"g": ["t"]}, transactional=["c"])
     worker = Journal(tmp_path / "x.1.jsonl")
