@@ -65,7 +65,8 @@ def test_a_backup_under_load_is_restored(tmp_path: Path) -> None:
         zk = muster.zookeeper()
         zk.create(USER, USER_CONFIG, makepath=True)
         loaded, loop, stop = Producer(muster.bootstrap, LOADED), CommitLoop(muster.bootstrap), threading.Event()
-        member = ConfluentMember(muster.bootstrap, LOADED, "loaded-group")
+        short = {"session.timeout.ms": 6000}  # of a member that the restored group has, and that is gone
+        member = ConfluentMember(muster.bootstrap, LOADED, "loaded-group", **short)
         feeder = threading.Thread(target=loaded.send_until, args=(stop,), daemon=True)
         for thread in (feeder, loop, member):
             thread.start()
