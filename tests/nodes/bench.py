@@ -47,6 +47,8 @@ class RayNode:
     node_id: str
     raylet: int
     """The raylet's pid."""
+    forks: int
+    """The pid of the process that its workers are forked from."""
 
 
 @dataclass

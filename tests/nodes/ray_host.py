@@ -10,14 +10,18 @@ import base64
 import json
 import os
 import pickle
+import subprocess
 import sys
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from muster.gateway.cli.lifecycle.own_ray import with_late_agents
+from muster.gateway.cli.lifecycle.own_ray import start_forks, with_forked_workers, with_late_agents
+from muster.gateway.cli.lifecycle.worker_launch import FORKS
 
 _OBJECT_STORE_BYTES = 80_000_000
 
@@ -27,34 +31,41 @@ class Host:
 
     def __init__(self) -> None:
         self._cluster = Cluster()
-        self._nodes: dict[str, Any] = {}
+        self._nodes: dict[str, tuple[Any, subprocess.Popen[bytes]]] = {}
+        """With the process that forks its workers, by id."""
+        self._numbers = count(1)
 
     def address(self) -> str:
         """HOST:PORT of the GCS."""
         return str(self._cluster.address)
 
     def add(self, labels: dict[str, str]) -> dict[str, Any]:
-        """Start a node (the first one is the head); return its id and the pid of its raylet, once Ray knows it."""
+        """Start a node (the first one is the head); return its id and the pids of what starts its processes."""
+        folder = Path(os.environ["RAY_TMPDIR"])
+        socket = folder / f"forks-{next(self._numbers)}"
+        os.environ[FORKS] = str(socket)
+        forks = start_forks(socket)
         node = self._cluster.add_node(
             num_cpus=2,
             include_dashboard=False,
             include_log_monitor=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             labels=labels,
-            temp_dir=f"{os.environ['RAY_TMPDIR']}/ray",
+            temp_dir=str(folder / "ray"),
         )
         (node_id,) = (
             entry["NodeID"]
             for entry in self._cluster.global_state.node_table()
             if entry["Alive"] and entry["ObjectStoreSocketName"] == node.plasma_store_socket_name
         )
-        self._nodes[node_id] = node
-        return {"node_id": node_id, "raylet": _raylet(node).pid}
+        self._nodes[node_id] = node, forks
+        return {"node_id": node_id, "raylet": _raylet(node).pid, "forks": forks.pid}
 
     def kill(self, node_id: str) -> None:
         """SIGKILL the node's raylet and workers at once; returns when they have ended."""
-        node = self._nodes.pop(node_id)
-        family = [_raylet(node), *_raylet(node).children(recursive=True)]
+        node, forks = self._nodes.pop(node_id)
+        first = (_raylet(node), psutil.Process(forks.pid))
+        family = [process for each in first for process in (each, *each.children(recursive=True))]
         for process in family:
             process.kill()
         self._cluster.remove_node(node, allow_graceful=False)
@@ -79,6 +90,7 @@ def main() -> None:
     responses = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Ray's output must not mix with responses
     with_late_agents()  # a raylet gives those of Ray 15 s, which is little where other tests run
+    with_forked_workers()  # each of Ray's own takes two seconds of a processor; tests/hosts has those
     host = Host()
     try:
         for line in sys.stdin:

@@ -43,14 +43,6 @@ def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
     with RayNodes(tmp_path, {"ip": "127.0.0.2", "rack": "a", "port": "19094"}) as nodes:
         other = nodes.add({"ip": "127.0.0.3", "rack": "b", "port": "19094"})
         up = ["--address", nodes.address, "--nodes", "2", "--insecure"]
-        for wrong, problem in WRONG:
-            muster = Muster(tmp_path / "wrong", up, PROPERTIES | wrong, nodes.environment)
-            done = subprocess.run(
-                muster.command, capture_output=True, text=True, timeout=START_S, env=nodes.environment
-            )
-            assert done.returncode == 1
-            assert problem in done.stderr
-
         with Muster(tmp_path / "storage", up, PROPERTIES, environment=nodes.environment) as muster:
             outer = eventually(lambda: external(muster), lambda found: len(found) == 2, "both gateways serve")
             assert [address.partition(":")[0] for address in outer] == ["127.0.0.2", "127.0.0.3"]
@@ -63,7 +55,7 @@ def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
             assert len(consumer.consume(COUNT, WAIT_S)) == COUNT, "from the leader, while its rack has no gateway"
             consumer.close()
 
-            nodes.add({"rack": "c"})
+            nodes.add({"rack": "c", "port": "19094"})
             failed = eventually(
                 lambda: [actor["error"] for name, actor in muster.actors().items() if name.startswith("gateway-")],
                 any,
@@ -71,6 +63,14 @@ def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
             )
             assert "has no label ip, which advertised.listeners needs" in str(failed)
             assert external(muster) == outer[:1]
+
+        for wrong, problem in WRONG:
+            muster = Muster(tmp_path / "wrong", up, PROPERTIES | wrong, nodes.environment)
+            done = subprocess.run(
+                muster.command, capture_output=True, text=True, timeout=START_S, env=nodes.environment
+            )
+            assert done.returncode == 1
+            assert problem in done.stderr
 
 
 def external(muster: Muster) -> list[str]:

@@ -55,8 +55,8 @@ def on_relays(tmp_path: Path) -> Iterator[tuple[Bench, dict[str, Relay]]]:
 
 def stop_all(node: RayNode) -> list[psutil.Process]:
     """Pause every process of the node. Returns them."""
-    raylet = psutil.Process(node.raylet)
-    family = [raylet, *raylet.children(recursive=True)]
+    first = (psutil.Process(node.raylet), psutil.Process(node.forks))
+    family = [process for each in first for process in (each, *each.children(recursive=True))]
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGSTOP)

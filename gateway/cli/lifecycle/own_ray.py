@@ -221,7 +221,7 @@ def _without_helpers() -> None:
         if hasattr(Node, name):  # private to Ray, and free to be renamed: then it is started
             setattr(Node, name, replacement)
     with_late_agents()
-    _with_forked_workers()
+    with_forked_workers()
 
 
 def with_late_agents() -> None:
@@ -246,8 +246,8 @@ def with_late_agents() -> None:
     setattr(services, _AGENT_INTERPRETER, command)
 
 
-def _with_forked_workers() -> None:
-    """Have raylets run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
+def with_forked_workers() -> None:
+    """Have the raylets of this process run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
     from ray._private.node import Node
 
     start = getattr(Node, _START_RAYLET)
