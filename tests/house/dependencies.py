@@ -1,4 +1,4 @@
-"""``python -m tests.house.dependencies TOOLS``: vulnerabilities and licences of what is installed; its bill of materials.
+"""``python -m tests.house.dependencies TOOLS``: vulnerabilities and licences of what is installed; a bill of materials.
 
 TOOLS is an environment with pip-audit and cyclonedx-bom, which ``make dependencies`` makes.
 
