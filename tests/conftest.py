@@ -11,6 +11,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from muster.placement.hashing import partition_for
+from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
+
+__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 _numbers = itertools.count(1)
 settings.register_profile("muster", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

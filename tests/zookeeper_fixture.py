@@ -1,6 +1,6 @@
 """Fixtures for tests that need ZooKeeper: one embedded server for the session, a chroot of its own per test.
 
-Import them where they are needed: ``from tests.zookeeper_fixture import zookeeper, zk_hosts, zk``.
+``tests/conftest.py`` imports them for all tests. A module that imported them too would have a server of its own.
 """
 
 from __future__ import annotations

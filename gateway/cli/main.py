@@ -16,8 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
-from muster.actors.runtime.without_iri_grammar import without_iri_grammar
 from muster.gateway.cli.errors import StopRequested
+from muster.gateway.cli.without_iri_grammar import without_iri_grammar
 
 
 class _Command(NamedTuple):

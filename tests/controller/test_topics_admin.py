@@ -15,9 +15,6 @@ from muster.placement.configs import ConfigRegistry
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperClient
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 
 def topics_admin(zk: ZooKeeperClient, **properties: str) -> TopicsAdmin:

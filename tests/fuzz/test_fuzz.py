@@ -24,9 +24,6 @@ from tests.fuzz.frames import Frame, Generator
 from tests.fuzz.target import PASSWORD, USER, Problems, attacked, prepare
 from tests.fuzz.values import Values
 from tests.gateway.serving import Serving
-from tests.zookeeper_fixture import zookeeper
-
-__all__ = ["zookeeper"]
 
 FRAMES = 4_000
 SEED = 17

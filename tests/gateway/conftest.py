@@ -7,9 +7,8 @@ import pytest
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.gateway.serving import Serving, serving
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
-__all__ = ["fresh", "full", "served", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["fresh", "full", "served"]
 
 _numbers = itertools.count(1)
 

@@ -12,10 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Pro
 from confluent_kafka.admin import AdminClient
 
 from muster.placement.zookeeper.client import ZooKeeperClient
-from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import Serving, serving
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 PARTITIONS = 4
 PROPERTIES = {

@@ -31,9 +31,6 @@ from pytest_muster.bound import bound
 from tests.nodes.copy import CONFIG, SECRET
 from tests.nodes.files import counted, unchanged
 from tests.nodes.raw import commit, produce
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 ROUNDS = 3
 LOOPS = 6

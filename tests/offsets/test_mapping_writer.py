@@ -15,9 +15,7 @@ from muster.placement.mapping.nodes import decode_registration, encode_registrat
 from muster.placement.mapping.registration import Registration, Withdrawal
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.placement.strategies import registration
-from tests.zookeeper_fixture import eventually, zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
+from tests.zookeeper_fixture import eventually
 
 BILLING = registration("billing")
 

@@ -28,10 +28,9 @@ from tests.reconciler.test_reconciler import (
     tree,
     wipe,
 )
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 from tests.zookeeper_sessions import end_sessions
 
-__all__ = ["offsets_topic", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["offsets_topic"]
 
 BILLING = registration("billing")
 FLUSH_S = 20

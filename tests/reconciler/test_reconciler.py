@@ -20,9 +20,6 @@ from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 INTERVAL_MS = 50
 WITHIN_S = 60

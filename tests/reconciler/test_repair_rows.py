@@ -25,13 +25,10 @@ from tests.reconciler.test_reconciler import (
     offsets_topic,
     running,
     same,
-    zk,
-    zk_hosts,
-    zookeeper,
 )
 from tests.table_rows import table_rows
 
-__all__ = ["offsets_topic", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["offsets_topic"]
 
 
 def writer_in(storage: Path) -> EventWriter:

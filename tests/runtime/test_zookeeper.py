@@ -18,9 +18,6 @@ import pytest
 from muster.actors.runtime import java
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
-from tests.zookeeper_fixture import zookeeper
-
-__all__ = ["zookeeper"]
 
 START_AND_WAIT = """
 import sys, threading

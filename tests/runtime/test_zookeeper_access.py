@@ -16,10 +16,6 @@ from muster.placement.security.entity_registry import LOGIN_SECRET, EntityRegist
 from muster.placement.zookeeper.access import OPEN, SENSITIVE, Access, protected
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import is_secure, nodes
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
-
 
 SECRET = "s3cret-of-zookeeper"
 

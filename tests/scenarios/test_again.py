@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.placement.zookeeper.client import ZooKeeperClient
-from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import serving
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import load
 from tests.scenarios.play import play
 from tests.scenarios.socket_world import SocketWorld
 from tests.scenarios.suites import KAFKA
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 
 def test_a_group_that_is_still_there(zk: ZooKeeperClient, tmp_path: Path) -> None:

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 from muster.placement.zookeeper.client import ZooKeeperClient
-from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import serving
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
 from tests.scenarios.suites import Played, by_broker, difference, differences, play_all, soon_played
 from tests.scenarios.values import ScenarioError
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 
 @pytest.fixture(scope="module")

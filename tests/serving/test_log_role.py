@@ -26,9 +26,6 @@ from muster.placement.topics import TopicRegistry
 from muster.placement.view import ClusterView, Topic
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.nodes.raw import produce
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 SECRET = b"secret"
 ROLE = "log-0"

@@ -36,7 +36,7 @@ _GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
 """Imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
-_WITHOUT_GRAMMAR = "muster.actors.runtime.without_iri_grammar"
+_WITHOUT_GRAMMAR = "muster.gateway.cli.without_iri_grammar"
 _SCHEMAS = "muster.gateway.listener.schemas"
 _IDLE_MS = 20
 """How long nothing was requested when the schemas of one more version are loaded."""

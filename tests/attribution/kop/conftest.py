@@ -7,9 +7,8 @@ import pytest
 from tests.attribution.kop.rules import Kop, Ours
 from tests.attribution.kop.world import World
 from tests.gateway.conftest import fresh, full
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
-__all__ = ["fresh", "full", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["fresh", "full"]
 
 
 @pytest.fixture

@@ -24,11 +24,10 @@ from tests.chaos.journal import Journal
 from tests.chaos.observer import Observer
 from tests.chaos.plan import Plan, Worker
 from tests.chaos.tests.bugs import COMMIT_BEFORE_DURABLE, EPOCH_NOT_CHECKED, Bug, copy_of_the_tree
-from tests.zookeeper_fixture import eventually, zk_hosts, zookeeper
+from tests.zookeeper_fixture import eventually
 
 pytestmark = pytest.mark.planted
 
-__all__ = ["zk_hosts", "zookeeper"]
 
 TOPIC, GROUP = "orders", "readers"
 WAIT_S = 60

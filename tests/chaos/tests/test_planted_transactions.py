@@ -19,11 +19,10 @@ from tests.chaos.tests.bugs import (
     Bug,
 )
 from tests.chaos.tests.test_planted_bugs import TOPIC, WAIT_S, Stage, producer, stage
-from tests.zookeeper_fixture import eventually, zk_hosts, zookeeper
+from tests.zookeeper_fixture import eventually
 
 pytestmark = pytest.mark.planted
 
-__all__ = ["zk_hosts", "zookeeper"]
 
 COPIES, COPIERS, READERS = "copies", "copiers", "readers"
 TRANSFORMERS = ("copier-0", "copier-1")

@@ -29,9 +29,6 @@ from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cli.runner import runner
 from tests.log.support import client_batch, open_log, run, segment_files
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 TOPIC, RECORDS = "orders", 20
 

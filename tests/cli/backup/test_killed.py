@@ -19,9 +19,9 @@ from muster.gateway.cli.storage import directory as storage_directory
 from pytest_muster.bound import bound
 from tests.cli.backup.test_backup import empty_zookeeper, failed, storage
 from tests.cli.runner import runner
-from tests.zookeeper_fixture import eventually, zk, zk_hosts, zookeeper
+from tests.zookeeper_fixture import eventually
 
-__all__ = ["empty_zookeeper", "storage", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["empty_zookeeper", "storage"]
 
 _LARGE_BYTES = 64 << 20
 """To copy them takes longer than to notice that it has begun."""

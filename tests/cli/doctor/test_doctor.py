@@ -24,9 +24,6 @@ from muster.gateway.cli.storage import directory as storage_directory
 from tests.certificates import Authority
 from tests.cli.conftest import ROOT
 from tests.cli.runner import runner
-from tests.zookeeper_fixture import zookeeper
-
-__all__ = ["zookeeper"]
 
 Rows = dict[str, dict[str, Any]]
 

@@ -12,9 +12,6 @@ from muster.gateway.metrics.exposition import expose
 from muster.gateway.metrics.families import RECONCILER
 from muster.gateway.metrics.reconciler import reconciler_status
 from muster.placement.view import Broker, ClusterView
-from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
-
-__all__ = ["zk", "zk_hosts", "zookeeper"]
 
 
 def view(*ids: int) -> ClusterView:
