@@ -81,9 +81,9 @@ test-spark-apart: setup
 test-recovery: setup
 	$(PYTEST) -n 2 -m "recovery and not launched" $(addprefix tests/,chaos cli cluster gateway/metrics nodes plugin restart runtime/storage)
 
-# Ray gives its agents 15 s to start, which they exceed beside another test.
+# By themselves, since Ray gives its agents 15 s to start. They wait half of the time.
 test-launched: setup
-	$(PYTEST) -m launched tests/nodes/launched
+	$(PYTEST) -n 2 -m launched tests/nodes/launched
 
 test-planted: setup
 	$(PYTEST) -n 2 -m planted tests/chaos tests/simulation
