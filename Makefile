@@ -1,4 +1,4 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-launched | test-planted | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | dependencies | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-launched | test-planted | test-mutants | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | dependencies | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -10,17 +10,17 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-launched test-planted test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint dependencies lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-launched test-planted test-mutants test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint dependencies lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
-	@echo "make test    the test suite but for the next five; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make test    the test suite but for the next six; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
 	@echo "make test-spark   the jobs of muster spark, their streams, the report"
 	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away"
 	@echo "make test-launched   what ray up and KubeRay run on a host: the commands of cluster.yaml and of the pods"
-	@echo "make test-planted   planted bugs, which the simulation and chaos must find"
+	@echo "make test-planted   planted bugs that chaos must find; make test-mutants: that the simulation must find"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn, npm and go"
 	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
@@ -67,7 +67,7 @@ demo: setup
 PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
 
 test: setup
-	$(PYTEST) -n 3 -m "not (recovery or launched or spark or spark_apart or planted or conformance or hosts)"
+	$(PYTEST) -n 3 -m "not (recovery or launched or spark or spark_apart or planted or mutants or conformance or hosts)"
 
 # Two JVMs of Spark here, instead of one in each worker of make test.
 test-spark: setup
@@ -86,7 +86,10 @@ test-launched: setup
 	$(PYTEST) -n 2 -m launched tests/nodes/launched
 
 test-planted: setup
-	$(PYTEST) -n 2 -m planted tests/chaos tests/simulation
+	$(PYTEST) -n 2 -m planted tests/chaos
+
+test-mutants: setup
+	$(PYTEST) -n 2 -m mutants tests/simulation
 
 TOX ?=
 TOX_VENV := .cache/tox-venv
@@ -96,7 +99,7 @@ test-versions: setup
 	$(TOX_VENV)/bin/tox run $(TOX)
 
 conformance: setup
-	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
+	$(PYTEST) -n 3 -m conformance tests/conformance $(CONFORMANCE)
 
 # Five hosts, which take both cores; the report is printed as it is made.
 cluster-test: setup

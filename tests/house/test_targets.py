@@ -32,7 +32,7 @@ def targets() -> dict[str, Expression]:
 
 def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
     known = {line.partition(":")[0] for line in pytestconfig.getini("markers") if "make " in line}
-    assert len(known) == 7
+    assert len(known) == 8
     for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}, {"recovery", "launched"}):
         chosen = [name for name, chooses in targets().items() if chooses.evaluate(_Marks(marks))]
         assert len(chosen) == 1, (marks, chosen)
@@ -62,9 +62,9 @@ def test_targets_collect_the_files_of_their_marks() -> None:
 
 
 def test_ci_runs_every_target() -> None:
-    calls = re.findall(r"^(?:\w+=\S+ )?make ([^#\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    calls = re.findall(r"^(?:\w+=\S+ |nice -n \d+ )?make ([^#&\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     run = [word for words in calls for word in words.split() if not word.startswith("-")]
-    assert sorted(run) == sorted({"lint", "dependencies", *targets()})
+    assert sorted(run) == sorted({"setup", "lint", "dependencies", *targets()})
 
 
 def test_functions_that_test_are_in_files_that_are_collected() -> None:

@@ -12,7 +12,7 @@ SEEDS = 40
 """Within so many seeds a mutant must be caught."""
 
 
-@pytest.mark.planted
+@pytest.mark.mutants
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulation_catches(mutant: Mutant) -> None:
     with mutant.loose():

@@ -36,7 +36,7 @@ def test_the_seeds_reach_what_matters() -> None:
     assert {name: TALLY[name] for name in rare if TALLY[name] < seeds / 10} == {}
 
 
-@pytest.mark.planted
+@pytest.mark.mutants
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulation_catches(mutant: Mutant) -> None:
     with mutant.loose():

@@ -12,7 +12,7 @@ SEEDS = 60
 """A mutant must be caught within this number of seeds. The rarest are by one in fifteen or twenty."""
 
 
-@pytest.mark.planted
+@pytest.mark.mutants
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulation_catches(mutant: Mutant) -> None:
