@@ -17,7 +17,7 @@ from muster.gateway.listener.registry import APIS
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S = 0.05
+_PAUSE_S = 0.2
 
 _loaded: set[tuple[int, int]] = set()
 
@@ -38,7 +38,7 @@ def load_schemas() -> Steps[None]:
 
 
 async def load_schemas_by_and_by() -> None:
-    """Load them over 15 s or so, between the requests of clients."""
+    """Load them over a minute or so, between the requests of clients: 2.5 s of processor time, when all else starts."""
     await asyncio.sleep(_PAUSE_S)
     try:
         for _ in load_schemas():

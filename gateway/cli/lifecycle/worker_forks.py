@@ -38,7 +38,7 @@ _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
 _WITHOUT_GRAMMAR = "muster.gateway.cli.without_iri_grammar"
 _SCHEMAS = "muster.gateway.listener.schemas"
-_IDLE_MS = 20
+_IDLE_MS = 100
 """How long nothing was requested when the schemas of one more version are loaded."""
 _READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")
 _OOM_SCORE = "1000"
