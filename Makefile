@@ -81,9 +81,9 @@ test-spark-apart: setup
 test-recovery: setup
 	$(PYTEST) -n 2 -m "recovery and not launched" $(addprefix tests/,chaos cli cluster gateway/metrics nodes plugin restart runtime/storage)
 
-# By themselves, since Ray gives its agents 15 s to start. They wait half of the time.
+# One at a time, since Ray gives its agents 15 s to start; half of it is waiting.
 test-launched: setup
-	$(PYTEST) -n 2 -m launched tests/nodes/launched
+	$(PYTEST) -m launched tests/nodes/launched
 
 test-planted: setup
 	$(PYTEST) -n 2 -m planted tests/chaos
@@ -99,7 +99,7 @@ test-versions: setup
 	$(TOX_VENV)/bin/tox run $(TOX)
 
 conformance: setup
-	$(PYTEST) -n 3 -m conformance tests/conformance $(CONFORMANCE)
+	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
 
 # Five hosts, which take both cores; the report is printed as it is made.
 cluster-test: setup

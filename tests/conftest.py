@@ -24,10 +24,6 @@ _SHARING = ("cluster", "nodes")
 """Folders whose tests share something slow to start: a Muster, several Ray nodes."""
 
 
-_ALONE = "tests/nodes/launched/"
-"""Each of its tests has a host of its own, and takes minutes."""
-
-
 _LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
 """Folders whose tests start first, so that no worker runs them alone at the end."""
 
@@ -47,8 +43,6 @@ class _Scheduling(LoadScopeScheduling):
     """Tests that share a fixture run in one worker: those of a folder in ``_SHARING``, elsewhere those of a module."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(_ALONE):
-            return nodeid
         folder = _folder(nodeid)
         return folder if folder in _SHARING else nodeid.partition("::")[0]
 
