@@ -26,7 +26,8 @@ TOPIC, GROUP = "orders", "readers"
 MEMBERS = ("member-0", "member-1")
 _AWAY_S = 8.0
 COPIER = "copier"
-_KILL_EVERY_S = 5.0
+_KILL_EVERY_S = 10.0
+"""On a busy machine a transformer needs half of it before its first transaction."""
 _STUCK_S = 20.0
 """After so long, what has not ended does not end."""
 
@@ -54,7 +55,7 @@ def replacing() -> Plan:
     ]
     reader = Worker(name="reader", role="consumer", library="confluent", topics=(COPIES,), group=READERS)
     workers = (producer("producer"), transformer(COPIER), reader)
-    return Plan(seed=0, minutes=0.6, topics=dict(Transforming.topics), workers=workers, faults=tuple(kills))
+    return Plan(seed=0, minutes=0.8, topics=dict(Transforming.topics), workers=workers, faults=tuple(kills))
 
 
 def violated(plan: Plan, bug: Bug | None, folder: Path) -> set[str]:
