@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_muster.bound import bound
 from tests.chaos.cluster import ROOT
-from tests.chaos.journal import Journal
+from tests.chaos.journal import Journal, now_s
 from tests.chaos.plan import Plan, Worker
 from tests.chaos.workers.spec import Spec
 
@@ -25,6 +25,7 @@ class Fleet:
         self._starts: dict[str, int] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._leaving: dict[str, subprocess.Popen[bytes]] = {}
+        self._looked_s = now_s()
 
     def names(self, role: str) -> list[str]:
         return [name for name, worker in self._workers.items() if worker.role == role]
@@ -80,7 +81,10 @@ class Fleet:
             died = process.poll()
             process.kill()
             process.wait()
-            self._ended(name, died)
+            if died is None:
+                self._journal.write("worker-ended", worker=self._process_name(name), code=None)
+            else:
+                self._found_ended(self._process_name(name), died)
 
     def pause(self, name: str, until_s: float) -> None:
         """SIGSTOP; call :meth:`resume` at that time."""
@@ -99,16 +103,20 @@ class Fleet:
             self._leaving[self._process_name(name)] = process
 
     def look(self) -> None:
-        """Record the workers that have ended; those that ended by themselves are restarted."""
+        """Record the workers that have ended, which were alive when it was called last: a fault may take a minute.
+
+        Those that ended by themselves are restarted.
+        """
         for process_name, process in list(self._leaving.items()):
             if process.poll() is not None:
                 del self._leaving[process_name]
-                self._journal.write("worker-ended", worker=process_name, code=process.returncode)
+                self._found_ended(process_name, process.returncode)
         for name, process in list(self._running.items()):
             if process.poll() is not None:
                 del self._running[name]
-                self._ended(name, process.returncode)
+                self._found_ended(self._process_name(name), process.returncode)
                 self.start(name)
+        self._looked_s = now_s()
 
     def gone(self) -> bool:
         """Whether all workers that got SIGTERM have ended."""
@@ -125,8 +133,8 @@ class Fleet:
             self._journal.write("worker-ended", worker=process_name, code=None)
         self._leaving.clear()
 
-    def _ended(self, name: str, code: int | None) -> None:
-        self._journal.write("worker-ended", worker=self._process_name(name), code=code)
+    def _found_ended(self, process_name: str, code: int) -> None:
+        self._journal.write("worker-ended", worker=process_name, code=code, alive=self._looked_s)
 
     def _process_name(self, name: str) -> str:
         return f"{name}.{self._starts[name]}"

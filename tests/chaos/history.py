@@ -146,8 +146,6 @@ class Life:
     idempotent: bool = False
     start_s: float = 0.0
     end_s: float = inf
-    stopped_s: float | None = None
-    """When it wrote that it stops, the last that it does."""
     written_s: list[float] = field(default_factory=list)
     """When it wrote to its journal."""
     calls: list[Call] = field(default_factory=list)
@@ -236,8 +234,7 @@ def _lives(history: History, folder: Path) -> None:
                 life.paused.append((event["t"], event["until"]))
             case "worker-ended":
                 life.exit_code = event["code"]
-                # The run looks for those that have ended between its faults, of which some take a minute.
-                life.end_s = life.stopped_s if life.stopped_s is not None and life.exit_code is not None else event["t"]
+                life.end_s = max([event.get("alive", event["t"]), *life.written_s[-1:]])
     for life in history.lives.values():
         life.end_s = min(life.end_s, end_s)
 
@@ -331,8 +328,6 @@ def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
                 life.refusals.append(f"{event['what']}: {event['error']}")
             case "fatal":
                 life.fatal = event["error"]
-            case "stop":
-                life.stopped_s = at_s
     for event in open_calls.values():
         _ended(history, life, event, inf, "")
     history.transactions += transactions.values()

@@ -24,7 +24,7 @@ from tests.chaos.history import (
     Transformed,
     read_history,
 )
-from tests.chaos.journal import SEND_OFFSETS, Journal
+from tests.chaos.journal import SEND_OFFSETS, Journal, now_s
 from tests.chaos.payload import name_of, value_of
 from tests.chaos.rules.calls import BOUND_S
 from tests.chaos.rules.commits import UNRESOLVED_S
@@ -409,16 +409,19 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (life.abandoned.name, life.abandoned.end_s < inf) == (SEND_OFFSETS, True)
 
 
-@pytest.mark.parametrize(("code", "when_it_stopped"), [(0, True), (None, False)], ids=["ended", "killed"])
-def test_a_worker_ends_when_it_stops_however_late_that_is_found(
-    code: int | None, when_it_stopped: bool, tmp_path: Path
-) -> None:
-    worker = Journal(tmp_path / "a.1.jsonl")
-    worker.write("start", role="consumer", library="confluent", idempotent=True, group="g", mode="manual")
-    worker.write("stop")
-    Journal(tmp_path / "run.jsonl").write("worker-ended", worker="a.1", code=code)
-    life = read_history(tmp_path).lives["a.1"]
-    assert (life.end_s == life.written_s[-1]) == when_it_stopped
+def test_a_worker_ended_after_it_was_seen_alive_however_late_that_is_found(tmp_path: Path) -> None:
+    run = Journal(tmp_path / "run.jsonl")
+    began_s = now_s()
+    seen = {"stopped.1": {"alive": began_s - 5}, "hung.1": {"alive": began_s + 50}, "killed.1": {}}
+    for name, alive in seen.items():
+        worker = Journal(tmp_path / f"{name}.jsonl")
+        worker.write("start", role="consumer", library="confluent", idempotent=True, group="g", mode="manual")
+        worker.write("stop")
+        run.write("worker-ended", worker=name, code=0, **alive)
+    lives = read_history(tmp_path).lives
+    assert lives["stopped.1"].end_s == lives["stopped.1"].written_s[-1]
+    assert lives["hung.1"].end_s == began_s + 50
+    assert lives["killed.1"].end_s == json.loads((tmp_path / "run.jsonl").read_text().splitlines()[-1])["t"]
 
 
 def test_transactions_are_read_as_they_were_written(tmp_path: Path) -> None:
