@@ -23,11 +23,14 @@ class _Marks:
         return name in self._marks
 
 
+_TARGET = re.compile(r"^([\w-]+): setup\n\t\$\(PYTEST\).* -m (?:\"([^\"]+)\"|(\w+))(.*)$", re.MULTILINE)
+"""Its name, the argument of ``pytest -m``, and the rest of the line."""
+
+
 def targets() -> dict[str, Expression]:
     """The arguments of ``pytest -m``, by target."""
-    makefile = (ROOT / "Makefile").read_text()
-    found = re.findall(r"^([\w-]+): setup\n\t\$\(PYTEST\).* -m (?:\"([^\"]+)\"|(\w+))", makefile, re.MULTILINE)
-    return {name: Expression.compile(quoted or word) for name, quoted, word in found}
+    found = _TARGET.findall((ROOT / "Makefile").read_text())
+    return {name: Expression.compile(quoted or word) for name, quoted, word, _ in found}
 
 
 def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
@@ -40,10 +43,8 @@ def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
 
 def folders() -> dict[str, list[Path]]:
     """What pytest collects, by target, if that is not everything."""
-    makefile = (ROOT / "Makefile").read_text()
-    found = re.findall(r"^([\w-]+): setup\n\t\$\(PYTEST\)[^\n]* -m (?:\"[^\"]+\"|\w+)([^\n]*)", makefile, re.MULTILINE)
     made = {}
-    for name, rest in found:
+    for name, _, _, rest in _TARGET.findall((ROOT / "Makefile").read_text()):
         added = re.search(r"\$\(addprefix tests/,([^)]*)\)", rest)
         words = [f"tests/{word}" for word in added[1].split()] if added else re.findall(r"tests/\S+", rest)
         if words:
@@ -62,7 +63,9 @@ def test_targets_collect_the_files_of_their_marks() -> None:
 
 
 def test_ci_runs_every_target() -> None:
-    calls = re.findall(r"^(?:\w+=\S+ |nice -n \d+ )?make ([^#&\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    calls = re.findall(
+        r"^(?:\w+=\S+ |setsid nice -n \d+ )?make ([^#&\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE
+    )
     run = [word for words in calls for word in words.split() if not word.startswith("-")]
     assert sorted(run) == sorted({"setup", "lint", "dependencies", *targets()})
 
