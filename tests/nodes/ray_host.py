@@ -80,6 +80,8 @@ class Host:
     def stop(self) -> None:
         """End every node."""
         self._cluster.shutdown()
+        for _, forks in self._nodes.values():
+            forks.kill()  # a test may have left it paused
 
 
 def _raylet(node: Any) -> psutil.Process:
