@@ -63,7 +63,7 @@ demo: setup
 	$(PYTHON) -m examples.demo.run
 
 # A test belongs to the target of its mark; what has no mark is make test's. tests/house/test_targets.py holds it to that,
-# and to the folders that a target names: to collect all tests takes each process 10 s.
+# and to the folders that a target names: to collect all tests takes each process 15 s.
 PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
 
 test: setup
