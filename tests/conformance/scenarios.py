@@ -1,7 +1,8 @@
 """``python -m tests.conformance.scenarios record [NAME ...]``: what a real Apache Kafka answers, written into the
 scenarios.
 
-``check`` compares only. One broker is started for each set of properties that the scenarios ask for.
+``check`` compares only. Both remember what Kafka was seen to answer (``verified.py``). One broker is started for each
+set of properties that the scenarios ask for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.conformance.kafka import KafkaBroker
+from tests.conformance.verified import verify
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
 from tests.scenarios.suites import Played, by_broker, difference, play_all, recorded
@@ -32,6 +34,7 @@ def main() -> None:
         sys.exit(__doc__)
     files = {path.stem: path for path in recorded() if not names or path.stem in names}
     wrong = 0
+    right = []
     for scenario, played in play_on_kafka([load(path) for path in files.values()]):
         path = files[scenario.name]
         if isinstance(played, ScenarioError):
@@ -42,6 +45,10 @@ def main() -> None:
             print(f"{scenario.name}:\n{changed}")
             if verb == "record":
                 path.write_text(played.text())
+                right.append(path)
+        else:
+            right.append(path)
+    verify(right)
     print(f"{len(files)} scenarios, {wrong} wrong")
     sys.exit(bool(wrong))
 

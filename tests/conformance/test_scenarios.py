@@ -1,15 +1,14 @@
-"""The scenarios that were recorded from Kafka, on a real Apache Kafka and on a running Muster: the same responses."""
+"""The scenarios that were recorded from Kafka, on a running Muster; those that have changed since, on Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.artifacts import Kafka
-from tests.conformance.kafka import KafkaBroker
+from tests.conformance.scenarios import play_on_kafka
+from tests.conformance.verified import unverified
 from tests.muster_process import Muster
 from tests.scenarios.core_world import BROKER
 from tests.scenarios.language import Scenario, load
@@ -19,19 +18,8 @@ from tests.scenarios.values import ScenarioError
 Play = Callable[[Scenario], Played]
 
 
-@contextmanager
-def _port(server: str, properties: dict[str, str], release: Kafka, folder: Path) -> Iterator[int]:
-    properties = {**BROKER, **properties, "offsets.topic.num.partitions": "4"}
-    if server == "kafka":
-        with KafkaBroker(properties, release=release) as broker:
-            yield int(broker.bootstrap_servers.rpartition(":")[2])
-    else:
-        with Muster(folder / "storage", ["--gateways", "1"], properties) as muster:
-            yield int(muster.bootstrap.rpartition(":")[2])
-
-
-@pytest.fixture(scope="module", params=["kafka", "muster"])
-def played(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Play:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Play:
     """The result of a scenario; all scenarios for the same kind of broker are played with the first of them."""
     results: dict[str, Played] = {}
     sets = list(by_broker(map(load, soon_played())))
@@ -39,8 +27,11 @@ def played(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pyt
     def give(scenario: Scenario) -> Played:
         if scenario.name not in results:
             same = next(group for properties, group in sets if properties == scenario.broker)
-            with _port(request.param, scenario.broker, release, tmp_path_factory.mktemp("scenarios")) as port:
-                results.update(play_all(same, port, as_kafka=request.param == "kafka"))
+            properties = {**BROKER, **scenario.broker, "offsets.topic.num.partitions": "4"}
+            folder = tmp_path_factory.mktemp("scenarios")
+            with Muster(folder / "storage", ["--gateways", "1"], properties) as muster:
+                port = int(muster.bootstrap.rpartition(":")[2])
+                results.update(play_all(same, port, as_kafka=False))
         return results[scenario.name]
 
     return give
@@ -53,3 +44,20 @@ def test_scenario(path: Path, played: Play) -> None:
         pytest.fail(str(result), pytrace=False)
     if changed := difference(path.read_text(), result.text()):
         pytest.fail(changed, pytrace=False)
+
+
+@pytest.mark.on_kafka
+@pytest.mark.timeout(1800)
+def test_a_transcript_is_what_kafka_answers() -> None:
+    """Those that are new or have changed; all of them if the modules that play them or Kafka's version have."""
+    files = {path.stem: path for path in unverified()}
+    wrong = {
+        scenario.name: why
+        for scenario, result in play_on_kafka([load(path) for path in files.values()])
+        if (
+            why := str(result)
+            if isinstance(result, ScenarioError)
+            else difference(files[scenario.name].read_text(), result.text())
+        )
+    }
+    assert not wrong, "\n".join(f"{name}:\n{why}" for name, why in wrong.items())
