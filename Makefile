@@ -1,29 +1,25 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-launched | test-planted | test-mutants | test-versions | simulate | chaos | fuzz | conformance | cluster-test | bench | bench-compare | lint | dependencies | lock | dist | clean.
+# make setup | demo | test | ring-NAME | everything | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
 PYTHON := .venv/bin/python
 # With it, as container images often have it, every process of a test would compile Muster anew.
 unexport PYTHONDONTWRITEBYTECODE
+RINGS := $(shell sed -n "s/^\[\(.*\)\]$$/\1/p" tests/rings/rings.toml)
 STAMP := .venv/.requirements.lock
 # What else an installed checkout depends on: its commands, plugins and packages.
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-launched test-planted test-mutants test-versions simulate chaos fuzz conformance cluster-test bench bench-compare lint dependencies lock dist clean
+.PHONY: help setup demo test everything ledger test-versions simulate chaos fuzz bench bench-compare lint dependencies lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
-	@echo "make test    the test suite but for the next six; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
-	@echo "make test-spark   the jobs of muster spark, their streams, the report"
-	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
-	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away"
-	@echo "make test-launched   what ray up and KubeRay run on a host: the commands of cluster.yaml and of the pods"
-	@echo "make test-planted   planted bugs that chaos must find; make test-mutants: that the simulation must find"
+	@echo "make test    the test suite of every change; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make ring-NAME   one ring of checks: $(RINGS)"
+	@echo "make everything   all of them; make ledger: when each ring passed"
 	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
-	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn, npm and go"
-	@echo "make cluster-test   ray up on hosts that die, out of network namespaces; needs root"
 	@echo "make bench     Muster side by side with Apache Kafka; BENCH=NAME for one row, or for a benchmark of Muster alone"
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
@@ -62,34 +58,20 @@ $(STAMP):
 demo: setup
 	$(PYTHON) -m examples.demo.run
 
-# A test belongs to the target of its mark; what has no mark is make test's. tests/house/test_targets.py holds it to that,
-# and to the folders that a target names: to collect all tests takes each process 15 s.
-PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
-
+# Each waits more than it works, so there are more workers than processors. tests/rings/rings.toml has the other tests.
 test: setup
-	$(PYTEST) -n 3 -m "not (recovery or launched or spark or spark_apart or planted or mutants or conformance or hosts)"
+	$(PYTHON) -m pytest --max-worker-restart 0 -n 4 --dist loadgroup --no-loadscope-reorder -m "not ring"
 
-# Two JVMs of Spark here, instead of one in each worker of make test.
-test-spark: setup
-	$(PYTEST) -n 2 -m "spark and not spark_apart" tests/cli tests/spark
+# A ring needs what CONTRIBUTING.md names, and adds a row to tests/rings/ledger.csv.
+ring-first: lint
+ring-%: setup
+	$(PYTHON) -m tests.rings run $*
 
-# A Spark on a Ray, a real run, drivers and JVMs killed, a browser: one after the other.
-test-spark-apart: setup
-	$(PYTEST) -m spark_apart tests/cli tests/spark
+everything: lint
+	$(PYTHON) -m tests.rings everything
 
-# Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
-test-recovery: setup
-	$(PYTEST) -n 2 -m "recovery and not launched" $(addprefix tests/,chaos cli cluster gateway/metrics nodes plugin restart runtime/storage)
-
-# One at a time, since Ray gives its agents 15 s to start; half of it is waiting.
-test-launched: setup
-	$(PYTEST) -m launched tests/nodes/launched
-
-test-planted: setup
-	$(PYTEST) -n 2 -m planted tests/chaos
-
-test-mutants: setup
-	$(PYTEST) -n 2 -m mutants tests/simulation
+ledger: setup
+	$(PYTHON) -m tests.rings ledger
 
 TOX ?=
 TOX_VENV := .cache/tox-venv
@@ -97,13 +79,6 @@ test-versions: setup
 	@test -x $(TOX_VENV)/bin/tox || { rm -rf $(TOX_VENV) && $(PYTHON) -m venv $(TOX_VENV) && \
 	  $(TOX_VENV)/bin/pip install --quiet --disable-pip-version-check "tox>=4.30,<5" "tox-uv>=1.28,<2"; }
 	$(TOX_VENV)/bin/tox run $(TOX)
-
-conformance: setup
-	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
-
-# Five hosts, which take both cores; the report is printed as it is made.
-cluster-test: setup
-	$(PYTEST) -s -m hosts tests/hosts
 
 BENCH ?=
 bench: setup

@@ -1,4 +1,7 @@
-"""How tests are distributed: ``make test`` has three pytest-xdist workers, which wait a lot; a single test has none."""
+"""How tests are distributed, and what all of them use.
+
+``make test`` has three workers of pytest-xdist, which wait a lot; a single test has none.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,25 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from muster.placement.hashing import partition_for
+from tests.marks import ring_of
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]
+
+pytest_plugins = ("tests.stopwatch",)
 
 _numbers = itertools.count(1)
 settings.register_profile("muster", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")  # a machine that is busy with other tests is slow
 
 
-_SHARING = ("cluster", "nodes")
+_SHARING = ("cluster", "nodes", "paths")
 """Folders whose tests share something slow to start: a Muster, several Ray nodes."""
 
 
-_LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
+_LONG = ("paths", "nodes", "cluster", "restart", "chaos", "cli", "spark")
 """Folders whose tests start first, so that no worker runs them alone at the end."""
 
 
@@ -33,24 +37,18 @@ def _folder(nodeid: str) -> str:
     return nodeid.removeprefix("tests/").partition("/")[0]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long tests to the front, in that order."""
+    """Move the long tests to the front, in that order; tests that share a fixture run in one worker.
+
+    These are the tests of a folder in ``_SHARING``, elsewhere those of a module.
+    """
     folders = dict(zip(_LONG, range(len(_LONG)), strict=True))
     items.sort(key=lambda item: folders.get(_folder(item.nodeid), len(folders)))
-
-
-class _Scheduling(LoadScopeScheduling):
-    """Tests that share a fixture run in one worker: those of a folder in ``_SHARING``, elsewhere those of a module."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        folder = _folder(nodeid)
-        return folder if folder in _SHARING else nodeid.partition("::")[0]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
-    config.option.loadscopereorder = False  # else modules with many tests come first, even short ones
-    return _Scheduling(config, log)
+    for item in items:
+        ring_of(item)
+        folder = _folder(item.nodeid)
+        item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARING else item.nodeid.partition("::")[0]))
 
 
 _OFFSETS_PARTITIONS = 50

@@ -1,4 +1,4 @@
-"""Marks for whole folders: which make target runs their tests (see [tool.pytest.ini_options] in pyproject.toml)."""
+"""Marks of tests: the ring that runs them, and the worker of pytest-xdist that they share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
+RING = "ring"
 
-def mark_folder(items: Iterable[pytest.Item], conftest: str, mark: str) -> None:
-    """Add the mark to every test below the folder of that conftest, given by its ``__file__``."""
+
+def ring_of(item: pytest.Item) -> str | None:
+    """The name of the ring; None for a test of ``make test``. Raises UsageError for more than one."""
+    names = {str(mark.kwargs["name"]) for mark in item.iter_markers(RING)}
+    if len(names) > 1:
+        raise pytest.UsageError(f"{item.nodeid} is in {len(names)} rings: {', '.join(sorted(names))}")
+    return names.pop() if names else None
+
+
+def mark_folder(items: Iterable[pytest.Item], conftest: str, ring: str) -> None:
+    """Put every test below the folder of that conftest, given by its ``__file__``, into a ring, but those with one."""
     folder = Path(conftest).parent
     for item in items:
-        if item.path.is_relative_to(folder):
-            item.add_marker(mark)
+        if item.path.is_relative_to(folder) and ring_of(item) is None:
+            item.add_marker(pytest.mark.ring(name=ring))

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import ROOT, Muster
 
-pytestmark = pytest.mark.recovery
+pytestmark = pytest.mark.ring(name="restarts")
 
 START_S = 120
 END_S = 45

@@ -21,7 +21,7 @@ from tests.cli.conftest import ROOT, Muster, commands, one_line
 PATIENCE_S = 300
 """Spark has a low priority (:mod:`muster.spark.priority`), and other tests run at the same time."""
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(PATIENCE_S + 20)]
+pytestmark = [pytest.mark.ring(name="spark"), pytest.mark.timeout(PATIENCE_S + 20)]
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

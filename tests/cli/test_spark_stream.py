@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import ROOT
 from tests.spark.arrivals import write_samples
 
-pytestmark = pytest.mark.spark_apart
+pytestmark = pytest.mark.ring(name="spark-apart")
 
 PATIENCE_S = 300
 """Spark has a low priority (:mod:`muster.spark.priority`), and other tests run at the same time."""

@@ -14,7 +14,7 @@ from muster.placement.hashing import partition_for
 from tests.cluster.consumer_groups.groups import PARTITIONS, create
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.recovery, pytest.mark.cluster]
+pytestmark = [pytest.mark.ring(name="failover"), pytest.mark.cluster]
 
 KILLS, BETWEEN = 3, 25
 """How often an actor is killed, and how many transactions are committed before each."""

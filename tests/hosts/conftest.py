@@ -38,6 +38,7 @@ _FIRST = ("w1", "w2", "w3")
 _DISKS = installing.ROOT / ".cache" / "hosts"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_folder(items, __file__, "hosts")
 
@@ -48,7 +49,7 @@ def packages() -> Path:
     try:
         refuse_unfit()
     except NotPossible as error:
-        pytest.fail(f"make cluster-test: {error}", pytrace=False)
+        pytest.fail(f"make ring-hosts: {error}", pytrace=False)
     return installing.fetch()
 
 
@@ -59,7 +60,7 @@ def network(packages: Path) -> Iterator[Network]:
         with made, made.entered(CLIENTS):
             yield made
     except NotPossible as error:
-        pytest.fail(f"make cluster-test: {error}", pytrace=False)
+        pytest.fail(f"make ring-hosts: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

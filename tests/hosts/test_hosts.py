@@ -68,7 +68,7 @@ def test_clients_reach_every_gateway(cluster: Cluster, library: str) -> None:
 
 def test_java_clients_reach_every_gateway(cluster: Cluster, report: Report) -> None:
     if not java_reaches([host.address for host in cluster.hosts]):
-        report.line("== Java clients: not tried; make conformance fetches them")
+        report.line("== Java clients: not tried; make ring-conformance fetches them")
 
 
 def test_clients_without_a_fault(cluster: Cluster, watch: Watch) -> None:

@@ -1,73 +1,50 @@
-"""Exactly one target of the Makefile runs each test, by its marks."""
+"""Each test is in one ring, and each ring collects its tests."""
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
-import pytest
-from _pytest.mark.expression import Expression
-
 from tests.house.test_layers import ROOT
+from tests.rings.ring import FIRST, load
 
-_OTHER_MARKS = {"cluster", "on_kafka"}
-"""They select no target."""
-
-
-class _Marks:
-    def __init__(self, marks: set[str]) -> None:
-        self._marks = marks
-
-    def __call__(self, name: str, /, **_: object) -> bool:
-        return name in self._marks
+_MARK = re.compile(r"pytest\.mark\.ring\(name=\"([\w-]+)\"\)|mark_folder\(items, __file__, \"([\w-]+)\"\)")
 
 
-_TARGET = re.compile(r"^([\w-]+): setup\n\t\$\(PYTEST\).* -m (?:\"([^\"]+)\"|(\w+))(.*)$", re.MULTILINE)
-"""Its name, the argument of ``pytest -m``, and the rest of the line."""
+def collected(command: str) -> list[Path]:
+    """The folders that a ring of pytest collects: all tests, or those that its command names."""
+    named = [ROOT / word for word in shlex.split(command)[1:] if word.startswith("tests")]
+    return named or [ROOT / "tests"]
 
 
-def targets() -> dict[str, Expression]:
-    """The arguments of ``pytest -m``, by target."""
-    found = _TARGET.findall((ROOT / "Makefile").read_text())
-    return {name: Expression.compile(quoted or word) for name, quoted, word, _ in found}
-
-
-def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
-    known = {line.partition(":")[0] for line in pytestconfig.getini("markers") if "make " in line}
-    assert len(known) == 8
-    for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}, {"recovery", "launched"}):
-        chosen = [name for name, chooses in targets().items() if chooses.evaluate(_Marks(marks))]
-        assert len(chosen) == 1, (marks, chosen)
-
-
-def folders() -> dict[str, list[Path]]:
-    """What pytest collects, by target, if that is not everything."""
-    made = {}
-    for name, _, _, rest in _TARGET.findall((ROOT / "Makefile").read_text()):
-        added = re.search(r"\$\(addprefix tests/,([^)]*)\)", rest)
-        words = [f"tests/{word}" for word in added[1].split()] if added else re.findall(r"tests/\S+", rest)
-        if words:
-            made[name] = [ROOT / word for word in words]
-    return made
-
-
-def test_targets_collect_the_files_of_their_marks() -> None:
-    collected = folders()
-    assert collected.keys() == targets().keys() - {"test"}
+def marks() -> dict[str, list[Path]]:
+    """By ring, the modules and folders that are marked for it."""
+    found: dict[str, list[Path]] = {}
     for path in (ROOT / "tests").rglob("*.py"):
-        for mark in re.findall(r"pytest\.mark\.(\w+)|mark_folder\(items, __file__, \"(\w+)\"\)", path.read_text()):
-            (target,) = (name for name, chooses in targets().items() if chooses.evaluate(_Marks({*mark})))
-            whole = path.parent if path.name == "conftest.py" else path
-            assert target == "test" or any(whole.is_relative_to(folder) for folder in collected[target]), (target, path)
+        for module, folder in _MARK.findall(path.read_text()):
+            found.setdefault(module or folder, []).append(path.parent if folder else path)
+    return found
 
 
-def test_ci_runs_every_target() -> None:
-    calls = re.findall(
-        r"^(?:\w+=\S+ |setsid nice -n \d+ )?make ([^#&\n]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE
-    )
-    run = [word for words in calls for word in words.split() if not word.startswith("-")]
-    assert sorted(run) == sorted({"setup", "lint", "dependencies", *targets()})
+def test_every_mark_names_a_ring_that_collects_it() -> None:
+    rings = load()
+    assert len(marks()) > 10
+    for name, paths in marks().items():
+        folders = collected(rings[name].command)
+        assert [path for path in paths if not any(path.is_relative_to(folder) for folder in folders)] == [], name
+
+
+def test_every_ring_of_pytest_has_tests() -> None:
+    marked = marks().keys() | {FIRST}
+    assert {name for name, ring in load().items() if ring.command.startswith("pytest") and name not in marked} == set()
+
+
+def test_what_rings_cover_exists() -> None:
+    missing = {path for ring in load().values() for path in ring.paths if not (ROOT / path).exists()}
+    missing |= {path for ring in load().values() for path in collected(ring.command) if not path.exists()}
+    assert missing == set()
 
 
 def test_functions_that_test_are_in_files_that_are_collected() -> None:

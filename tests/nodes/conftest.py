@@ -20,7 +20,7 @@ _PROPERTIES = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_folder(items, __file__, "recovery")
+    mark_folder(items, __file__, "nodes")
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""Two copies of a node's actors at once, as after a network partition. Run by ``make test-recovery``."""
+"""Two copies of a node's actors at once, as after a network partition."""
 
 from __future__ import annotations
 

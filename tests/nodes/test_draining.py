@@ -1,4 +1,4 @@
-"""A node is drained while real clients work, which must not notice. Run by ``make test-recovery``."""
+"""A node is drained while real clients work, which must not notice."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.plugin.users_environment import (
 )
 from tests.restart.test_restart import nothing_is_left
 
-pytestmark = pytest.mark.recovery
+pytestmark = pytest.mark.ring(name="plugin")
 
 FOLDERS = ("actors", "gateway", "placement", "spark")
 """Of the checkout; installed, they are packages of ``muster``."""

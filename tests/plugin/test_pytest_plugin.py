@@ -10,7 +10,7 @@ import pytest
 from tests.plugin.users_environment import build_wheel, make_environment, run_pytest
 from tests.restart.test_restart import nothing_is_left
 
-pytestmark = pytest.mark.recovery
+pytestmark = pytest.mark.ring(name="plugin")
 
 CONFIGURATION = """
 [pytest]

@@ -9,4 +9,4 @@ from tests.marks import mark_folder
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_folder(items, __file__, "recovery")
+    mark_folder(items, __file__, "restarts")

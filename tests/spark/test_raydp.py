@@ -29,7 +29,7 @@ from muster.spark.result import run_job
 from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
-pytestmark = pytest.mark.spark_apart
+pytestmark = pytest.mark.ring(name="spark-apart")
 
 START_S = 120
 END_S = 60

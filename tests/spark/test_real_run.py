@@ -46,7 +46,7 @@ PATIENCE_S = 400
 """For the run and all jobs, for which the first test waits."""
 Sections = dict[str, list[dict[str, Any]]]
 
-pytestmark = [pytest.mark.spark_apart, pytest.mark.timeout(PATIENCE_S)]
+pytestmark = [pytest.mark.ring(name="spark-apart"), pytest.mark.timeout(PATIENCE_S)]
 
 
 @dataclass

@@ -15,7 +15,7 @@ SEED, MINUTES = 54, 1.0
 END_S = 400
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="chaos")
 @pytest.mark.timeout(END_S + 60)
 def test_nothing_is_lost_in_a_minute_of_faults(tmp_path: Path) -> None:
     """The report lists the run's actions; a failure shows it."""

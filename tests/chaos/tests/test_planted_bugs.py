@@ -26,7 +26,7 @@ from tests.chaos.plan import Plan, Worker
 from tests.chaos.tests.bugs import COMMIT_BEFORE_DURABLE, EPOCH_NOT_CHECKED, Bug, copy_of_the_tree
 from tests.zookeeper_fixture import eventually
 
-pytestmark = pytest.mark.planted
+pytestmark = pytest.mark.ring(name="planted")
 
 
 TOPIC, GROUP = "orders", "readers"

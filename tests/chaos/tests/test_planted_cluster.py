@@ -1,4 +1,4 @@
-"""``make test-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
+"""``make ring-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
 
 test_planted_bugs.py does the same without Ray.
 """
@@ -20,7 +20,7 @@ from tests.chaos.tests.bugs import COMMIT_BEFORE_DURABLE, EPOCH_NOT_BUMPED, Bug,
 from tests.chaos.tests.test_planted_bugs import producer
 from tests.chaos.tests.test_planted_transactions import COPIES, READERS, Transforming, transformer
 
-pytestmark = pytest.mark.planted
+pytestmark = pytest.mark.ring(name="planted")
 
 TOPIC, GROUP = "orders", "readers"
 MEMBERS = ("member-0", "member-1")

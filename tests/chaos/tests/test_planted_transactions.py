@@ -21,7 +21,7 @@ from tests.chaos.tests.bugs import (
 from tests.chaos.tests.test_planted_bugs import TOPIC, WAIT_S, Stage, producer, stage
 from tests.zookeeper_fixture import eventually
 
-pytestmark = pytest.mark.planted
+pytestmark = pytest.mark.ring(name="planted")
 
 
 COPIES, COPIERS, READERS = "copies", "copiers", "readers"

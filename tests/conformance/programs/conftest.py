@@ -10,6 +10,12 @@ import pytest
 
 from tests.conformance.programs.program import Outcome
 from tests.conformance.summary import PROPERTY
+from tests.marks import mark_folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_folder(items, __file__, "programs")
 
 
 @pytest.fixture

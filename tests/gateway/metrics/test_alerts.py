@@ -15,7 +15,7 @@ _NAME, _MATCHERS = re.compile(r"\bmuster_\w+"), re.compile(r"\b(muster_\w+)\{([^
 _SUFFIXES = ("", "_bucket", "_sum", "_count")
 
 
-@pytest.mark.recovery  # it needs promtool
+@pytest.mark.ring(name="operations")  # it needs promtool
 def test_the_rules_are_sound() -> None:
     assert f"{len(alerts())} rules found" in promtool("check", "rules", str(RULES))
 
@@ -118,14 +118,14 @@ CASES: list[tuple[str, dict[str, str], set[str]]] = [
 ]
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 @pytest.mark.parametrize(("series", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_fires(tmp_path: Path, series: dict[str, str], expected: set[str]) -> None:
     given = [{"series": name, "values": f"{value}x{MINUTES}"} for name, value in series.items()]
     assert firing(tmp_path, [up(1, 1), *given]) == expected
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 def test_each_alert_has_a_case(tmp_path: Path) -> None:
     tested = {name for *_, expected in CASES for name in expected}
     assert alerts().keys() - tested == firing(tmp_path, []) == {"MusterNoGateways"}

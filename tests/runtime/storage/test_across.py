@@ -35,7 +35,7 @@ def test_nodes_that_share_a_file_system(weak: Weak, tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 def test_a_node_that_remembers_names(weak: Weak, tmp_path: Path) -> None:
     """As NFS without lookupcache=none may."""
     assert problems(on_nodes(weak, tmp_path, "stale")) >= {
@@ -44,7 +44,7 @@ def test_a_node_that_remembers_names(weak: Weak, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 @pytest.mark.parametrize(
     ("how", "promise", "problem"),
     [
@@ -58,7 +58,7 @@ def test_a_node_with_another_mount(weak: Weak, tmp_path: Path, how: str, promise
     assert {host for _, host, _ in found} == {"10.0.0.11"}
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 def test_a_name_that_two_nodes_created(weak: Weak, tmp_path: Path) -> None:
     problem = "of 2 nodes that created one name at once (O_EXCL), 2 succeeded"
     assert (Promise.CREATE, None, problem) in problems(on_nodes(weak, tmp_path, "no-exclusive", both=True))

@@ -50,7 +50,7 @@ def test_this_file_system_is_fit(tmp_path: Path, thorough: bool) -> None:
     assert [*tmp_path.iterdir()] == [], "temporary folders are removed"
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 @pytest.mark.parametrize(("how", "promise", "problem"), [(how, *found) for how, found in WEAK.items()])
 def test_muster_does_not_start_on_a_weak_one(weak: Weak, tmp_path: Path, how: str, promise: str, problem: str) -> None:
     done = muster(weak(how), tmp_path, "up", "--storage", str(tmp_path / "storage"), "--port", "0")
@@ -60,7 +60,7 @@ def test_muster_does_not_start_on_a_weak_one(weak: Weak, tmp_path: Path, how: st
     assert f"is not fit for Muster: {promise}: {problem}. Known to be fit: local disks; NFSv4" in line
 
 
-@pytest.mark.recovery
+@pytest.mark.ring(name="operations")
 @pytest.mark.parametrize(
     ("how", "promise", "problem"), [(how, *found) for how, found in (WEAK | WEAK_WHILE_READ).items()]
 )

@@ -20,7 +20,7 @@ from muster.spark.result import JobResult, Shown
 from tests.spark.render.pages import result, section, standing
 from tests.spark.rows import NOON
 
-pytestmark = pytest.mark.spark_apart
+pytestmark = pytest.mark.ring(name="spark-apart")
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 LIGHT, DARK = "1", "0"

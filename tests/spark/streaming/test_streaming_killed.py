@@ -18,7 +18,7 @@ from muster.spark.streaming.stream import default_output, run_stream, stream_sec
 from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
-pytestmark = pytest.mark.spark_apart
+pytestmark = pytest.mark.ring(name="spark-apart")
 
 OPTIONS = Options(top=100)
 DEADLINE_S = 120

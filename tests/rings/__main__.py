@@ -1,0 +1,154 @@
+"""``python -m tests.rings``: run rings, write the ledger, and judge a change as CI does."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tests import stopwatch
+from tests.rings import ledger
+from tests.rings.checkout import Checkout
+from tests.rings.choosing import LARGE_S, SMALL_S, choose, estimate_s
+from tests.rings.ledger import PASSED, Row
+from tests.rings.ring import FIRST, Ring, load
+from tests.rings.running import DURATIONS, Runner, run_all
+
+console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+@click.group()
+def rings() -> None:
+    """Rings of checks (CONTRIBUTING.md, "How a change is judged")."""
+
+
+@rings.command("ledger")
+def show_ledger() -> None:
+    """Print the last run of every ring; red: not passed in more than five changes."""
+    console.print(ledger.table(load().values(), ledger.read()))
+
+
+@rings.command()
+@click.argument("names", nargs=-1, required=True, type=click.Choice([*load()]))
+def run(names: tuple[str, ...]) -> None:
+    """Run rings, and add a row for each to the ledger."""
+    known = load()
+    with _runner() as (runner, _):
+        rows = [_record(runner.run(known[name])) for name in names]
+    _finish(rows)
+
+
+@rings.command()
+def everything() -> None:
+    """Run every ring, and add their rows to the ledger."""
+    found: list[Row] = []
+    with _runner() as (runner, _):
+        run_all(runner, [*load().values()], lambda row, log: found.append(_record(_shown(row, log))))
+    _finish(found)
+
+
+@rings.command()
+@click.option("--began", type=float, default=None, help="Unix time at which the judging began; default: now.")
+def ci(began: float | None) -> None:
+    """Judge the commit: the first ring, those that are due as far as the time allows, and always one more."""
+    began = began or time.time()
+    known, rows = load(), ledger.read()
+    console.print(ledger.table(known.values(), rows))
+    found: list[Row] = []
+    with _runner() as (runner, checkout):
+        due = {ring.name for ring in known.values() if _is_due(ring, rows, checkout)}
+        small = due <= {FIRST}
+        _say(f"{'no other ring is' if small else ', '.join(sorted(due - {FIRST})) + ' are'} due by what has changed")
+        first = runner.run(known[FIRST])
+        found.append(first)
+        if first.result == PASSED:
+            slowness = first.seconds / estimate_s(rows, known[FIRST]) if ledger.latest(rows, FIRST) else 1.0
+            remaining_s = (SMALL_S if small else LARGE_S) - (time.time() - began)
+            choice = choose([*known.values()], due, rows, checkout.commit(), remaining_s, slowness)
+            _say(
+                f"{remaining_s:.0f} s are left, on a machine that takes {slowness:.1f} times as long as in the ledger: "
+                f"{', '.join(ring.name for ring in choice.runs) or 'nothing'} will run"
+                + (f"; {choice.extra.name} was chosen by the commit's id" if choice.extra else "")
+            )
+            run_all(runner, choice.runs, lambda row, log: found.append(_shown(row, log)))
+            if choice.left:
+                _say(f"due, and not run for lack of time: {', '.join(ring.name for ring in choice.left)}")
+    for row in found:
+        _tell_growth(rows, row)
+    _finish(found)
+
+
+def _is_due(ring: Ring, rows: Sequence[Row], checkout: Checkout) -> bool:
+    """Whether what the ring covers has changed since it last passed."""
+    passed = ledger.latest(rows, ring.name)
+    return passed is None or checkout.changed(passed.commit, ring.paths)
+
+
+@contextlib.contextmanager
+def _runner() -> Iterator[tuple[Runner, Checkout]]:
+    """Whatever ends this process ends the rings that it runs."""
+    checkout = Checkout()
+    commit = checkout.commit()
+    runner = Runner(commit, int(commit[:8], 16))
+
+    def terminated(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield runner, checkout
+    except KeyboardInterrupt:
+        runner.end()
+        raise
+
+
+def _record(row: Row) -> Row:
+    _tell_growth(ledger.read(), row)
+    ledger.append(row)
+    return row
+
+
+def _tell_growth(rows: Sequence[Row], row: Row) -> None:
+    if sentence := ledger.growth(rows, row):
+        console.print(sentence, style="red")
+
+
+def _shown(row: Row, log: Path) -> Row:
+    """Print what the ring printed, if it ran beside others: its end if it passed."""
+    _say(f"{row.ring}: {row.result}, {row.tests} tests in {row.seconds} s ({log})")
+    text = log.read_text(errors="replace")
+    print(_end_of(text) if row.result == PASSED else text, flush=True)
+    return row
+
+
+def _end_of(output: str) -> str:
+    """From the summary of pytest on; the last lines of other programs."""
+    found = re.search(r"^=+ the \d+ slowest", output, re.MULTILINE)
+    return output[found.start() :] if found else "\n".join(output.splitlines()[-15:])
+
+
+def _finish(rows: Sequence[Row]) -> None:
+    """Print the slowest of all rings, and exit with 1 if one failed."""
+    durations = [each for row in rows for each in stopwatch.read(DURATIONS / row.ring)]
+    _say(f"the {stopwatch.SLOWEST} slowest of {', '.join(row.ring for row in rows)}; all of them in {DURATIONS}")
+    print("\n".join(stopwatch.slowest(each for each in durations if each.kind != "stage")))
+    for row in rows:
+        _say(f"{row.ring}: {row.result}, {row.tests} tests in {row.seconds} s")
+    failed = sum(row.result != PASSED for row in rows)
+    print(f"{len(rows) - failed} passed, {failed} failed", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+def _say(text: str) -> None:
+    console.print(f"== {text}", style="bold", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    rings(prog_name="python -m tests.rings")

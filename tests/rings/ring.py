@@ -1,0 +1,45 @@
+"""The table of rings, and the command line of each."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = Path(__file__).with_name("rings.toml")
+FIRST = "first"
+PYTEST = (sys.executable, "-m", "pytest", "--max-worker-restart", "0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """A row of ``rings.toml``, which explains the columns."""
+
+    name: str
+    covers: str
+    paths: tuple[str, ...]
+    command: str
+    shares: bool = False
+
+    def arguments(self, seed: int) -> list[str]:
+        """The command line; ``seed`` replaces ``{seed}``, for checks that are different each time."""
+        program, *others = shlex.split(self.command.format(seed=seed))
+        if program != "pytest":
+            return [program, *others]
+        distribution = ["--dist", "loadgroup", "--no-loadscope-reorder"] if "-n" in others else []
+        return [*PYTEST, "-m", marked(self.name), *distribution, *others]
+
+
+def marked(name: str) -> str:
+    """The argument of ``pytest -m`` for the tests of a ring."""
+    own = f"ring(name={name!r})"
+    return f"not ring or {own}" if name == FIRST else own
+
+
+def load(table: Path = TABLE) -> dict[str, Ring]:
+    """Every ring, by name, in the order of the table. Raises TypeError for an unknown column."""
+    rows = tomllib.loads(table.read_text())
+    return {name: Ring(name=name, **{**row, "paths": tuple(row["paths"])}) for name, row in rows.items()}
