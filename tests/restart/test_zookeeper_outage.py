@@ -1,8 +1,4 @@
-"""ZooKeeper stopped, restarted, and with all sessions expired, under a running Muster and real clients.
-
-``MUSTER_ZOOKEEPER_OUTAGE_S=60`` makes the outage a minute; by default it is shorter, for ``make test``. Both are longer
-than a session of ZooKeeper and than any wait for it.
-"""
+"""ZooKeeper stopped, restarted, and with all sessions expired, under a running Muster and real clients."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from muster.placement.epochs import current_state
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
 from muster.placement.view import OFFSETS_TOPIC
-from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.zookeeper.client import SESSION_TIMEOUT_S, ZooKeeperClient, connect
 from tests.cluster.consumer_groups.groups import PARTITIONS, create, until_read, working
 from tests.cluster.consumer_groups.members import ConfluentMember, Gap, Producer, committed_offsets
 from tests.muster_process import Muster, eventually
@@ -37,7 +33,8 @@ from tests.zookeeper_sessions import end_sessions
 pytestmark = pytest.mark.cluster
 
 WAIT_S = 60
-OUTAGE_S = float(os.environ.get("MUSTER_ZOOKEEPER_OUTAGE_S", "25"))
+OUTAGE_S = 2.5 * SESSION_TIMEOUT_S
+"""Longer than a session of ZooKeeper, and than any wait for it."""
 GATEWAYS = 2
 OFFSETS_PARTITIONS = 4
 _PROPERTIES = {
