@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -96,7 +96,10 @@ class Stopwatch:
         if self._is_worker:
             return
         name = report.nodeid.rpartition("@")[0] if _has_group(report.nodeid) else report.nodeid
-        shared = [each for key, value in report.user_properties if key == _FIXTURES for each in value]
+        shared: list[tuple[str, float]] = []
+        for key, value in report.user_properties:
+            if key == _FIXTURES:
+                shared += cast("list[tuple[str, float]]", value)
         report.user_properties = [each for each in report.user_properties if each[0] != _FIXTURES]
         self._shared += [Duration("fixture", fixture, "", round(seconds, 3)) for fixture, seconds in shared]
         self._tests[name] += report.duration - sum(seconds for _, seconds in shared)

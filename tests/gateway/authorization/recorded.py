@@ -1,6 +1,7 @@
 """What Apache Kafka responded to :mod:`tests.gateway.authorization.cases`, in ``kafka_decisions.json``.
 
-``python -m tests.conformance.authorization.record`` writes the file again; ``make ring-conformance`` checks that it is true.
+``python -m tests.conformance.authorization.record`` writes the file again; ``make ring-conformance`` checks that it is
+true.
 """
 
 from __future__ import annotations
