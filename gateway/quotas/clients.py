@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from muster.gateway.quotas.limits import ABSENT, Limits, QuotaKey, Who
 from muster.gateway.quotas.measures import MAX_NAME_CHARS, Measures, short
-from muster.gateway.quotas.rate import Rate, Window
+from muster.gateway.quotas.rate import Rate, TokenBucket, Window
 from muster.gateway.quotas.throttles import Throttles
-from muster.gateway.quotas.token_bucket import TokenBucket
 
 _NS_PER_PERCENT = 1e7
 """Of a thread's second."""

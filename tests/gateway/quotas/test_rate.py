@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.gateway.quotas.rate import MAX_THROTTLE_MS, Rate, Window
-from muster.gateway.quotas.token_bucket import TokenBucket
+from muster.gateway.quotas.rate import MAX_THROTTLE_MS, Rate, TokenBucket, Window
 
 WINDOW = Window(11, 1_000)
 QUOTA = 100_000.0
