@@ -1,7 +1,11 @@
-"""Which gateway Metadata names as leader of which partition: spread evenly, per topic and in total.
+"""Which gateways Metadata names as leader and as replicas of a partition.
 
 A leader is a hint, since every gateway serves every request. It decides where clients connect, so a gateway that leads
-too many partitions is busy while others are idle.
+too many partitions is busy while others are idle: leaders are spread evenly, per topic and in total.
+
+Replicas only distribute the consumers of other racks than the leader's, so that they find a gateway in their own
+(KIP-392). Each rack has a replica, if the replication factor allows, and the leaders of a rack have theirs on different
+gateways of it.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 from uuid import UUID
 
 Leaders = Mapping[UUID, tuple[int, ...]]
@@ -172,3 +177,30 @@ def _even_out(topics: Sequence[_Topic], load: Counter[int]) -> None:
                     topic.extra ^= {source, target}
                 load[source] -= count
                 load[target] += count
+
+
+class HasRack(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def rack(self) -> str | None: ...
+
+
+def replicas(leader: HasRack, brokers: Sequence[HasRack]) -> list[int]:
+    """The ids of all brokers, in the order of preference: the leader, one of each other rack, then the next by id.
+
+    ``brokers``: by id, the leader among them.
+    """
+    ids = [broker.id for broker in brokers]
+    first = ids.index(leader.id)
+    following = [*ids[first:], *ids[:first]]
+    members: dict[str, list[int]] = {}
+    for broker in brokers:
+        if broker.rack is not None:
+            members.setdefault(broker.rack, []).append(broker.id)
+    peers = members.pop(leader.rack, ids) if leader.rack is not None else ids
+    place = peers.index(leader.id)
+    begin = next((rack for rack in sorted(members) if rack > (leader.rack or "")), "")
+    racks = sorted(members, key=lambda rack: (rack < begin, rack))
+    chosen = [leader.id, *(members[rack][place % len(members[rack])] for rack in racks)]
+    return [*chosen, *(broker_id for broker_id in following if broker_id not in chosen)]

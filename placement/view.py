@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from muster.placement.leaders import Leaders, Partitions, deal
-from muster.placement.racks import replicas
+from muster.placement.leaders import Leaders, Partitions, deal, replicas
 from muster.placement.rendezvous import choose
 from muster.placement.security.acls import Acls
 from muster.placement.security.entities import Entity

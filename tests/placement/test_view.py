@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.racks import replicas
+from muster.placement.leaders import replicas
 from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 
 FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=6)
