@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
+import re2
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.consumer_records import (
@@ -21,7 +23,6 @@ from muster.actors.group.codec.consumer_records import (
     by_topic,
 )
 from muster.actors.group.consumer import conversion, departure, epochs, membership
-from muster.actors.group.consumer.regexes import matching, why_invalid
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.errors import ApiError
 from muster.actors.group.events import Cause
@@ -39,6 +40,23 @@ from muster.placement.client import Context
 JOIN, LEAVE = 0, -1
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 """Regular expressions of a group are looked up no more often. Hard-coded in Kafka, too."""
+_CAUSES = (
+    ("invalid perl operator: (?<", "invalid named capture"),
+    ("missing )", "missing closing )"),
+    ("missing ]", "missing closing ]"),
+    ("no argument for repetition operator", "missing argument to repetition operator"),
+    ("bad repetition operator", "invalid nested repetition operator"),
+    ("invalid repetition size", "invalid repeat count"),
+    ("invalid perl operator", "invalid or unsupported Perl syntax"),
+    ("invalid named capture group", "invalid named capture"),
+    ("trailing \\", "trailing backslash at end of expression"),
+    ("unexpected )", "regexp/syntax: internal error"),
+    ("invalid character class range", "invalid character class range"),
+    ("invalid escape sequence", "invalid escape sequence"),
+)
+"""What RE2 says, and what RE2/J, the Java implementation that Kafka uses, says of the same error."""
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
 
 
 def heartbeat(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token: Token) -> None:
@@ -107,7 +125,7 @@ def _write_member(
     member = _merged(before, request, context)
     regex, old_regex = member.regex or "", (before.regex if before else "") or ""
     resolved = group is not None and regex in group.regexes
-    if regex != old_regex and regex and not resolved and (wrong := why_invalid(regex)) is not None:
+    if regex != old_regex and regex and not resolved and (wrong := _why_invalid(regex)) is not None:
         message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {wrong}."
         raise ApiError(ErrorCode.invalid_regular_expression, message=message)
     group = membership.put_member(shard, request.group_id, member_id, member)
@@ -194,10 +212,34 @@ def refresh_regexes(shard: Shard, group: ConsumerGroup) -> None:
         return
     changed = False
     for regex in sorted(wanted):
-        topics = matching(regex, shard.topics.by_name)
+        topics = _matching(regex, shard.topics.by_name)
         before = group.regexes.get(regex)
         changed |= topics != (before.topics if before else ())
         resolved = ResolvedRegex(topics=topics, version=shard.topics.version, timestamp_ms=shard.now_ms)
         shard.append_consumer(group.id, ConsumerRecord.REGULAR_EXPRESSION, resolved, regex)
     if changed:
         epochs.raise_epoch(shard, group, Cause.REGEX_RESOLVED, NO_MEMBER)
+
+
+def _why_invalid(regex: str) -> str | None:
+    """What is wrong with a regular expression, in the words of Kafka's error message; None if it is valid."""
+    try:
+        _compiled(regex)
+    except re2.error as error:
+        text = error.args[0].decode(errors="replace")
+        return next((cause for start, cause in _CAUSES if start in text), text)
+    return None
+
+
+def _matching(regex: str, topics: Iterable[str]) -> tuple[str, ...]:
+    """Those of the topics whose whole name matches, sorted. None match an expression that is not valid."""
+    try:
+        pattern = _compiled(regex)
+    except re2.error:
+        return ()
+    return tuple(sorted(topic for topic in topics if pattern.fullmatch(topic)))
+
+
+@lru_cache(maxsize=256)
+def _compiled(regex: str) -> re2._Regexp:
+    return re2.compile(regex, _OPTIONS)
