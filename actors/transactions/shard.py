@@ -23,7 +23,6 @@ from muster.actors.transactions.config import TransactionConfig
 from muster.actors.transactions.events import Event
 from muster.actors.transactions.hard import HardState
 from muster.actors.transactions.messages import Request, Response, failed
-from muster.actors.transactions.producer_ids import ProducerIds
 from muster.actors.transactions.state import MAY_COME_FROM, Entry, IllegalMove, TransactionMetadata
 from muster.actors.transactions.types import (
     NO_PRODUCER_EPOCH,
@@ -32,6 +31,9 @@ from muster.actors.transactions.types import (
     TopicPartition,
     TransactionalId,
 )
+
+_LOW_PRODUCER_IDS = 100
+"""Of a block of 1000, as Kafka's brokers have them: the next one is allocated when 90 % are used."""
 
 
 class TimerKind(IntEnum):
@@ -96,11 +98,37 @@ class Sending:
     """The response to EndTxn, which waits for the markers."""
 
 
+class _ProducerIds:
+    """Producer ids that the shell has allocated ahead."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[range] = deque()
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the next block should be allocated."""
+        return sum(map(len, self._blocks)) < _LOW_PRODUCER_IDS
+
+    def give(self, block: range) -> None:
+        """Ids that no other process has."""
+        if block:
+            self._blocks.append(block)
+
+    def take(self) -> int | None:
+        """An id, each only once; None if there is none."""
+        if not self._blocks:
+            return None
+        block = self._blocks.popleft()
+        if len(block) > 1:
+            self._blocks.appendleft(block[1:])
+        return block[0]
+
+
 class Shard:
     def __init__(self, *, config: TransactionConfig) -> None:
         self.config = config
         self.hard = HardState()
-        self.producer_ids = ProducerIds()
+        self.producer_ids = _ProducerIds()
         self.sendings: dict[TransactionalId, Sending] = {}
         self.timers: Timers[TimerName] = Timers()
         self.timed_out: deque[TransactionalId] = deque()
