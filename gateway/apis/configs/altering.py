@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from muster.actors.config.altering import Alteration, Operation
+from muster.actors.config import ConfigError
+from muster.actors.config.altering import Alteration, InvalidAlteration, Operation, configs_after
+from muster.actors.config.dynamic import altered
 from muster.actors.config.groups import GROUP_BYTE_RATE
+from muster.actors.config.overrides import is_dynamic
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, name_error, refusal
-from muster.gateway.apis.configs.certificates import concerns_tls, tls_problem
 from muster.gateway.apis.guards.resources import of_resources
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
@@ -92,10 +94,10 @@ async def _carried_out(gateway: Gateway, alterations: list[Alteration], validate
     refused = {
         id(each): refusal(each.name, ErrorCode.invalid_request, problem)
         for each in alterations
-        if (problem := await tls_problem(gateway, each)) is not None
+        if (problem := await _tls_problem(gateway, each)) is not None
     }
     done = iter(await _altered(gateway, [each for each in alterations if id(each) not in refused], validate_only))
-    if not validate_only and any(map(concerns_tls, alterations)):
+    if not validate_only and any(map(_concerns_tls, alterations)):
         await gateway.tls.apply(gateway.config)
     return [refused.get(id(each)) or next(done) for each in alterations]
 
@@ -111,6 +113,31 @@ async def _altered(gateway: Gateway, alterations: list[Alteration], validate_onl
     if not validate_only:
         await everywhere(gateway, _SHOWN_S)
     return outcomes
+
+
+def _concerns_tls(alteration: Alteration) -> bool:
+    """Whether it alters how a listener uses TLS."""
+    return alteration.type == ResourceType.BROKER and any(is_dynamic(change.name) for change in alteration.changes)
+
+
+async def _tls_problem(gateway: Gateway, alteration: Alteration) -> str | None:
+    """Why the certificates of this alteration must not be used; None if they may, or there are none.
+
+    What else may be wrong with it is the controller's to find. Certificates are looked at before anything is altered,
+    and only gateways can: the controller may run on a node without the files.
+    """
+    if not _concerns_tls(alteration):
+        return None
+    configs = gateway.view.configs
+    current = configs.brokers.get(int(alteration.name), {}) if alteration.name else configs.cluster
+    try:
+        wanted = configs_after(alteration, current, gateway.started_with, configs)
+        below = configs.cluster if alteration.name else {}
+        stores = {name: value for name, value in {**below, **wanted}.items() if is_dynamic(name)}
+        config = altered(gateway.started_with, stores)
+    except (InvalidAlteration, ConfigError):
+        return None
+    return await gateway.tls.refusal(config)
 
 
 def _refused(
