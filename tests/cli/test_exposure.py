@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from muster.actors.config import MusterConfig
-from muster.gateway.cli.lifecycle.exposure import check_exposure
+from muster.gateway.cli.lifecycle.config_checks import check_exposure
 
 ROOT = Path(__file__).parents[2]
 SASL = {"sasl.enabled.mechanisms": "PLAIN", "sasl.credentials.file": "/users"}
