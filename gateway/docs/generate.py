@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
 from muster.actors.config.dynamic import OF_A_BROKER
 from muster.actors.tables.schemas import TABLES
-from muster.gateway.docs import authorization
 from muster.gateway.docs.compatibility import render
 from muster.gateway.docs.markdown import table
+from muster.gateway.listener.registry import APIS, Api, Rule
 from muster.gateway.metrics.families import FAMILIES, KOP, Family
 
 BEGIN, END = "<!-- begin: python -m muster.gateway.docs.generate -->", "<!-- end -->"
@@ -82,13 +83,35 @@ def _labels(family: Family) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def authorization() -> str:
+    """What each API requires, from the guards that its handlers register."""
+    rows = [row for key in sorted(APIS) for row in _guarded(APIS[key])]
+    unguarded = ", ".join(f"{api.name} ({key})" for key, api in sorted(APIS.items()) if not api.guard.rules)
+    return "\n\n".join((table(("key", "API", "requires", "refused as"), rows), f"Open to every client: {unguarded}."))
+
+
+def _guarded(api: Api) -> list[tuple[str, ...]]:
+    return [(str(api.key), api.name, _required(rule), _refused(rule)) for rule in api.guard.rules]
+
+
+def _required(rule: Rule) -> str:
+    rights = " or ".join(f"{right.operation.name} {right.resource.name}" for right in rule.rights)
+    return f"{rights} ({rule.of})" if rule.of else rights
+
+
+def _refused(rule: Rule) -> str:
+    if rule.error is None:
+        return "left out"
+    return f"{int(rule.error)} {rule.error.name.upper()}{', the whole request' if rule.of_all else ''}"
+
+
 def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
     return {
         "compatibility.md": render,
         "configuration.md": properties,
         "metrics.md": metrics,
-        "security.md": authorization.render,
+        "security.md": authorization,
         "tables.md": columns,
     }
 
