@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -21,7 +23,6 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http.callers import Callers, current_caller
-from muster.gateway.http.sending import bounded
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
@@ -39,6 +40,10 @@ _IDLE_S = 75.0
 """aiohttp's default is an hour. Scrapes are more frequent."""
 _MAX_BODY_BYTES = 256 << 10
 """Decompressed. The largest bodies are plans of faults."""
+_MAX_AT_ONCE, _MAX_PER_HOST = 64, 16
+"""Responses that are made or sent; what slow readers cost is bounded."""
+_SEND_S = 30.0
+_HEALTH = "/healthz"
 
 
 class PortTaken(OSError):
@@ -96,8 +101,51 @@ def make_app(
     middlewares = (bounded(), *(() if middleware is None else (middleware,)))
     app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY_BYTES)
     app.router.add_get("/metrics", metrics)
-    app.router.add_get("/healthz", healthz)
+    app.router.add_get(_HEALTH, healthz)
     return app
+
+
+def bounded(*, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_s: float = _SEND_S) -> Any:
+    """Middleware that limits what slow readers cost.
+
+    503 beyond a number of responses; the end of the connection if the client takes longer to read. /healthz is always
+    served. Not bounded is what has no body in memory: plans of faults, which respond line by line.
+    """
+    hosts: Counter[str] = Counter()
+
+    @web.middleware
+    async def middleware(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if request.method not in ("GET", "HEAD") or request.path == _HEALTH:
+            return await handler(request)
+        host = request.remote or ""
+        if hosts[host] >= per_host or hosts.total() >= at_once:
+            text = "too many requests are being served; try again"
+            return web.json_response({"error": text}, status=503, headers={"Retry-After": "1"})
+        hosts[host] += 1
+        try:
+            response = await handler(request)
+            await _send(request, response, send_s)
+            return response
+        finally:
+            hosts[host] -= 1
+            if not hosts[host]:
+                del hosts[host]
+
+    return middleware
+
+
+async def _send(request: web.Request, response: web.StreamResponse, send_s: float) -> None:
+    """aiohttp, which would wait for as long as the client keeps the connection, finds it sent."""
+    with contextlib.suppress(ConnectionError):  # aiohttp finds that out, too
+        try:
+            async with asyncio.timeout(send_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
 
 
 def _content_type(accept: str) -> str:

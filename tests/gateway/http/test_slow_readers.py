@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from muster.gateway.http.sending import bounded
-from muster.gateway.http.server import start_http
+from muster.gateway.http.server import bounded, start_http
 
 _LARGE = 32 << 20
 """More than the buffers of a socket take."""
