@@ -21,14 +21,13 @@ from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.table import HEAR_MS
 from muster.gateway.fetch_sessions.cache import FetchSessions
 from muster.gateway.listener.complaints import Cause, Complaint
-from muster.gateway.listener.controller import Controller, ControllerUnavailable
+from muster.gateway.listener.controller import Controller, ControllerUnavailable, ProducerIds
 from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.limiting.holding import Holding
 from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.limiting.turns import Turns
-from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import ConnectionLimits, Connections

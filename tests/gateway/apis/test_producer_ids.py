@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from muster.gateway.listener.producer_ids import ProducerIds
+from muster.gateway.listener.controller import ProducerIds
 
 
 class Source:
