@@ -99,7 +99,7 @@ KOP = (
         'Record batches that were fetched. A counter; group="" when the group is not known.',
     ),
 )
-"""KoP's names for the same (muster.gateway.metrics.kop). Their first label is ``cluster``."""
+"""KoP's names for the same (muster.gateway.metrics.fetch). Their first label is ``cluster``."""
 
 GATEWAY = (
     _counter("muster_requests_total{api,version,error}", "Requests answered."),

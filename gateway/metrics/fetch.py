@@ -13,16 +13,20 @@ since they jump when series are removed: nothing is fetched at that moment, so `
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Protocol
 
 from muster.gateway.attribution.account import Snapshot
-from muster.gateway.attribution.series import Place, group_label
+from muster.gateway.attribution.series import Place, Total, group_label
 from muster.gateway.metrics.exposition import Exposition, labels
-from muster.gateway.metrics.families import FETCH
+from muster.gateway.metrics.families import FETCH, KOP
 
 OVERFLOW = "overflow"
 """The reason of bytes whose group is known and has no series; no group can collide with a reason."""
+
+
+_UNKNOWN = ""
 
 
 class Amounts(Protocol):
@@ -66,3 +70,37 @@ def _write_places(out: Exposition, name: str, amounts: Mapping[Place, Amounts]) 
         series = labels(topic=topic, partition=partition)
         out.add(name.format("bytes"), series, amount.bytes)
         out.add(name.format("messages"), series, amount.messages)
+
+
+def write_kop(out: Exposition, cluster: str, books: Snapshot) -> None:
+    """Write KoP's names for what consumers fetch, so that its dashboards still work. ``cluster`` is a label.
+
+    ``kop_server_BYTES_OUT``, ``kop_server_MESSAGE_OUT`` and ``kop_server_ENTRIES_OUT`` with the labels ``cluster``,
+    ``group``, ``partition``, ``topic``, as in KoP's ``KopServerStats`` (``metrics.kop.compatible``). Ours differ as
+    follows:
+
+    * ``group=""`` is everything without a group here, for any reason, and groups without a series of their own. Bytes
+      that wait for evidence are exposed once they are settled: a counter must not move bytes from "" to a group.
+    * ENTRIES are Pulsar's; a KoP with ``entryFormat=kafka`` makes one of each record batch that a producer sends, so
+      record batches are counted.
+    * They are counted when they are sent, not when they are decoded.
+    * In Prometheus' text format they are ``untyped``: its Python client gives each counter the suffix ``_total``, which
+      they do not have.
+    """
+    out.begin(KOP, labels(cluster=cluster).removeprefix(","))
+    for (group, (topic, partition)), totals in _by_group(books).items():
+        series = labels(group=group, partition=partition, topic=topic)
+        out.add("kop_server_BYTES_OUT", series, sum(total.bytes for total in totals))
+        out.add("kop_server_MESSAGE_OUT", series, sum(total.messages for total in totals))
+        out.add("kop_server_ENTRIES_OUT", series, sum(total.entries for total in totals))
+
+
+def _by_group(books: Snapshot) -> dict[tuple[str, Place], list[Total]]:
+    found: dict[tuple[str, Place], list[Total]] = defaultdict(list)
+    for (group, _, topic, partition), total in books.groups.items():
+        found[group_label(group), (topic, partition)].append(total)
+    for (_, topic, partition), total in books.reasons.items():
+        found[_UNKNOWN, (topic, partition)].append(total)
+    for place, total in books.overflow.items():
+        found[_UNKNOWN, place].append(total)
+    return found
