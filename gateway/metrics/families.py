@@ -212,7 +212,7 @@ QUOTAS = (
         "Time for which no connections were accepted (max.connection.creation.rate).",
     ),
 )
-"""What quotas and limits do (muster.gateway.metrics.quotas)."""
+"""What quotas and limits do (muster.gateway.metrics.clients)."""
 
 GROUPS = (
     _gauge(

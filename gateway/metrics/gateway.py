@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.gateway.attribution.account import Snapshot
-from muster.gateway.metrics.clients import ClientsSnapshot, write_clients
+from muster.gateway.metrics.clients import ClientsSnapshot, QuotasSnapshot, write_clients, write_quotas
 from muster.gateway.metrics.exposition import Exposition, Section, labels
 from muster.gateway.metrics.families import GATEWAY
 from muster.gateway.metrics.fetch import write_fetch, write_kop
-from muster.gateway.metrics.quotas import QuotasSnapshot, write_quotas
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import Connections
 from muster.gateway.security.counts import LoginCounts
