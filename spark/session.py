@@ -22,7 +22,7 @@ from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback_for
-from muster.spark import java_names, priority
+from muster.spark import priority
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +75,21 @@ _START_TIMEOUT_S = 120
 _START_POLL_S = 0.05
 _LOWERING_TIMEOUT_S = 30
 
+_JAVA_NAMES = (
+    "functions.col",
+    "functions.lit",
+    "functions.when",
+    "PythonUtils.toSeq",
+    "PythonUtils.toList",
+    "PythonSQLUtils",
+    "PythonRDD",
+    "SerDeUtil",
+    "SparkSession",
+    "org.apache.spark.sql.expressions.Window.partitionBy",
+    "org.apache.spark.storage.StorageLevel",
+)
+"""Java classes and methods."""
+
 
 class SparkUnavailable(RuntimeError):
     """No Spark session can be started; the message is one line that says why."""
@@ -113,7 +128,7 @@ def local_session(
     except (PySparkException, Py4JError, OSError) as error:  # too little memory for the heap, no room for spilled data
         heap = _mib(memory_bytes)
         raise SparkUnavailable(f"Spark does not start, with a heap of {heap}: {_reason(error)}") from error
-    java_names.remember(session)
+    _remember_java_names(session)
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
@@ -189,7 +204,7 @@ def raydp_session(
         except Exception as error:  # raydp raises bare Exception
             raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {first_line(error)}") from error
         session.sparkContext.setLogLevel("ERROR")
-        java_names.remember(session)
+        _remember_java_names(session)
         _await_executors(session, executors)
         if low_priority:
             _lower_priority(application)
@@ -262,6 +277,22 @@ def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:
 def is_short(session: SparkSession) -> bool:
     """Whether it was made for a short job."""
     return session.conf.get(_WHOLE_STAGE) == _SHORT_JOB[_WHOLE_STAGE]
+
+
+def _remember_java_names(session: SparkSession) -> None:
+    """Keep what PySpark looks up again and again. Once per process is enough; repeating it is harmless.
+
+    Py4J caches no lookup: for each ``F.col`` it asks the JVM what ``functions`` is, and the JVM searches for a class of
+    that name in every package that PySpark imports and in every jar of Spark, about a hundred. That was a quarter of
+    the time of planning a job. Attributes are not looked up: so these names are made attributes, of the one view of the
+    JVM that a process has.
+    """
+    for path in _JAVA_NAMES:
+        holder: Any = session.sparkContext._jvm
+        for name in path.split("."):
+            found = getattr(holder, name)
+            setattr(holder, name, found)
+            holder = found
 
 
 def make_active(session: SparkSession) -> None:
