@@ -16,10 +16,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 
-from muster.actors.config.authorizer_properties import AuthorizerProperties
 from muster.actors.config.coordinator_properties import CoordinatorProperties
 from muster.actors.config.groups import broker_problem
-from muster.actors.config.http_properties import HttpProperties
 from muster.actors.config.listeners import (
     DEFAULT_PORT,
     DEFAULT_PROTOCOLS,
@@ -40,7 +38,7 @@ from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrid
 from muster.actors.config.parts.metrics_properties import DEFAULT_METRICS_PORT, MetricsProperties
 from muster.actors.config.parts.quota_properties import QuotaProperties
 from muster.actors.config.refused import unknown_property
-from muster.actors.config.sasl_properties import SaslProperties
+from muster.actors.config.security_properties import SecurityProperties
 from muster.actors.config.tls.properties import SslProperties
 from muster.actors.config.tls.settings import TlsSettings, tls_settings
 from muster.actors.config.types import (
@@ -67,13 +65,11 @@ def _property_name(field_name: str) -> str:
 
 
 class MusterConfig(
-    AuthorizerProperties,
     CoordinatorProperties,
-    HttpProperties,
     LogProperties,
     MetricsProperties,
     QuotaProperties,
-    SaslProperties,
+    SecurityProperties,
     SslProperties,
     ZooKeeperProperties,
 ):

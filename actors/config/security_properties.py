@@ -1,4 +1,7 @@
-"""How clients log in, beyond the mechanisms and the file of users. Names and defaults are Kafka's."""
+"""How clients log in beyond the mechanisms and the file of users, what they may do, and what needs no login.
+
+Sources as in :mod:`muster.actors.config.properties`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
 
-from muster.actors.config.types import Int, Long, Names, Text
+from muster.actors.config.types import AuthorizerClass, Bool, Int, Long, Names, SuperUsers, Text
 
 
-class SaslProperties(BaseModel):
-    """Part of :class:`~muster.actors.config.properties.MusterConfig`."""
+class SecurityProperties(BaseModel):
+    """A part of :class:`muster.actors.config.properties.MusterConfig`."""
 
+    # authentication
     connections_max_reauth_ms: Long = Field(
         0,
         ge=0,
@@ -55,9 +59,39 @@ class SaslProperties(BaseModel):
         "sub", description="The claim of a token that names the user.", min_length=1
     )
 
-    @field_validator("sasl_oauthbearer_jwks_endpoint_ssl_truststore_location")
+    # authorization
+    authorizer_class_name: AuthorizerClass = Field(
+        "",
+        description="Whether ACLs decide what clients may do: org.apache.kafka.metadata.authorizer.StandardAuthorizer "
+        "or kafka.security.authorizer.AclAuthorizer, which mean the same here. Empty: everyone may do everything.",
+    )
+    super_users: SuperUsers = Field(
+        "", description="Principals that may do everything, as User:NAME with semicolons; ACLs do not apply to them."
+    )
+    allow_everyone_if_no_acl_found: Bool = Field(
+        False, description="Whether everyone may do everything with a resource that no ACL is about."
+    )
+
+    # the HTTP port, and ports without authentication
+    http_tokens_file: Text | None = Field(
+        None,
+        description="Property file of who may use the HTTP port with a bearer token, as written by muster token add; "
+        "every node must be able to read it. Changes apply to the next request.",
+    )
+    metrics_hash_names: Bool = Field(
+        False,
+        description="Whether /metrics has a hash in place of each name of a group, topic or client that the caller may "
+        "not DESCRIBE; the same on all gateways, also after a restart. false: their series are summed up, as ~other.",
+    )
+    listeners_unauthenticated_enable: Bool = Field(
+        False,
+        description="Whether other hosts may use listeners and the HTTP port without authentication, which muster up "
+        "refuses otherwise; also muster up --insecure. Not needed for ports on loopback.",
+    )
+
+    @field_validator("http_tokens_file", "sasl_oauthbearer_jwks_endpoint_ssl_truststore_location")
     @classmethod
-    def _absolute_authorities(cls, path: str | None) -> str | None:
+    def _absolute_path(cls, path: str | None) -> str | None:
         return None if path is None else str(Path(path).expanduser().absolute())
 
     @field_validator("sasl_oauthbearer_jwks_endpoint_url")
@@ -81,3 +115,17 @@ class SaslProperties(BaseModel):
         """ValueError if OAUTHBEARER is among these mechanisms of listeners, and there are no keys for it."""
         if "OAUTHBEARER" in mechanisms and self.sasl_oauthbearer_jwks_endpoint_url is None:
             raise ValueError("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
+
+    @property
+    def super_user_principals(self) -> frozenset[str]:
+        """Those of ``super.users``."""
+        return frozenset(filter(None, self.super_users.split(";")))
+
+    def authorizer_problem(self, authenticates: bool) -> str | None:
+        """Why no client could ever change an ACL. ``authenticates``: whether a listener makes clients log in."""
+        if not self.authorizer_class_name or self.super_users or self.allow_everyone_if_no_acl_found or authenticates:
+            return None
+        return (
+            "authorizer.class.name needs super.users or a listener where clients log in: else no client could ever "
+            "create an ACL"
+        )
