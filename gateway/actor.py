@@ -25,7 +25,7 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.wire.held_sockets import HeldSockets
-from muster.gateway.listener.schemas import load_schemas_by_and_by
+from muster.gateway.apis.schemas import load_schemas_by_and_by
 from muster.gateway.serving import ServedGateway
 from muster.placement.host_port import host_port
 from muster.placement.layout import BrokerEndpoint, BrokerNode, broker_path

@@ -26,8 +26,8 @@ from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.actors.wire.steps.reading import finish
 from muster.gateway.administration.trail import Trail
+from muster.gateway.apis.schemas import load_schemas
 from muster.gateway.listener.limiting.turns import in_background
-from muster.gateway.listener.schemas import load_schemas
 from muster.gateway.listener.upkeep import Upkeep
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential

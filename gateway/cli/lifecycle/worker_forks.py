@@ -37,7 +37,7 @@ _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster
 """Imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
 _WITHOUT_GRAMMAR = "muster.gateway.cli.without_iri_grammar"
-_SCHEMAS = "muster.gateway.listener.schemas"
+_SCHEMAS = "muster.gateway.apis.schemas"
 _IDLE_MS = 100
 """How long nothing was requested when the schemas of one more version are loaded."""
 _READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")

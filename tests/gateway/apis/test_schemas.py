@@ -9,7 +9,7 @@ PROGRAM = """
 import gc, sys
 from muster.actors.wire import codec
 from muster.gateway.listener.registry import APIS
-from muster.gateway.listener.schemas import load_schemas
+from muster.gateway.apis.schemas import load_schemas
 
 def loaded():
     return {name for name in sys.modules if name.startswith("kio.schema.")}
