@@ -97,7 +97,7 @@ class SslProperties(BaseModel):
 
     @field_validator("ssl_keystore_location", "ssl_truststore_location")
     @classmethod
-    def _absolute(cls, path: str | None) -> str | None:
+    def _absolute_stores(cls, path: str | None) -> str | None:
         return None if path is None else str(Path(path).expanduser().absolute())
 
     @field_validator("ssl_principal_mapping_rules")
