@@ -115,6 +115,7 @@ dependencies: setup
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	.venv/bin/lint-imports --no-cache --no-logo
 	$(PYTHON) -m mypy
 
 PIP_COMPILE := .venv/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
