@@ -116,6 +116,7 @@ lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache --no-logo
+	$(PYTHON) -m tests.house.subjects
 	$(PYTHON) -m mypy
 
 PIP_COMPILE := .venv/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
