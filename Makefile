@@ -25,7 +25,7 @@ help:
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    style, layers, commit subjects, types"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
 	@echo "make lock    write the three requirements*.lock anew, out of pyproject.toml and requirements-audit.in"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"

@@ -101,12 +101,13 @@ def _runner() -> Iterator[tuple[Runner, Checkout]]:
     def terminated(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, terminated)
+    # SIGINT, too: a shell that starts a job in the background has it ignored, which the rings would inherit.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, terminated)
     try:
         yield runner, checkout
-    except KeyboardInterrupt:
+    finally:
         runner.end()
-        raise
 
 
 def _record(row: Row) -> Row:

@@ -19,6 +19,8 @@ from tests.stopwatch import Duration
 
 DURATIONS = ROOT / "build" / "durations"
 LOGS = ROOT / "build" / "rings"
+END_S = 60
+"""Time for a ring that is interrupted."""
 
 
 class Runner:
@@ -63,14 +65,19 @@ class Runner:
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         self._processes.add(process)
-        try:
-            return process.wait()
-        finally:
-            self._processes.discard(process)
+        status = process.wait()
+        self._processes.discard(process)
+        return status
 
     def end(self) -> None:
-        for process in [*self._processes]:
-            os.killpg(process.pid, signal.SIGTERM)
+        """Interrupt what runs, so that tests end what they have started, and kill what does not end."""
+        for process in self._processes:
+            os.killpg(process.pid, signal.SIGINT)
+        for process in self._processes:
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_all(runner: Runner, rings: Sequence[Ring], ended: Callable[[Row, Path], None]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.rings import running
-from tests.rings.ring import Ring, load, marked
+from tests.rings.ring import ROOT, Ring, load, marked
 from tests.rings.running import Runner, run_all
+from tests.zookeeper_fixture import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -56,17 +58,31 @@ def test_two_that_share_run_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_a_ring_ends_with_its_runner(tmp_path: Path) -> None:
-    runner = Runner("c" * 12, 0)
-    pid = tmp_path / "pid"
-    command = f"sh -c 'sh -c \"echo \\$\\$ > {pid}; exec sleep 600\"; true'"
-    thread = threading.Thread(target=runner.run, args=(ring("long", command), tmp_path / "log"))
-    thread.start()
-    while not (pid.exists() and pid.read_text().strip()):
-        thread.join(0.01)
-    child = psutil.Process(int(pid.read_text()))
-    runner.end()
-    thread.join(30)
-    child.wait(30)
+    """Interrupted, it ends what it has started."""
+    started, ended = tmp_path / "started", tmp_path / "ended"
+    test = tmp_path / "test_it.py"
+    test.write_text(
+        "from pathlib import Path\nimport pytest, threading\n"
+        f"@pytest.fixture\ndef thing():\n    Path('{started}').touch()\n    yield\n    Path('{ended}').touch()\n"
+        "def test_it(thing): threading.Event().wait(600)\n"
+    )
+    command = [sys.executable, "-c", _RUNS.format(command=f"pytest -n 2 -c pyproject.toml --rootdir . {test}")]
+    ignoring_interrupts = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]  # as a shell's job in the background
+    runner = subprocess.Popen(ignoring_interrupts, cwd=ROOT)
+    eventually(started.exists, "the test has begun", within_s=60)
+    rings = psutil.Process(runner.pid).children(recursive=True)
+    runner.terminate()
+    assert runner.wait(60) != 0
+    assert ended.exists()
+    assert psutil.wait_procs(rings, timeout=30)[1] == []
+
+
+_RUNS = """
+from tests.rings.__main__ import _runner
+from tests.rings.ring import Ring
+with _runner() as (runner, _):
+    runner.run(Ring(name="first", covers="", paths=(), command={command!r}))
+"""
 
 
 def test_rings_of_the_table_have_command_lines() -> None:
