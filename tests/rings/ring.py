@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("rings.toml")
 FIRST = "first"
+DISTRIBUTION = ("--dist", "loadgroup", "--no-loadscope-reorder")
+"""By the groups that tests/conftest.py makes, in the order of collection."""
 PYTEST = (sys.executable, "-m", "pytest", "--max-worker-restart", "0")
 
 
@@ -29,8 +31,9 @@ class Ring:
         program, *others = shlex.split(self.command.format(seed=seed))
         if program != "pytest":
             return [program, *others]
-        distribution = ["--dist", "loadgroup", "--no-loadscope-reorder"] if "-n" in others else []
-        return [*PYTEST, "-m", marked(self.name), *distribution, *others]
+        if "-n" in others and "--dist" not in others:
+            others = [*DISTRIBUTION, *others]
+        return [*PYTEST, "-m", marked(self.name), *others]
 
 
 def marked(name: str) -> str:
