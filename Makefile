@@ -73,12 +73,13 @@ everything: lint
 ledger: setup
 	$(PYTHON) -m tests.rings ledger
 
+# pyenv has interpreters on PATH only as shims that refuse all but one version.
 TOX ?=
 TOX_VENV := .cache/tox-venv
 test-versions: setup
 	@test -x $(TOX_VENV)/bin/tox || { rm -rf $(TOX_VENV) && $(PYTHON) -m venv $(TOX_VENV) && \
 	  $(TOX_VENV)/bin/pip install --quiet --disable-pip-version-check "tox>=4.30,<5" "tox-uv>=1.28,<2"; }
-	$(TOX_VENV)/bin/tox run $(TOX)
+	PATH="$$PATH$$(printf ':%s' "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin)" $(TOX_VENV)/bin/tox run $(TOX)
 
 BENCH ?=
 bench: setup

@@ -47,13 +47,13 @@ def test_they_are_cleared_behind_a_test(muster: Cluster) -> None:
 
 
 def test_a_suite_on_one_that_runs(muster: Cluster, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(muster: Cluster, muster_faults: FaultClient): print(muster.topic())")
+    pytester.makepyfile("def test_it(muster, muster_faults): print(muster.topic())")
     where = (f"--muster-bootstrap={muster.bootstrap}", f"--muster-http={muster.http_url}")
     pytester.runpytest_subprocess(*where).assert_outcomes(passed=1)
 
 
 def test_a_cluster_that_does_not_start(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(muster: Cluster): pass")
+    pytester.makepyfile("def test_it(muster): pass")
     pytester.makeini("[pytest]\nmuster_properties = no.such.property = 1\n")
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(errors=1)
