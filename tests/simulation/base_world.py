@@ -36,6 +36,11 @@ class BaseWorld:
         self._faulty = True
         self._next_offset = 0
 
+    @property
+    def counts(self) -> Counter[str]:
+        offsets = self.promises.offsets
+        return self.events + Counter(core_steps=self.core_steps, acknowledged=offsets.acknowledged, ended=offsets.ended)
+
     def next_offset(self) -> int:
         self._next_offset += 1
         return self._next_offset

@@ -33,8 +33,10 @@ def brief(value: Any) -> str:
             return f"{value[:_LONGEST]}..."
         case tuple() if hasattr(value, "_fields"):
             return f"{type(value).__name__}({' '.join(brief(each) for each in value)})"
-        case tuple() | list() | frozenset() | set():
+        case tuple() | list():
             return f"[{', '.join(brief(each) for each in value)}]"
+        case frozenset() | set():
+            return f"[{', '.join(sorted(map(brief, value)))}]"
         case _ if dataclasses.is_dataclass(value):
             return f"{type(value).__name__}({' '.join(_fields(value))})"
     return str(value)

@@ -8,11 +8,9 @@ from muster.actors.group.codec.consumer_records import ConsumerRecord, GroupEpoc
 from muster.actors.group.consumer import commits, conversion, departure, epochs, membership
 from muster.actors.group.consumer import reconciliation as steps
 from muster.actors.group.shard import Shard
-from tests.simulation.planted.mutants import Change, Mutant, planting
+from tests.simulation.planted.planting import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
-
-
 _mutant = planting(MUTANTS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,10 @@ class World:
             "log.cleaner.backoff.ms": chance.choice([2_000, 15_000]),
             "log.cleaner.min.cleanable.ratio": chance.choice([0.0, 0.5]),
         }
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.acknowledged.counts + Counter({"sessions expired": self.ensemble.expired})
 
     def next_offset(self) -> int:
         """An offset that was not committed before."""

@@ -13,11 +13,9 @@ from muster.actors.transactions.codec import records
 from muster.actors.transactions.hard import HardState
 from muster.actors.transactions.shard import Held, Shard
 from muster.actors.transactions.state import Entry, TransactionState
-from tests.simulation.planted.mutants import Change, Mutant, planting
+from tests.simulation.planted.planting import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
-
-
 _mutant = planting(MUTANTS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +13,7 @@ from muster.actors.transactions.config import TransactionConfig
 from muster.actors.transactions.messages import EndTxn
 from muster.actors.transactions.types import MarkerRequest, TopicPartition
 from muster.actors.wire.verifying import VerifyRequest
+from tests.simulation.planted.broken import Broken
 from tests.simulation.schedule import Schedule
 from tests.simulation.transactions import rules
 from tests.simulation.transactions.actor import Actor
@@ -61,8 +62,20 @@ class World:
             offsets_topic_num_partitions=4,
         )
 
+    @property
+    def counts(self) -> Counter[str]:
+        return self.actor.events + Counter(committed=len(self.promises.committed))
+
     def run(self, steps: int = STEPS) -> None:
-        """The whole history. Raises Broken."""
+        """The whole history. Raises Broken, also if the coordinator raises anything else."""
+        try:
+            self._run(steps)
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken(repr(error), "the_core_never_fails") from error
+
+    def _run(self, steps: int) -> None:
         self.actor.start()
         for producer in self.producers:
             self._resume(producer.life(), None)

@@ -5,9 +5,8 @@ Each mutant replaces functions of actors/group while its context is active.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,51 +20,12 @@ from muster.actors.group.registry import Registry
 from muster.actors.group.shard import Shard, session_timer, sync_timer
 from muster.actors.group.state import Group, GroupState, Member
 from muster.actors.group.timers import TimerKind, Timers
+from tests.simulation.planted.planting import Change, Mutant, planting
 
 E = ErrorCode
-Change = tuple[Any, str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    name: str
-    caught_by: frozenset[str]
-    """Invariants that may detect it first."""
-    changes: Callable[[], list[Change]]
-    """(module or class, name, replacement)."""
-
-    @contextmanager
-    def loose(self) -> Iterator[None]:
-        """The coordinator is broken inside the block."""
-        patches = [patch.object(place, name, instead) for place, name, instead in self.changes()]
-        for each in patches:
-            each.start()
-        try:
-            yield
-        finally:
-            for each in reversed(patches):
-                each.stop()
 
 
 MUTANTS: list[Mutant] = []
-
-
-Plant = Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]
-
-
-def planting(mutants: list[Mutant]) -> Callable[..., Plant]:
-    """A decorator that adds a mutant to the list; its arguments are the invariants that may detect it first."""
-
-    def mutant(*caught_by: str) -> Plant:
-        def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-            mutants.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
-            return changes
-
-        return add
-
-    return mutant
-
-
 _mutant = planting(MUTANTS)
 
 

@@ -11,7 +11,10 @@ from muster.actors.group.hard import HardState
 from muster.actors.group.shard import Shard
 from muster.actors.group.transactions import pending
 from muster.actors.group.transactions.pending import PendingOffsets
-from tests.simulation.planted.mutants import Change, _mutant
+from tests.simulation.planted.planting import Change, Mutant, planting
+
+MUTANTS: list[Mutant] = []
+_mutant = planting(MUTANTS)
 
 
 @_mutant("reads_show_what_is_durable", "replay_equals_live", "no_acknowledged_commit_is_lost")

@@ -27,9 +27,10 @@ from muster.placement.lease import LEASE_MS
 from muster.placement.mapping.writes import _Transaction
 from muster.placement.zookeeper.client import ZooKeeperClient
 from muster.placement.zookeeper.ephemeral import EphemeralNode
-from tests.simulation.planted.mutants import Change, Mutant
+from tests.simulation.planted.planting import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
+_mutant = planting(MUTANTS)
 
 LOST = "no_acknowledged_commit_is_lost"
 FENCED = "a_fenced_copy_acknowledges_nothing"
@@ -39,14 +40,6 @@ WELL = "everything_gets_well"
 LEASED = "a_leased_answer_is_true"
 EARLY = "no_member_expires_early"
 STAYS = "no_member_stays_without_a_sign"
-
-
-def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
-    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
-        return changes
-
-    return add
 
 
 @_mutant(FENCED, TWICE, LOST)

@@ -1,0 +1,101 @@
+"""The worlds that can be simulated, and how much of each is enough."""
+
+from __future__ import annotations
+
+from tests.simulation import base_world
+from tests.simulation.consumer_groups import mutants as of_consumer_groups
+from tests.simulation.consumer_groups.world import World as ConsumerGroupsWorld
+from tests.simulation.planted import coordinator, offsets_in_transactions
+from tests.simulation.processes import mutants as of_processes
+from tests.simulation.processes import world as processes
+from tests.simulation.running import WorldKind
+from tests.simulation.transactions import mutants as of_transactions
+from tests.simulation.transactions import world as transactions
+from tests.simulation.world import World as CoordinatorWorld
+
+COORDINATOR = WorldKind(
+    name="group coordinator",
+    option=None,
+    about="the group coordinator, its log and its clients",
+    create=lambda seed, trace_all: CoordinatorWorld(seed, trace_all=trace_all),
+    steps=base_world.STEPS,
+    total="{core_steps} steps of the coordinator",
+    few_seeds=25,
+    many_seeds=200,
+    reaches={
+        "acknowledged": 50,
+        "ended": 2,
+        "AssignmentStored": 2,
+        "GroupDeleted": 0.1,
+        "MemberExpired": 0.1,
+        "MemberLeft": 0.1,
+        "OffsetsDeleted": 0.1,
+        "OffsetsExpired": 0.1,
+        "PartitionLoaded": 0.1,
+        "StaticMemberReplaced": 0.1,
+    },
+    mutants=[*coordinator.MUTANTS, *offsets_in_transactions.MUTANTS],
+)
+
+PROCESSES = WorldKind(
+    name="processes",
+    option="processes",
+    about="copies of an offsets actor, ZooKeeper and a disk instead",
+    create=lambda seed, trace_all: processes.World(seed, trace_all=trace_all),
+    steps=processes.STEPS,
+    total="{acknowledged} acknowledged commits",
+    few_seeds=4,
+    many_seeds=12,
+    reaches={"acknowledged": 50, "fetched": 50, "opened": 4, "refused by the log": 1, "sessions expired": 1},
+    mutants=of_processes.MUTANTS,
+    mutant_seeds=60,
+)
+
+TRANSACTIONS = WorldKind(
+    name="transactions",
+    option="transactions",
+    about="a transaction coordinator, producers and partitions instead",
+    create=lambda seed, trace_all: transactions.World(seed, trace_all=trace_all),
+    steps=transactions.STEPS,
+    total="{committed} known commits",
+    few_seeds=10,
+    many_seeds=60,
+    reaches={
+        "committed": 5,
+        "TransactionCompleted": 10,
+        "MarkerFailed": 0.1,
+        "PartitionLoaded": 0.1,
+        "TransactionFenced": 0.1,
+        "TransactionalIdsExpired": 0.1,
+    },
+    mutants=of_transactions.MUTANTS,
+)
+
+CONSUMER_GROUPS = WorldKind(
+    name="consumer groups",
+    option="consumer-groups",
+    about="groups of KIP-848, beside and with classic ones, instead",
+    create=lambda seed, trace_all: ConsumerGroupsWorld(seed, trace_all=trace_all),
+    steps=base_world.STEPS,
+    total="{core_steps} steps of the coordinator",
+    few_seeds=15,
+    many_seeds=15,
+    special_seeds={927: "the log refuses the records of a conversion while a member is joining"},
+    reaches={
+        "MemberReconciled": 20,
+        "PartitionLoaded": 1,
+        "GroupConverted": 0.1,
+        "GroupDeleted": 0.1,
+        "MemberExpired": 0.1,
+        "MemberLeft": 0.1,
+        "RebalanceStuck": 0.1,
+        "StaticMemberReplaced": 0.1,
+    },
+    mutants=of_consumer_groups.MUTANTS,
+    mutants_begin={
+        "commits_of_former_members_are_taken": 14,
+        "members_are_forgotten_though_their_removal_fails": 20,
+    },
+)
+
+WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS)
