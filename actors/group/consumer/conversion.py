@@ -223,6 +223,10 @@ def downgrade(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId], *,
     def failed(error: ErrorCode) -> None:
         fail_parked(shard, classic, ErrorCode.rebalance_in_progress)
         forget_group(shard, classic)
+        group = shard.consumer_group(group_id)
+        for member_id in classic.members:
+            if group is None or member_id not in group.members:  # it was joining, and has to join again
+                shard.say(shard.registry.gone(group_id, member_id))
 
     shard.follow(lambda: None, failed)
     assignments = tuple((each.who, held[each.id]) for each in classic.members.values())

@@ -1,4 +1,4 @@
-"""Groups that change their protocol while members have subscriptions that the coordinator cannot read."""
+"""Groups that change their protocol: with subscriptions that the coordinator cannot read, and with a log that fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.actors.group.codec.consumer_records import (
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import MemberId
 from tests.group.consumer.test_steps import driver_with_topic, heartbeat
-from tests.group.driver import RANGE, Driver, G, Protocol, assignment, beat
+from tests.group.driver import RANGE, Driver, G, Protocol, assignment, beat, join
 
 UNREADABLE = ("custom", b"\x01")
 
@@ -59,3 +59,15 @@ def test_a_record_with_a_first_protocol_that_is_unreadable_does_not_end_the_coor
     classic = driver.group()
     assert classic.state is GroupState.PREPARING_REBALANCE
     assert read_assignment(classic.members[MemberId(a)].assignment) <= {("t", 0), ("t", 1), ("t", 2)}
+
+
+def test_a_static_member_whose_classic_group_cannot_be_written_is_not_registered() -> None:
+    driver = driver_with_topic()
+    driver.exchange(replace(heartbeat("a"), instance_id="i"))
+    driver.auto = False
+    token = driver.park(join(instance="i"))
+    assert G in driver.core.groups
+    driver.fail(ErrorCode.message_too_large)
+    assert driver.response(token).error_code is not ErrorCode.none
+    assert driver.core.consumer_groups[G].members.keys() == {"a"}
+    assert {each.member_id for each in driver.core.registrations()} == {"a"}
