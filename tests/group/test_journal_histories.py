@@ -12,6 +12,7 @@ from muster.actors.group.types import Phase
 from muster.actors.group.watchdog import in_rebalance
 from muster.actors.offsets.history.journal import Journal
 from muster.actors.tables.rebalance_entry import Ending, RebalanceEntry
+from tests.seeds import seeds
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.world import World
 
@@ -78,7 +79,7 @@ class JournaledWorld(World):
             assert entry.consumption_pauses.lost_ms == sum(pause.ms for pause in entry.consumption_pauses.partitions)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(few=5, many=25, fresh=25))
 def test_it_agrees_with_the_groups(seed: int) -> None:
     JournaledWorld(seed).run(STEPS)
 

@@ -19,6 +19,7 @@ from muster.actors.log.format.records import Record
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import NOW_MS, run
 from tests.log.upkeep.test_cleaner import Pairs, keyed
+from tests.seeds import seeds
 
 KEYS = 12
 STEPS = 60
@@ -144,7 +145,7 @@ class World:
             assert NOW_MS <= record.timestamp_ms <= self.clock.now_ms + 4
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(few=5, many=25, fresh=25))
 def test_any_history(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
 

@@ -18,6 +18,7 @@ from muster.actors.log.errors import InvalidProducerEpoch, InvalidTxnState, OutO
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import lose_what_is_not_synced, run
 from tests.log.transactions.support import ALL_BYTES, client_view, marker
+from tests.seeds import seeds
 
 KEYS = 6
 STEPS = 70
@@ -231,7 +232,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(few=8, many=40, fresh=40))
 def test_any_history(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
 
