@@ -61,7 +61,7 @@ class Consumer(Client):
         self.instance = instance
         self.topics = topics
         self.protocol_type = protocol_type
-        self.protocols = chance.choice([("range", "roundrobin"), ("roundrobin", "range")])
+        self.protocols: tuple[str, ...] = chance.choice([("range", "roundrobin"), ("roundrobin", "range")])
         self.speaks = chance.choice(STATIC_AGES if instance else AGES)
         self.session_ms = chance.choice([6_000, 8_000, 10_000])
         self.rebalance_ms = chance.choice([4_000, 8_000, 15_000])
@@ -113,7 +113,7 @@ class Consumer(Client):
     def join(self) -> None:
         self._round += 1
         self.stage = Stage.JOINING
-        metadata = subscription(self.topics)
+        metadata = self._metadata()
         body = {
             "group_id": self.group,
             "session_timeout": self.session_ms,
@@ -124,6 +124,9 @@ class Consumer(Client):
             "protocols": [{"name": name, "metadata": metadata} for name in self.protocols],
         }
         self._request_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
+
+    def _metadata(self) -> bytes:
+        return subscription(self.topics)
 
     def _joined(self, response: Any) -> None:
         if response is None:

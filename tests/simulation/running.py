@@ -48,7 +48,7 @@ class WorldKind:
     special_seeds: Mapping[int, str] = field(default_factory=dict)
     """Rare histories that every change runs, and what happens in them."""
     reaches: Mapping[str, float]
-    """The simulation is worth its time only if each of these counts is above so many per seed."""
+    """The simulation is worth its time only if each of these counts is at least so many per seed."""
     mutants: list[Mutant]
     mutant_seeds: int = 40
     """A mutant must be caught within this number of seeds."""

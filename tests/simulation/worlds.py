@@ -78,9 +78,12 @@ CONSUMER_GROUPS = WorldKind(
     create=lambda seed, trace_all: ConsumerGroupsWorld(seed, trace_all=trace_all),
     steps=base_world.STEPS,
     total="{core_steps} steps of the coordinator",
-    few_seeds=15,
-    many_seeds=15,
-    special_seeds={927: "the log refuses the records of a conversion while a member is joining"},
+    few_seeds=8,
+    many_seeds=60,
+    special_seeds={
+        151: "the log refuses conversions of groups, in both directions, while a member is joining",
+        406: "the log refuses that a static member which joins makes its group a classic one",
+    },
     reaches={
         "MemberReconciled": 20,
         "PartitionLoaded": 1,
@@ -90,12 +93,15 @@ CONSUMER_GROUPS = WorldKind(
         "MemberLeft": 0.1,
         "RebalanceStuck": 0.1,
         "StaticMemberReplaced": 0.1,
+        "AssignmentStored": 0.1,
+        "did not rejoin in time": 0.1,
+        "fenced_instance_id": 0.1,
+        "joins with partitions": 1,
+        "leaves": 1,
+        "unreleased_instance_id": 0.1,
     },
     mutants=of_consumer_groups.MUTANTS,
-    mutants_begin={
-        "commits_of_former_members_are_taken": 14,
-        "members_are_forgotten_though_their_removal_fails": 20,
-    },
+    mutants_begin={"who_joins_stays_registered_though_the_conversion_fails": 400},
 )
 
 WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS)

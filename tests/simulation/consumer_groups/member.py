@@ -101,9 +101,10 @@ class ConsumerMember(Client):
         self.later(away_ms, self.start)
 
     def stop(self, then_ms: int | None) -> None:
-        """Close: a static member says that it will return, another one that it leaves. Restarts after that time."""
+        """Close: a static member may say that it will return, another one leaves. Restarts after that time."""
         if self.epoch:
-            body = self._body(-1 if self.instance is None or then_ms is None else -2)
+            returns = self.instance is not None and then_ms is not None and self.world.chance.random() < 0.7
+            body = self._body(-2 if returns else -1)
             self.request(CONSUMER_GROUP_HEARTBEAT, 1, body, lambda response: None)
         self.life += 1
         self._forget()
@@ -197,7 +198,7 @@ class ConsumerMember(Client):
         begins, self._goal = self._goal is None, goal
         if begins:
             slow = self.world.chance.random() < 0.2 and self.owned - goal
-            self.later(self.world.chance.choice([800, 2_500]) if slow else 0, self._move)
+            self.later(self.world.chance.choice([800, 2_500, 8_000]) if slow else 0, self._move)
 
     def _move(self) -> None:
         if self._goal is not None:

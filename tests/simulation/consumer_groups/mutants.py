@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster.actors.group.codec.consumer_records import ConsumerRecord, GroupEpoch
-from muster.actors.group.consumer import commits, conversion, departure, epochs, membership
+from muster.actors.group.consumer import classic_members, commits, conversion, departure, epochs, membership
 from muster.actors.group.consumer import reconciliation as steps
+from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
+from muster.actors.group.membership import forget_group
 from muster.actors.group.shard import Shard
 from tests.simulation.planted.planting import Change, Mutant, planting
 
@@ -102,3 +105,106 @@ def _members_are_forgotten_though_their_removal_fails() -> list[Change]:
         return []
 
     return [(Shard, "write_failed", mutant)]
+
+
+@_mutant("counters_agree_with_members")
+def _topics_of_former_members_stay_subscribed() -> list[Change]:
+    count = ConsumerGroup._count
+
+    def mutant(self: ConsumerGroup, member_id: Any, member: Any, change: int) -> None:
+        count(self, member_id, member if change > 0 else replace(member, topics=()), change)
+
+    return [(ConsumerGroup, "_count", mutant)]
+
+
+@_mutant("counters_agree_with_members")
+def _members_that_leave_for_a_while_count_as_settled() -> list[Change]:
+    put = ConsumerGroup._put_current
+
+    def mutant(self: ConsumerGroup, member_id: Any, value: Any) -> None:
+        put(self, member_id, value)
+        if value is not None and value.epoch == LEFT_FOR_A_WHILE:
+            self._settled[self.target_epoch] += 1
+
+    return [(ConsumerGroup, "_put_current", mutant)]
+
+
+@_mutant("counters_agree_with_members", "groups_get_well")
+def _former_classic_members_count() -> list[Change]:
+    count = ConsumerGroup._count
+
+    def mutant(self: ConsumerGroup, member_id: Any, member: Any, change: int) -> None:
+        count(self, member_id, member, change)
+        if change < 0 and member.classic is not None:
+            self._classic[True] += 1
+
+    return [(ConsumerGroup, "_count", mutant)]
+
+
+@_mutant("no_two_use_a_partition")
+def _what_a_cooperative_consumer_owns_is_not_read() -> list[Change]:
+    return [(classic_members, "_owned", lambda *_: frozenset())]
+
+
+@_mutant("groups_get_well")
+def _another_subscription_of_a_classic_member_is_not_noticed() -> list[Change]:
+    write = classic_members._write_member
+
+    def mutant(shard: Shard, group: Any, member_id: Any, *rest: Any) -> bool:
+        known = group.members.get(member_id)
+        return write(shard, group, member_id, *rest) and (known is None or known.classic is None)
+
+    return [(classic_members, "_write_member", mutant)]
+
+
+@_mutant("honest_members_are_understood", "groups_get_well")
+def _classic_members_have_no_assignor_in_common() -> list[Change]:
+    return [(ConsumerGroup, "supports", lambda *_: False)]
+
+
+@_mutant("no_member_is_fenced_without_a_reason")
+def _a_process_takes_the_place_of_one_that_is_there() -> list[Change]:
+    return [(membership, "check_released", lambda *_: None)]
+
+
+@_mutant("who_has_left_is_no_member")
+def _static_members_never_leave() -> list[Change]:
+    leave = departure.leave
+
+    def mutant(shard: Shard, request: Any, context: Any, token: Any) -> None:
+        static = request.instance_id is not None
+        leave(shard, replace(request, member_epoch=LEFT_FOR_A_WHILE) if static else request, context, token)
+
+    return [(departure, "leave", mutant)]
+
+
+@_mutant("who_has_left_is_no_member")
+def _an_administrator_removes_nobody() -> list[Change]:
+    remove = departure.remove
+
+    def mutant(shard: Shard, group: Any, gone: Any, *rest: Any, **how: Any) -> None:
+        if None not in gone.values():
+            return
+        remove(shard, group, gone, *rest, **how)
+
+    return [(departure, "remove", mutant)]
+
+
+@_mutant("replay_equals_live")
+def _offsets_of_a_consumer_group_are_forgotten_with_a_member() -> list[Change]:
+    forget = membership.forget
+
+    def mutant(shard: Shard, group: Any, member_id: Any, **how: Any) -> None:
+        forget(shard, group, member_id, **how)
+        shard.hard._offsets.pop(group.id, None)
+
+    return [(membership, "forget", mutant)]
+
+
+@_mutant("registrations_agree_with_members")
+def _who_joins_stays_registered_though_the_conversion_fails() -> list[Change]:
+    def mutant(shard: Shard, group: Any) -> None:
+        forget_group(shard, group)
+        group.members.clear()
+
+    return [(conversion, "forget_group", mutant)]

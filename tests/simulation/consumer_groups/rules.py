@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.consumer_records import ConsumerKey, MemberMetadata, MemberState
-from muster.actors.group.consumer.state import ConsumerGroup
-from muster.actors.group.events import MemberExpired, Removal
+from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerGroupState
+from muster.actors.group.events import MemberExpired, Removal, StaticMemberReplaced
 from muster.actors.group.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
     OffsetCommit,
     OffsetCommitResponse,
 )
@@ -31,6 +33,7 @@ OF_EVERY_STEP = (
     about_responses.every_waiting_request_can_end,
     about_responses.no_request_waits_too_long,
     about_responses.what_is_acknowledged_is_durable,
+    about_memory.replay_equals_live,
     about_memory.updates_sum_up_to_registrations,
 )
 
@@ -44,6 +47,8 @@ class Rules:
         """Members that were removed, if only for a moment, by group."""
         self._heard_ms: dict[Key, int] = {}
         self._revoking_ms: dict[Key, int] = {}
+        self._released: set[Key] = set()
+        """Members whose instance id any process may take: they will return, or have the classic protocol."""
         self._members: dict[Key, MemberMetadata] = {}
         self._epochs: dict[str, tuple[int, int]] = {}
         self._answered: Counter[str] = Counter()
@@ -59,8 +64,10 @@ class Rules:
         for rule in OF_EVERY_STEP:
             _named(rule.__name__, lambda rule=rule: rule(self.view, step))
         self._check_removals(step)
+        self._check_replacements(step)
         for group in self.view.core.consumer_groups.values():
             check_holders(group)
+            check_counts(group)
             self._check_epochs(step, group)
         self._check_responses(step)
         self._check_commits(step)
@@ -80,6 +87,7 @@ class Rules:
     def _remember(self, step: Step) -> None:
         """What the step shows, for the checks of later steps."""
         groups = self.view.core.consumer_groups
+        self._epochs = {group_id: epochs for group_id, epochs in self._epochs.items() if group_id in groups}
         for group_id in [*self._answered]:
             if group_id not in groups or not groups[GroupId(group_id)].members:
                 del self._answered[group_id]
@@ -89,7 +97,11 @@ class Rules:
                 key = (group.id, member_id)
                 present.add(key)
                 self._members[key] = group.members[member_id]
-                self.removed.discard(key)
+                is_classic = group.members[member_id].classic is not None
+                if is_classic or group.assignment_of(member_id).epoch == LEFT_FOR_A_WHILE:
+                    self._released.add(key)
+                else:
+                    self._released.discard(key)
                 if group.assignment_of(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                     self._revoking_ms.setdefault(key, step.now_ms)
                 else:
@@ -114,6 +126,7 @@ class Rules:
         leaves = isinstance(request, ConsumerGroupHeartbeat) and request.member_epoch < 0
         if key in self._heard_ms and not refused and not leaves and not isinstance(request, OffsetCommit):
             self._heard_ms[key] = step.now_ms
+            self.removed.discard(key)
         if isinstance(request, OffsetCommit) and group is not None and received.token in self.view.actor.waiting:
             held = {(topic_of(topic), index): owner for (topic, index), owner in group.holders.items()}
             self._holders[received.token] = held
@@ -132,6 +145,16 @@ class Rules:
             if step.now_ms < since_ms + wait_ms and (event.cause is Removal.SESSION_EXPIRED or not classic):
                 raise Broken(f"{event}, since {since_ms}", "no_member_is_fenced_without_a_reason")
 
+    def _check_replacements(self, step: Step) -> None:
+        """A static member with the consumer protocol is replaced by another one only if it has left."""
+        request = step.received.request if step.received else None
+        for event in step.outcome.events:
+            if not isinstance(event, StaticMemberReplaced) or not isinstance(request, ConsumerGroupHeartbeat):
+                continue
+            key = (event.group, event.old_member_id)
+            if key in self._heard_ms and key not in self._released:
+                raise Broken(f"{event} by {request}", "no_member_is_fenced_without_a_reason")
+
     def _check_epochs(self, step: Step, group: ConsumerGroup) -> None:
         """Epochs grow while the coordinator lives and can write; no target is newer than its group."""
         before = self._epochs.get(group.id)
@@ -147,9 +170,10 @@ class Rules:
         self._epochs[group.id] = now
 
     def _check_responses(self, step: Step) -> None:
-        """Who joins gets no epoch that others have passed."""
+        """Who joins gets no epoch that others have passed; who has left is gone."""
         for received, response in step.answered:
             request = received.request
+            self._check_left(request, response)
             if not isinstance(request, ConsumerGroupHeartbeat) or not isinstance(
                 response, ConsumerGroupHeartbeatResponse
             ):
@@ -160,6 +184,19 @@ class Rules:
             if request.member_epoch == 0 and epoch < self._answered[group]:
                 raise Broken(f"{request} gets {epoch}, another had {self._answered[group]}", "epochs_never_go_back")
             self._answered[group] = max(self._answered[group], epoch)
+
+    def _check_left(self, request: object, response: object) -> None:
+        left: list[str] = []
+        if isinstance(request, LeaveGroup) and isinstance(response, LeaveGroupResponse):
+            results = zip(request.members, response.members, strict=False)  # none with an error of the whole request
+            left = [leaving.member_id for leaving, result in results if result.error_code is ErrorCode.none]
+        elif isinstance(request, ConsumerGroupHeartbeat) and isinstance(response, ConsumerGroupHeartbeatResponse):
+            left = [request.member_id] if request.member_epoch == -1 and response.error_code is ErrorCode.none else []
+        else:
+            return
+        group = self.view.core.consumer_groups.get(request.group_id)
+        if group is not None and not group.members.keys().isdisjoint(left):
+            raise Broken(f"{left} of {request} are members of {group.id}", "who_has_left_is_no_member")
 
     def _check_commits(self, step: Step) -> None:
         """An offset is taken from a member only if no other one held the partition."""
@@ -182,6 +219,22 @@ def check_holders(group: ConsumerGroup) -> None:
         raise Broken(f"{group.id}: {held}, {group.holders}", "no_partition_has_two_holders")
     if not group.current.keys() | group.targets.keys() <= group.members.keys():
         raise Broken(f"{group.id}: {[*group.current]}, {[*group.members]}", "no_partition_has_two_holders")
+
+
+def check_counts(group: ConsumerGroup) -> None:
+    """What is counted as members change is what a look at all members finds."""
+    members = group.members
+    reconciled = group.epoch == group.target_epoch and all(map(group.is_reconciled, members))
+    classic = {member.classic is not None for member in members.values()}
+    for found, expected in (
+        (group.subscribed_topics(), frozenset[str]().union(*map(group.topics_of, members))),
+        ({*group.wanted_regexes()}, {member.regex for member in members.values() if member.regex}),
+        (group.state() is ConsumerGroupState.STABLE, bool(members) and reconciled),
+        (group.is_classic_without(()), classic == {True}),
+        (group.static_members, {each.instance_id: name for name, each in members.items() if each.instance_id}),
+    ):
+        if found != expected:
+            raise Broken(f"{group.id} has {found}, its members {expected}", "counters_agree_with_members")
 
 
 def check_replay(view: View) -> None:
@@ -226,6 +279,7 @@ def unwell(
         return
     for member_id, mine in held.items():
         target = {(topic_of(topic), index) for topic, index in group.target_of(MemberId(member_id))}
+        target = {one for one in target if one[0] in wanted[member_id]}  # a former process may have wanted more
         if mine != target or not {topic for topic, _ in mine} <= wanted[member_id]:
             yield f"{member_id} has {sorted(mine)}, its target is {sorted(target)}"
     every = {(topic, index) for topics in wanted.values() for topic in topics for index in range(counts.get(topic, 0))}

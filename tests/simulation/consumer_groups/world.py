@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec import adapters
+from muster.actors.group.codec.consumer_protocol import owned_partitions
 from muster.actors.group.config import GroupConfig
+from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.topics import TopicInfo
-from muster.actors.group.messages import JoinGroup
+from muster.actors.group.events import GroupConverted, GroupType, MemberExpired
+from muster.actors.group.messages import JoinGroup, LeaveGroup
 from muster.actors.group.state import GroupState
-from muster.actors.group.types import GroupId
+from muster.actors.group.types import GroupId, MemberId
 from tests.simulation.actor import Actor, Step
 from tests.simulation.base_world import STEPS, BaseWorld
-from tests.simulation.consumer import Consumer, Stage
+from tests.simulation.consumer_groups.classic_member import ClassicMember
 from tests.simulation.consumer_groups.member import ConsumerMember, Partition, id_of
 from tests.simulation.consumer_groups.rules import Rules, unwell
 from tests.simulation.network import Network
@@ -22,7 +25,7 @@ from tests.simulation.planted.broken import Broken
 from tests.simulation.view import View
 
 SESSION_MS = 5_000
-Anyone = ConsumerMember | Consumer
+Anyone = ConsumerMember | ClassicMember
 
 
 class ActorWithTopics(Actor):
@@ -52,7 +55,13 @@ class World(BaseWorld):
         self.network = Network(self.schedule, self.chance, self.actor)
         self.view = View(self.actor, self.promises)
         self.rules = Rules(self.view)
+        self.cooperative = {group: self.chance.random() < 0.5 for group in ("k0", "k1", "g0")}
+        """Whether the members with the classic protocol are, by group: their assignors must be the same."""
         self.clients: list[Anyone] = [*self._new_clients()]
+        self.rivals: list[Anyone] = []
+        """Processes with the instance id of a client."""
+        self._overtaken: set[tuple[str, str]] = set()
+        """Classic members, by group, that use what the group does not count as theirs, until they have synced again."""
 
     def _new_config(self) -> GroupConfig:
         chance = self.chance
@@ -73,13 +82,15 @@ class World(BaseWorld):
         for group, classic in (("k0", 0.0), ("k1", 0.5), ("g0", 1.0))[: chance.randint(1, 3)]:
             for number in range(chance.randint(1, 4)):
                 instance = f"{group}-i{number}" if chance.random() < 0.3 else None
-                if chance.random() < classic:
-                    topics = chance.choice([("t0",), ("t0", "t1")])
-                    consumer = Consumer(self, f"{group}-c{number}", group, instance=instance, topics=topics)
-                    consumer.commits_late = False
-                    yield consumer
-                else:
-                    yield ConsumerMember(self, f"{group}-m{number}", group, instance=instance, given=self._given)
+                yield self._new_client(str(number), group, instance, is_classic=chance.random() < classic)
+
+    def _new_client(self, name: str, group: str, instance: str | None, *, is_classic: bool) -> Anyone:
+        if is_classic:
+            cooperative = self.cooperative[group]
+            return ClassicMember(
+                self, f"{group}-c{name}", group, instance=instance, cooperative=cooperative, given=self._given
+            )
+        return ConsumerMember(self, f"{group}-m{name}", group, instance=instance, given=self._given)
 
     # Running.
 
@@ -97,12 +108,48 @@ class World(BaseWorld):
         """Called for every step of the coordinator, before its responses leave."""
         self.core_steps += 1
         self._note_step(step)
+        self._note_rare(step)
+        self._note_overtaken(step)
         request = step.received.request if step.received else None
         if isinstance(request, JoinGroup):
             longest = self.promises.longest_rebalance_ms
             longest[request.group_id] = max(longest[request.group_id], request.rebalance_timeout_ms)
         self.promises.before_checks(step, self.view.log, self.view.core.registrations)
         self.rules.check(step)
+
+    def _note_rare(self, step: Step) -> None:
+        """Note what is rare."""
+        for event in step.outcome.events:
+            if isinstance(event, MemberExpired):
+                self.events[event.cause.value] += 1
+        for received, response in step.answered:
+            error = getattr(response, "error_code", None)
+            if error in (ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id):
+                self.events[error.name] += 1
+            if isinstance(received.request, JoinGroup) and owned_partitions(received.request.protocols[0][1]):
+                self.events["joins with partitions"] += 1
+            if isinstance(received.request, LeaveGroup) or getattr(received.request, "member_epoch", 0) == -1:
+                self.events["leaves"] += 1
+
+    def _note_overtaken(self, step: Step) -> None:
+        """Note whom the group has taken partitions from that they still use, as Kafka does.
+
+        A removed member that joins with its member id is as a new one. A group that becomes a classic one gives its
+        members their targets at once. A classic group that is converted in a rebalance may have lost its assignments.
+        """
+        for event in step.outcome.events:
+            if isinstance(event, MemberExpired):
+                self._overtaken.add((event.group, event.member_id))
+            if not isinstance(event, GroupConverted):
+                continue
+            before = step.before.get(event.group)
+            if event.to is GroupType.CONSUMER and before is not None and before.state is GroupState.STABLE:
+                continue
+            assigned = {who.member_id: partitions for who, partitions in event.assignments}
+            for each in (*self.clients, *self.rivals):
+                is_member = isinstance(each, ClassicMember) and each.group == event.group
+                if is_member and not each.holds <= assigned.get(MemberId(each.member_id), frozenset()):
+                    self._overtaken.add((each.group, each.member_id))
 
     # What clients know.
 
@@ -111,12 +158,16 @@ class World(BaseWorld):
         core = self.actor.core
         known = core.consumer_groups.get(GroupId(group)) if core is not None else None
         members = known.members if known else {}
+        clients = (*self.clients, *self.rivals)
         return {
-            each.member_id: holds(each) for each in self.clients if each.group == group and each.member_id in members
+            each.member_id: each.holds
+            for each in clients
+            if each.group == group and each.member_id in members and (group, each.member_id) not in self._overtaken
         }
 
-    def _given(self, member: ConsumerMember) -> None:
+    def _given(self, member: Anyone) -> None:
         """It begins to use partitions: no other member may."""
+        self._overtaken.discard((member.group, member.member_id))
         holdings = self._holdings(member.group)
         mine = holdings.pop(member.member_id, frozenset())  # none if it was removed, and does not know that yet
         for other, held in holdings.items():
@@ -145,6 +196,8 @@ class World(BaseWorld):
             (self._topic_grows, chance.choice([8_000, 30_000])),
             (self._subscription_changes, chance.choice([8_000, 30_000])),
             (self._group_is_deleted, chance.choice([10_000, 10**7])),
+            (self._rival_appears, chance.choice([10_000, 10**7])),
+            (self._instance_is_removed, chance.choice([15_000, 10**7])),
         ):
             self._every(every_ms, mishap)
 
@@ -160,7 +213,7 @@ class World(BaseWorld):
                 client.pause(chance.choice([1_000, 3_000, 12_000]))
             case 1:
                 away_ms = chance.choice([100, 3_000, 12_000])
-                client.crash(away_ms, remember=False) if isinstance(client, Consumer) else client.crash(away_ms)
+                client.crash(away_ms, remember=False) if isinstance(client, ClassicMember) else client.crash(away_ms)
             case _:
                 client.stop(chance.choice([500, 3_000, 12_000]))
 
@@ -172,53 +225,67 @@ class World(BaseWorld):
             self.actor.publish()
 
     def _subscription_changes(self) -> None:
-        members = [each for each in self.clients if isinstance(each, ConsumerMember)]
-        if members:
-            self.chance.choice(members).change_subscription()
+        self.chance.choice(self.clients).change_subscription()
 
     def _group_is_deleted(self) -> None:
         group = self.chance.choice(self.clients).group
         body = {"groups_names": [group]}
         self.network.send("admin", "10.0.0.1", True, adapters.DELETE_GROUPS, 2, body, lambda response: None, 3_000)
 
+    def _rival_appears(self) -> None:
+        """For a while another process has the instance id of a client."""
+        if client := self._any_static():
+            name = f"{len(self.rivals)}r"
+            rival = self._new_client(name, client.group, client.instance, is_classic=self.chance.random() < 0.4)
+            self.rivals.append(rival)
+            rival.start()
+            self.schedule.after(self.chance.choice([1_000, 4_000, 12_000]), lambda: rival.stop(None))
+
+    def _instance_is_removed(self) -> None:
+        """By an administrator, who knows only its instance id."""
+        if client := self._any_static():
+            leaving = {"member_id": "", "group_instance_id": client.instance, "reason": "removed"}
+            body = {"group_id": client.group, "members": [leaving]}
+            self.network.send("admin", "10.0.0.1", True, adapters.LEAVE_GROUP, 5, body, lambda response: None, 3_000)
+
+    def _any_static(self) -> Anyone | None:
+        static = [each for each in self.clients if each.instance is not None]
+        return self.chance.choice(static) if static else None
+
     # How it ends.
 
     def _heal(self) -> None:
-        """No more faults: every group gets Stable, and its members use all partitions."""
+        """No more faults: every group gets Stable, and its members use all partitions, also of other topics then."""
         self._stop_faults(self.network.trouble, self.actor.faults)
+        for rival in self.rivals:
+            rival.stop(None)
         for client in self.clients:
             client.wake()
         groups = sorted({each.group for each in self.clients})
         self._until_well(lambda: (why for group in groups for why in self._unwell(group)))
+        for client in self.clients:
+            client.change_subscription()
+            self._until_well(lambda: (why for group in groups for why in self._unwell(group)))
+
+    def _inherited(self, group: ConsumerGroup, client: Anyone) -> frozenset[str]:
+        """Topics of the regular expression of the member whose place a classic one has taken: as in Kafka, it stays."""
+        regex = group.members[MemberId(client.member_id)].regex if client.member_id in group.members else None
+        inherits = isinstance(client, ClassicMember) and regex
+        return frozenset(topic for topic in self.topics if inherits and topic.startswith(inherits[0]))
 
     def _unwell(self, group: str) -> Iterator[str]:
         clients = [each for each in self.clients if each.group == group]
         core = self.actor.core
         if core is None or not self.actor.serves:
             yield "the actor is down"
-        elif not all(is_settled(each) for each in clients):
-            yield f"{[each.name for each in clients if not is_settled(each)]} of {group} are not settled"
+        elif not all(each.is_settled for each in clients):
+            yield f"{[each.name for each in clients if not each.is_settled]} of {group} are not settled"
         elif found := core.consumer_groups.get(GroupId(group)):
-            wanted = {each.member_id: wants(each) for each in clients}
-            yield from unwell(found, {each.member_id: holds(each) for each in clients}, wanted, self.topics)
+            wanted = {each.member_id: each.wanted | self._inherited(found, each) for each in clients}
+            yield from unwell(found, {each.member_id: each.holds for each in clients}, wanted, self.topics)
         elif any(isinstance(each, ConsumerMember) for each in clients):
             yield f"{group} is no consumer group"
         else:
             classic = core.groups[GroupId(group)]
             if classic.state is not GroupState.STABLE or classic.members.keys() != {each.member_id for each in clients}:
                 yield f"{group} is {classic.state} with {[*classic.members]}"
-
-
-def holds(client: Anyone) -> frozenset[Partition]:
-    """What it uses: an eager consumer gives up everything before it joins."""
-    if isinstance(client, ConsumerMember):
-        return client.holds
-    return frozenset(client.owned) if client.stage is Stage.CONSUMING else frozenset()
-
-
-def wants(client: Anyone) -> frozenset[str]:
-    return client.wanted if isinstance(client, ConsumerMember) else frozenset(client.topics)
-
-
-def is_settled(client: Anyone) -> bool:
-    return client.is_settled if isinstance(client, ConsumerMember) else client.stage is Stage.CONSUMING
