@@ -1,4 +1,4 @@
-"""Seeds of random histories: a few for every change; many, and fresh ones, under the mark ``seeds``.
+"""Seeds of random histories: a few for every change; many, and fresh ones, in the ring ``seeds``.
 
 Fresh ones begin with ``MUSTER_SEED``, by default a number from the commit. Their test id names it, which repeats a
 failure: ``MUSTER_SEED=17 .venv/bin/python -m pytest "tests/...[MUSTER_SEED=17]"``.
@@ -22,9 +22,9 @@ def seeds(few: int, many: int, fresh: int) -> list[ParameterSet]:
     first = first_fresh_seed()
     return [
         *(pytest.param(seed, id=str(seed)) for seed in range(few)),
-        *(pytest.param(seed, id=str(seed), marks=pytest.mark.seeds) for seed in range(few, many)),
+        *(pytest.param(seed, id=str(seed), marks=pytest.mark.ring(name="seeds")) for seed in range(few, many)),
         *(
-            pytest.param(seed, id=f"MUSTER_SEED={seed}", marks=pytest.mark.seeds)
+            pytest.param(seed, id=f"MUSTER_SEED={seed}", marks=pytest.mark.ring(name="seeds"))
             for seed in range(first, first + fresh)
         ),
     ]

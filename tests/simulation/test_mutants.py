@@ -14,7 +14,7 @@ EVERY_MUTANT = [
 ]
 
 
-@pytest.mark.mutants
+@pytest.mark.ring(name="mutants")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("kind", "mutant"), EVERY_MUTANT)
 def test_the_simulation_catches(kind: WorldKind, mutant: Mutant) -> None:
