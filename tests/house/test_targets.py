@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.house.test_layers import ROOT
 from tests.rings.ring import FIRST, load
 
+_SEEDS = ROOT / "tests/seeds.py"
+"""Marks tests of the modules that import it."""
 _MARK = re.compile(r"pytest\.mark\.ring\(name=\"([\w-]+)\"\)|mark_folder\(items, __file__, \"([\w-]+)\"\)")
 
 
@@ -23,7 +25,10 @@ def marks() -> dict[str, list[Path]]:
     """By ring, the modules and folders that are marked for it."""
     found: dict[str, list[Path]] = {}
     for path in (ROOT / "tests").rglob("*.py"):
-        for module, folder in _MARK.findall(path.read_text()):
+        text = path.read_text()
+        if "from tests.seeds import" in text:
+            found.setdefault("seeds", []).append(path)
+        for module, folder in _MARK.findall(text) if path != _SEEDS else ():
             found.setdefault(module or folder, []).append(path.parent if folder else path)
     return found
 
