@@ -15,7 +15,7 @@ from muster.placement.layout import PRODUCER_ID_BLOCK, decode_producer_id_block
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.cluster.consumer_groups.groups import PARTITIONS, create
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer, committed_offsets, everything
-from tests.cluster.test_transactions import Program, end, read
+from tests.cluster.consumer_groups.transactional import Program, end, read
 from tests.muster_process import Muster, eventually
 from tests.restart.test_restart import (
     COUNT,
