@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +16,7 @@ from confluent_kafka import ConsumerGroupState
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import Topic
-from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, describe, until_read, working
+from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, describe, sending, until_read, working
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer
 from tests.gateway.apis.test_data_apis import PRODUCE, produce_body
 from tests.gateway.group_client import UNKNOWN_ID
@@ -50,19 +49,6 @@ def paused(pid: int) -> Iterator[psutil.Process]:
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
-
-
-@contextlib.contextmanager
-def sending(producer: Producer) -> Iterator[None]:
-    """Under load."""
-    stop = threading.Event()
-    thread = threading.Thread(target=producer.send_until, args=(stop,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(WAIT_S)
 
 
 def until_ended(process: psutil.Process) -> None:

@@ -19,9 +19,8 @@ import pytest
 
 from muster.placement.hashing import partition_for
 from muster.placement.rendezvous import choose
-from tests.cluster.consumer_groups.groups import create, until_read, working
+from tests.cluster.consumer_groups.groups import create, sending, until_read, working
 from tests.cluster.consumer_groups.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
-from tests.cluster.test_paused_actors import sending
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench, RayNode, bench
 from tests.nodes.relay import Relay

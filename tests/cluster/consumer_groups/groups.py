@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopi
 from examples.demo.observer import Observer
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
 from muster.placement.hashing import partition_for
-from tests.cluster.consumer_groups.members import Member, committed_offsets
+from tests.cluster.consumer_groups.members import Member, Producer, committed_offsets
 from tests.muster_process import Muster, eventually
 
 PARTITIONS = 6
@@ -58,6 +59,19 @@ def working(*members: Member, beside: Sequence[Member] = ()) -> Iterator[None]:
         yield
     finally:
         leave(members)
+
+
+@contextlib.contextmanager
+def sending(producer: Producer, pause_s: float = 0.001) -> Iterator[None]:
+    """Under load: a record per ``pause_s`` or less."""
+    stop = threading.Event()
+    thread = threading.Thread(target=producer.send_until, args=(stop, pause_s), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(WAIT_S)
 
 
 def until_settled(members: Sequence[Member], beside: Sequence[Member] = ()) -> None:

@@ -268,10 +268,10 @@ class Producer:
             self.sent += 1
             self._producer.poll(pause_s)
 
-    def send_until(self, stop: threading.Event) -> None:
-        """Send continuously, a record per millisecond or less."""
+    def send_until(self, stop: threading.Event, pause_s: float = 0.001) -> None:
+        """Send continuously, a record per ``pause_s`` or less."""
         while not stop.is_set():
-            self.send(1, pause_s=0.001)
+            self.send(1, pause_s=pause_s)
 
     def flush(self, timeout_s: float = 60) -> None:
         """Wait until everything is acknowledged; AssertionError when something was not."""

@@ -13,10 +13,10 @@ import pytest
 from muster.actors.group.codec.adapters import CONSUMER_GROUP_DESCRIBE
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.hashing import partition_for
-from tests.cluster.consumer_groups.groups import WAIT_S, create, leave, until_read, until_settled
+from tests.cluster.consumer_groups.groups import WAIT_S, create, leave, sending, until_read, until_settled
 from tests.cluster.consumer_groups.members import ConfluentMember, Member, Producer
 from tests.cluster.test_attribution import book, pending, scrape
-from tests.cluster.test_paused_actors import paused, sending, until_ended
+from tests.cluster.test_paused_actors import paused, until_ended
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
