@@ -15,11 +15,13 @@ _WAIT_S = 30
 class Relay:
     """``with Relay(host, port, to) as relay``: listens at ``host:port`` and relays to ``to:port``, until :meth:`cut`.
 
-    After that, connections are accepted, and carry nothing in either direction.
+    After that, connections are accepted, and carry nothing in either direction. Without ``to``, connections are closed
+    at once until :meth:`redirect`.
     """
 
-    def __init__(self, host: str, port: int, to: str) -> None:
-        self._host, self._port, self._to = host, port, to
+    def __init__(self, host: str, port: int, to: str | None) -> None:
+        self._host, self._port = host, port
+        self._target = None if to is None else (to, port)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._flows: set[asyncio.Task[None]] = set()
@@ -47,11 +49,18 @@ class Relay:
 
         self._do(cut())
 
+    def redirect(self, host: str, port: int) -> None:
+        """Relay connections there that are opened from now on."""
+        self._target = (host, port)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         if self._is_cut:
             return
-        there, back = await asyncio.open_connection(self._to, self._port)
+        if self._target is None:
+            writer.close()
+            return
+        there, back = await asyncio.open_connection(*self._target)
         self._writers.append(back)
         for source, target in ((reader, back), (there, writer)):
             flow = self._loop.create_task(self._flow(source, target))

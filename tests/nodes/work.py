@@ -47,20 +47,17 @@ class Work:
 
 
 @contextmanager
-def work(bench: Bench, fresh: Callable[[str], str]) -> Iterator[Work]:
+def work(bench: Bench, fresh: Callable[[str], str], *, groups: int = GROUPS) -> Iterator[Work]:
     """Groups of two members and a producer, all started."""
     topic = fresh("t")
     create(bench.muster, topic)
-    members = [ConfluentMember(bench.muster.bootstrap, topic, name) for name in _groups(fresh) for _ in range(2)]
+    names = [fresh("g") for _ in range(groups)]
+    members = [ConfluentMember(bench.muster.bootstrap, topic, name) for name in names for _ in range(2)]
     at_work = Work(bench, Producer(bench.muster.bootstrap, topic), members)
     with working(*members):
         at_work.go_on()
         yield at_work
         at_work.check()
-
-
-def _groups(fresh: Callable[[str], str]) -> list[str]:
-    return [fresh("g") for _ in range(GROUPS)]
 
 
 def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
