@@ -13,7 +13,9 @@ const kafka = new Kafka({
   logLevel: logLevel.INFO,
   logCreator: toStandardError,
 })
-const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, heartbeatInterval: 500 })
+// Between two heartbeats it waits for records, by default up to 5 s.
+const waits = { heartbeatInterval: 500, maxWaitTimeInMs: 500 }
+const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, ...waits })
 
 consumer.on(consumer.events.GROUP_JOIN, ({ payload }) =>
   tell('joined', { topic, memberId: payload.memberId, partitions: payload.memberAssignment[topic] || [] })
