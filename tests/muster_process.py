@@ -111,10 +111,10 @@ class Muster(Cluster):
         self.process.wait(STOP_S)
         psutil.wait_procs(family[1:], timeout=STOP_S)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
         """Run another muster command on this cluster to its end."""
         command = [sys.executable, "-m", "muster.gateway.cli.main", *arguments, "--storage", str(self.storage)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=self.environment)
 
     def cli(self, *arguments: str, check: bool = True) -> str:
         """Output of another muster command on this cluster."""
