@@ -314,9 +314,8 @@ def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -
 
 def everything(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes]]:
     """All records of a topic, by partition and offset; read without a group."""
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True}
-    )
+    to_the_end = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none", **to_the_end})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     records: list[tuple[int, int, bytes]] = []
     at_end: set[int] = set()

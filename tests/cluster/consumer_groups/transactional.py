@@ -126,4 +126,4 @@ def end(muster: Muster, topic: str, partition: int, level: str) -> int:
 
 def reader(muster: Muster, level: str, **options: Any) -> Consumer:
     settings = {"bootstrap.servers": muster.bootstrap, "group.id": "unused", "enable.auto.commit": False}
-    return Consumer({**settings, "isolation.level": f"read_{level}", **options})
+    return Consumer({**settings, "isolation.level": f"read_{level}", "fetch.wait.max.ms": 10, **options})
