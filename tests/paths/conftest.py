@@ -42,7 +42,7 @@ _PROPERTIES = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder, and put its modules in their order."""
-    mark_folder(items, __file__, "paths")
+    mark_folder(items, __file__, "first")
     places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
     ordered = sorted((items[place] for place in places), key=lambda item: _ORDER.index(item.path.stem))
     for place, item in zip(places, ordered, strict=True):
