@@ -26,7 +26,7 @@ def marks() -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text()
-        if "from tests.seeds import" in text:
+        if re.search(r"^from tests\.seeds import", text, re.MULTILINE):
             found.setdefault("seeds", []).append(path)
         for module, folder in _MARK.findall(text) if path != _SEEDS else ():
             found.setdefault(module or folder, []).append(path.parent if folder else path)
