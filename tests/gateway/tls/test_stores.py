@@ -64,6 +64,17 @@ def test_every_form_of_a_store(tmp_path: Path) -> None:
         ),
         (None, {}, "cannot be read: No such file or directory"),
     ],
+    ids=[
+        "jks",
+        "empty",
+        "two-keys",
+        "no-certificate",
+        "another-key",
+        "encrypted",
+        "another-password",
+        "pkcs12",
+        "missing",
+    ],
 )
 def test_what_is_wrong_with_a_store(tmp_path: Path, content: bytes | None, more: dict[str, str], message: str) -> None:
     file = tmp_path / "store"
