@@ -51,6 +51,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARING else item.nodeid.partition("::")[0]))
 
 
+_MAX_ID = 100
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the names of long values: one is a frame of a megabyte."""
+    if not isinstance(val, str | bytes) or len(val) <= _MAX_ID:
+        return None
+    begin = val[:20].hex() if isinstance(val, bytes) else val[:20].encode("unicode_escape").decode()
+    return f"{begin}-and-{len(val) - 20}-more"
+
+
 _OFFSETS_PARTITIONS = 50
 """The default, which the tests' shared Muster uses."""
 _COORDINATORS = (1, 2)

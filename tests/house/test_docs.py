@@ -13,6 +13,7 @@ import pytest
 
 from muster.actors.config import MusterConfig, describe_broker, describe_topic
 from muster.gateway.cli.main import cli
+from tests.rings.ring import load
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -89,6 +90,7 @@ def test_files_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_make_has_the_targets(page: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets |= {f"ring-{name}" for name in (*load(), "NAME")}
     assert set(re.findall(r"`make ([a-z][\w-]*)", page.read_text())) <= targets
 
 

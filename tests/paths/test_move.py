@@ -9,7 +9,7 @@ from tests.nodes.bench import Bench, moved
 from tests.nodes.work import drain, work
 
 PAUSE_S = 0.01
-"""Between two records during a move. A producer without work would not learn where the gateways are now."""
+"""Between two records during a move."""
 
 
 def test_a_group_stays_as_it_is_while_all_actors_move(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
@@ -24,5 +24,6 @@ def test_a_group_stays_as_it_is_while_all_actors_move(on_nodes: Bench, fresh: Ca
                 assert clients.stability() == stable
                 assert drain(on_nodes, node_id, "--undo").returncode == 0
                 assert on_nodes.until_placed().keys() >= shares.keys()
+                clients.learn_addresses()
             clients.go_on()
             assert clients.stability() == stable

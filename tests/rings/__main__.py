@@ -81,7 +81,7 @@ def ci(began: float | None) -> None:
             if choice.left:
                 _say(f"due, and not run for lack of time: {', '.join(ring.name for ring in choice.left)}")
     for row in found:
-        _tell_growth(rows, row)
+        _show_growth(rows, row)
     _finish(found)
 
 
@@ -111,12 +111,12 @@ def _runner() -> Iterator[tuple[Runner, Checkout]]:
 
 
 def _record(row: Row) -> Row:
-    _tell_growth(ledger.read(), row)
+    _show_growth(ledger.read(), row)
     ledger.append(row)
     return row
 
 
-def _tell_growth(rows: Sequence[Row], row: Row) -> None:
+def _show_growth(rows: Sequence[Row], row: Row) -> None:
     if sentence := ledger.growth(rows, row):
         console.print(sentence, style="red")
 
