@@ -16,9 +16,9 @@ from rich.console import Console
 from tests import stopwatch
 from tests.rings import ledger
 from tests.rings.checkout import Checkout
-from tests.rings.choosing import LARGE_S, SMALL_S, choose, estimate_s
+from tests.rings.judging import judge
 from tests.rings.ledger import PASSED, Row
-from tests.rings.ring import FIRST, Ring, load
+from tests.rings.ring import load
 from tests.rings.running import DURATIONS, Runner, run_all
 
 console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
@@ -58,37 +58,13 @@ def everything() -> None:
 @click.option("--began", type=float, default=None, help="Unix time at which the judging began; default: now.")
 def ci(began: float | None) -> None:
     """Judge the commit: the first ring, those that are due as far as the time allows, and always one more."""
-    began = began or time.time()
     known, rows = load(), ledger.read()
     console.print(ledger.table(known.values(), rows))
-    found: list[Row] = []
     with _runner() as (runner, checkout):
-        due = {ring.name for ring in known.values() if _is_due(ring, rows, checkout)}
-        small = due <= {FIRST}
-        _say(f"{'no other ring is' if small else ', '.join(sorted(due - {FIRST})) + ' are'} due by what has changed")
-        first = runner.run(known[FIRST])
-        found.append(first)
-        if first.result == PASSED:
-            slowness = first.seconds / estimate_s(rows, known[FIRST]) if ledger.latest(rows, FIRST) else 1.0
-            remaining_s = (SMALL_S if small else LARGE_S) - (time.time() - began)
-            choice = choose([*known.values()], due, rows, checkout.commit(), remaining_s, slowness)
-            _say(
-                f"{remaining_s:.0f} s are left, on a machine that takes {slowness:.1f} times as long as in the ledger: "
-                f"{', '.join(ring.name for ring in choice.runs) or 'nothing'} will run"
-                + (f"; {choice.extra.name} was chosen by the commit's id" if choice.extra else "")
-            )
-            run_all(runner, choice.runs, lambda row, log: found.append(_shown(row, log)))
-            if choice.left:
-                _say(f"due, and not run for lack of time: {', '.join(ring.name for ring in choice.left)}")
+        found = judge(known, rows, runner, checkout, began or time.time(), _say, _shown)
     for row in found:
         _show_growth(rows, row)
     _finish(found)
-
-
-def _is_due(ring: Ring, rows: Sequence[Row], checkout: Checkout) -> bool:
-    """Whether what the ring covers has changed since it last passed."""
-    passed = ledger.latest(rows, ring.name)
-    return passed is None or checkout.changed(passed.commit, ring.paths)
 
 
 @contextlib.contextmanager

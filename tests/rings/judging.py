@@ -1,0 +1,58 @@
+"""Judges a commit as CI does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tests.rings import ledger
+from tests.rings.checkout import Checkout
+from tests.rings.choosing import LARGE_S, SMALL_S, choose, estimate_s
+from tests.rings.ledger import PASSED, Row
+from tests.rings.ring import FIRST, Ring
+from tests.rings.running import Runner, run_all
+
+Shown = Callable[[Row, Path], Row]
+
+
+def judge(
+    rings: Mapping[str, Ring],
+    rows: Sequence[Row],
+    runner: Runner,
+    checkout: Checkout,
+    began_s: float,
+    say: Callable[[str], None],
+    shown: Shown,
+) -> list[Row]:
+    """Run the first ring; if it passes, those that are due as far as the time allows, and one more.
+
+    ``began_s``: the time of ``time.time`` from which the minutes count. ``say`` gets what is decided and why, ``shown``
+    each later row and its log.
+    """
+    due = {ring.name for ring in rings.values() if is_due(ring, rows, checkout)} - {FIRST}
+    say(f"due, since what they cover has changed: {_names(due)}")
+    found = [runner.run(rings[FIRST])]
+    if found[0].result != PASSED:
+        return found
+    known = ledger.latest(rows, FIRST)
+    slowness = found[0].seconds / estimate_s(rows, rings[FIRST]) if known else 1.0
+    remaining_s = (LARGE_S if due else SMALL_S) - (time.time() - began_s)
+    choice = choose([*rings.values()], due, rows, checkout.commit(), remaining_s, slowness)
+    say(f"{remaining_s:.0f} s are left, and this machine takes {slowness:.1f} times as long as the ledger says")
+    say(f"chosen by the commit's id: {choice.extra.name if choice.extra else 'nothing, for none fits'}")
+    say(f"to be run, in this order: {', '.join(ring.name for ring in choice.runs) or 'none'}")
+    run_all(runner, choice.runs, lambda row, log: found.append(shown(row, log)))
+    if choice.left:
+        say(f"due, and not run for lack of time: {_names(ring.name for ring in choice.left)}")
+    return found
+
+
+def is_due(ring: Ring, rows: Sequence[Row], checkout: Checkout) -> bool:
+    """Whether what the ring covers has changed since it last passed."""
+    passed = ledger.latest(rows, ring.name)
+    return passed is None or checkout.changed(passed.commit, ring.paths)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
