@@ -31,16 +31,6 @@ class Work:
         for group in {member.group for member in self.members}:
             until_read([member for member in self.members if member.group == group], self.producer.sent)
 
-    def learn_addresses(self) -> None:
-        """Let every client learn where the gateways are.
-
-        By itself, librdkafka does when a request fails, and every five minutes. Gateways of nodes on one machine have
-        other ports when they return, so a client could know none of them by then.
-        """
-        self.producer.learn_addresses()
-        for member in self.members:
-            member.learn_addresses()
-
     def stability(self) -> object:
         """The state that a rebalance would change."""
         members = [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self.members]

@@ -132,10 +132,6 @@ class ConfluentMember(Member):
     def identity(self) -> tuple[Any, ...]:
         return (self._member_id,)
 
-    def learn_addresses(self) -> None:
-        """Get the addresses of the gateways as they are now."""
-        self._consumer.list_topics(self.topic, 60)
-
     def _consume(self) -> None:
         config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "auto.offset.reset": "earliest"}
         self._consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": False, **self.config})
@@ -282,10 +278,6 @@ class Producer:
         assert self._producer.flush(timeout_s) == 0, "records without an answer"
         assert self.failed == []
         assert len(self.acknowledged) == self.sent
-
-    def learn_addresses(self) -> None:
-        """Get the addresses of the gateways as they are now."""
-        self._producer.list_topics(self.topic, 60)
 
     def check(self, records: Iterable[tuple[int, int, bytes]]) -> None:
         """AssertionError unless these are the acknowledged records, each at its acknowledged partition and offset."""
