@@ -1,6 +1,6 @@
 """How tests are distributed, and what all of them use.
 
-``make test`` has three workers of pytest-xdist, which wait a lot; a single test has none.
+``make test`` has four workers of pytest-xdist, which wait a lot; a single test has none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = dict(zip(_LONG, range(len(_LONG)), strict=True))
     items.sort(key=lambda item: folders.get(_folder(item.nodeid), len(folders)))
     for item in items:
-        ring_of(item)
+        ring_of(item)  # refuses two
         folder = _folder(item.nodeid)
         item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARING else item.nodeid.partition("::")[0]))
 

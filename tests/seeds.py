@@ -38,4 +38,4 @@ def first_fresh_seed() -> int:
     if not (_ROOT / ".git").exists():
         return 0
     head = subprocess.run(["git", "-C", _ROOT, "rev-parse", "HEAD"], capture_output=True, text=True)
-    return int(head.stdout[:7] or "0", 16)
+    return int(head.stdout[:8] or "0", 16)

@@ -2,7 +2,7 @@
 
 A run writes ``build/durations/last.csv``; in the folder that ``MUSTER_DURATIONS`` names, a file of its own. Columns:
 kind (``test``, ``fixture`` or ``stage``), name, outcome, seconds. A fixture that several tests share has a row of its
-own; its time is not part of the test that happened to need it first.
+own; its time is not part of the test that happened to need it first. Its end is part of the last one.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Stopwatch:
     def __init__(self, config: pytest.Config) -> None:
         self._is_worker = hasattr(config, "workerinput")
         self._fixtures: list[tuple[str, float]] = []
+        self._inner_s = 0.0
+        """Time of shared fixtures that the fixture which is being set up has asked for."""
         self._tests: defaultdict[str, float] = defaultdict(float)
         self._outcomes: dict[str, str] = {}
         self._shared: list[Duration] = []
@@ -74,13 +76,17 @@ class Stopwatch:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
     ) -> Generator[None, object, object]:
-        began_s = time.perf_counter()
+        began_s, outer_s, self._inner_s = time.perf_counter(), self._inner_s, 0.0
         try:
             return (yield)
         finally:
-            if fixturedef.scope != "function":
+            whole_s = time.perf_counter() - began_s
+            if fixturedef.scope == "function":
+                self._inner_s += outer_s
+            else:
                 place = fixturedef.baseid or "pytest"
-                self._fixtures.append((f"{place}::{fixturedef.argname}", time.perf_counter() - began_s))
+                self._fixtures.append((f"{place}::{fixturedef.argname}", whole_s - self._inner_s))
+                self._inner_s = outer_s + whole_s
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -55,7 +55,7 @@ def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
             assert len(consumer.consume(COUNT, WAIT_S)) == COUNT, "from the leader, while its rack has no gateway"
             consumer.close()
 
-            nodes.add({"rack": "c", "port": "19094"})
+            without = nodes.add({"rack": "c", "port": "19094"})
             failed = eventually(
                 lambda: [actor["error"] for name, actor in muster.actors().items() if name.startswith("gateway-")],
                 any,
@@ -64,6 +64,8 @@ def test_addresses_and_racks_come_from_labels(tmp_path: Path) -> None:
             assert "has no label ip, which advertised.listeners needs" in str(failed)
             assert external(muster) == outer[:1]
 
+        nodes.kill(without)  # else it depends on the nodes' ids which problem is found first
+        nodes.add({"ip": "127.0.0.3", "rack": "b", "port": "19094"})
         for wrong, problem in WRONG:
             muster = Muster(tmp_path / "wrong", up, PROPERTIES | wrong, nodes.environment)
             done = subprocess.run(

@@ -21,6 +21,8 @@ from tests.rings.ledger import PASSED, Row
 from tests.rings.ring import load
 from tests.rings.running import DURATIONS, Runner, run_all
 
+CI_S = 80 * 60
+"""By then every ring has ended: CI is killed after 90 minutes."""
 console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
@@ -57,24 +59,33 @@ def everything() -> None:
 @rings.command()
 @click.option("--began", type=float, default=None, help="Unix time at which the judging began; default: now.")
 def ci(began: float | None) -> None:
-    """Judge the commit: the first ring, those that are due as far as the time allows, and always one more."""
+    """Judge the commit: the first ring, those that are due as far as the time allows, and one more."""
+    began_s = began or time.time()
     known, rows = load(), ledger.read()
-    console.print(ledger.table(known.values(), rows))
-    with _runner() as (runner, checkout):
-        found = judge(known, rows, runner, checkout, began or time.time(), _say, _shown)
-    for row in found:
-        _show_growth(rows, row)
+    Console(width=140, force_terminal=True, color_system="standard").print(ledger.table(known.values(), rows))
+    _say(f"set-up and lint took {time.time() - began_s:.0f} s")
+
+    def shown(row: Row, log: Path, slowness: float) -> Row:
+        _show_growth(rows, row, slowness)
+        return _shown(row, log)
+
+    with _runner(until_s=began_s + CI_S) as (runner, checkout):
+        found = judge(known, rows, runner, checkout, began_s, _say, shown)
     _finish(found)
 
 
 @contextlib.contextmanager
-def _runner() -> Iterator[tuple[Runner, Checkout]]:
-    """Whatever ends this process ends the rings that it runs."""
+def _runner(until_s: float | None = None) -> Iterator[tuple[Runner, Checkout]]:
+    """Whatever ends this process ends the rings that it runs; a second signal kills them."""
     checkout = Checkout()
     commit = checkout.commit()
-    runner = Runner(commit, int(commit[:8], 16))
+    if commit.endswith(ledger.DIRTY):
+        _say(f"files differ from {commit.removesuffix(ledger.DIRTY)}: what passes here proves nothing of a commit")
+    runner = Runner(checkout.commit, int(commit[:8], 16), until_s=until_s)
 
     def terminated(*_: object) -> None:
+        if runner.is_ending:
+            runner.kill()
         raise KeyboardInterrupt
 
     # SIGINT, too: a shell that starts a job in the background has it ignored, which the rings would inherit.
@@ -92,15 +103,15 @@ def _record(row: Row) -> Row:
     return row
 
 
-def _show_growth(rows: Sequence[Row], row: Row) -> None:
-    if sentence := ledger.growth(rows, row):
+def _show_growth(rows: Sequence[Row], row: Row, slowness: float = 1.0) -> None:
+    if sentence := ledger.growth(rows, row, slowness):
         console.print(sentence, style="red")
 
 
 def _shown(row: Row, log: Path) -> Row:
     """Print what the ring printed, if it ran beside others: its end if it passed."""
     _say(f"{row.ring}: {row.result}, {row.tests} tests in {row.seconds} s ({log})")
-    text = log.read_text(errors="replace")
+    text = log.read_text(errors="replace") if log.exists() else ""
     print(_end_of(text) if row.result == PASSED else text, flush=True)
     return row
 

@@ -9,9 +9,11 @@ from tests.rings.ledger import Row, latest
 from tests.rings.ring import FIRST, Ring
 
 SMALL_S, LARGE_S = 15 * 60, 40 * 60
-"""Time for a change after which no ring is due, such as one of docs/, and for any other."""
+"""Time for a change of documentation alone, and for any other."""
 UNKNOWN_S = 600
-"""Estimate for a ring that has no row."""
+"""Estimate for a ring that never passed."""
+EXTRA = 1 / 3
+"""Part of the time that one more ring may take beside rings that are due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +37,30 @@ def choose(
 ) -> Choice:
     """The rings to run in the remaining time.
 
-    One is chosen by the commit's id out of those that fit, whether it is due or not. The due ones follow, the one
-    whose last run is the oldest first, as long as they fit. ``slowness``: how many times as long as in the ledger
-    rings take on this machine today.
+    One is chosen by the commit's id, out of those that are not due and fit; its time is set aside. The due ones go
+    first, the one whose last run is the oldest before the others, as long as they fit. Where all are due, the
+    commit's id chooses one of them. ``slowness``: how many times as long as in the ledger rings take on this machine
+    today.
     """
     costs = {ring.name: estimate_s(rows, ring) * slowness for ring in rings if ring.name != FIRST}
-    fitting = [ring for ring in rings if ring.name != FIRST and costs[ring.name] <= remaining_s]
+    others = [ring for ring in rings if ring.name != FIRST]
+    queue = sorted((ring for ring in others if ring.name in due), key=lambda ring: _last_run(rows, ring))
+    share_s = remaining_s * EXTRA if queue else remaining_s
+    fitting = [ring for ring in others if ring not in queue and costs[ring.name] <= share_s]
+    if len(queue) == len(others):
+        fitting = [ring for ring in others if costs[ring.name] <= remaining_s]
     extra = fitting[int(commit[:8], 16) % len(fitting)] if fitting else None
-    runs = [extra] if extra else []
-    left = []
     remaining_s -= costs[extra.name] if extra else 0
-    for ring in sorted(rings, key=lambda ring: _last_run(rows, ring)):
-        if ring.name not in due or ring.name == FIRST or ring in runs:
+    runs, left = [], []
+    for ring in queue:
+        if ring is extra:
             continue
         if costs[ring.name] <= remaining_s:
             remaining_s -= costs[ring.name]
             runs.append(ring)
         else:
             left.append(ring)
-    return Choice(tuple(runs), extra, tuple(left))
+    return Choice((*runs, extra) if extra else tuple(runs), extra, tuple(left))
 
 
 def _last_run(rows: Sequence[Row], ring: Ring) -> int:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from tests.rings import ledger
 from tests.rings.checkout import Checkout
-from tests.rings.choosing import LARGE_S, SMALL_S, choose, estimate_s
+from tests.rings.choosing import LARGE_S, SMALL_S, choose
 from tests.rings.ledger import PASSED, Row
 from tests.rings.ring import FIRST, Ring
 from tests.rings.running import Runner, run_all
 
-Shown = Callable[[Row, Path], Row]
+Shown = Callable[[Row, Path, float], Row]
+CODE = (".", ":(exclude)docs", ":(exclude,top,glob)*.md")
+"""All but documentation, as git's pathspecs."""
 
 
 def judge(
@@ -28,23 +30,24 @@ def judge(
     """Run the first ring; if it passes, those that are due as far as the time allows, and one more.
 
     ``began_s``: the time of ``time.time`` from which the minutes count. ``say`` gets what is decided and why, ``shown``
-    each later row and its log.
+    each later row, its log, and how many times as long as in the ledger rings take here.
     """
-    due = {ring.name for ring in rings.values() if is_due(ring, rows, checkout)} - {FIRST}
+    due = {ring.name for ring in rings.values() if ring.name != FIRST and is_due(ring, rows, checkout)}
     say(f"due, since what they cover has changed: {_names(due)}")
     found = [runner.run(rings[FIRST])]
     if found[0].result != PASSED:
         return found
     known = ledger.latest(rows, FIRST)
-    slowness = found[0].seconds / estimate_s(rows, rings[FIRST]) if known else 1.0
-    remaining_s = (LARGE_S if due else SMALL_S) - (time.time() - began_s)
-    choice = choose([*rings.values()], due, rows, checkout.commit(), remaining_s, slowness)
+    slowness = found[0].seconds / known.seconds if known else 1.0
+    is_small = known is not None and not checkout.changed(known.commit, CODE)
+    remaining_s = (SMALL_S if is_small else LARGE_S) - (time.time() - began_s)
+    choice = choose([*rings.values()], due, rows, found[0].commit, remaining_s, slowness)
     say(f"{remaining_s:.0f} s are left, and this machine takes {slowness:.1f} times as long as the ledger says")
     say(f"chosen by the commit's id: {choice.extra.name if choice.extra else 'nothing, for none fits'}")
     say(f"to be run, in this order: {', '.join(ring.name for ring in choice.runs) or 'none'}")
-    run_all(runner, choice.runs, lambda row, log: found.append(shown(row, log)))
     if choice.left:
         say(f"due, and not run for lack of time: {_names(ring.name for ring in choice.left)}")
+    run_all(runner, choice.runs, lambda row, log: found.append(shown(row, log, slowness)))
     return found
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.rings.ring import FIRST, Ring
+from tests.rings.ring import Ring
 
 LEDGER = Path(__file__).with_name("ledger.csv")
 PASSED = "passed"
+DIRTY = "-dirty"
 STALE = 5
 """A ring that has not passed in so many changes is shown in red."""
 GROWN = 1.2
@@ -23,7 +24,7 @@ GROWN = 1.2
 class Row:
     ring: str
     commit: str
-    """Abbreviated to 12 digits; ``-dirty`` follows if files differed from it, and then it proves nothing."""
+    """Abbreviated to 12 digits; DIRTY follows if files differed from it, and then the run proves nothing."""
     date: str
     """UTC, in minutes."""
     seconds: int
@@ -67,23 +68,23 @@ def append(row: Row, file: Path = LEDGER) -> None:
 
 def latest(rows: Iterable[Row], ring: str) -> Row | None:
     """The last run of the ring that passed on a commit."""
-    found = [row for row in rows if row.ring == ring and row.result == PASSED and not row.commit.endswith("-dirty")]
+    found = [row for row in rows if row.ring == ring and row.result == PASSED and not row.commit.endswith(DIRTY)]
     return found[-1] if found else None
 
 
 def age(rows: Sequence[Row], ring: str) -> int | None:
-    """Changes since the ring last passed; None if it never did. A change is a commit that ``first`` was run on."""
+    """Changes since the ring last passed; None if it never did. A change is a commit that any ring was run on."""
     passed = latest(rows, ring)
     if passed is None:
         return None
     later = rows[len(rows) - rows[::-1].index(passed) :]
-    return len({row.commit for row in later if row.ring == FIRST} - {passed.commit})
+    return len({row.commit.removesuffix(DIRTY) for row in later} - {passed.commit})
 
 
-def growth(rows: Iterable[Row], row: Row) -> str | None:
-    """A sentence if the run took a fifth longer than the last one that passed."""
+def growth(rows: Iterable[Row], row: Row, slowness: float = 1.0) -> str | None:
+    """A sentence if a run that passed took a fifth longer than the last one, on a machine that many times as slow."""
     before = latest(rows, row.ring)
-    if before is None or row.seconds <= GROWN * before.seconds:
+    if before is None or row.result != PASSED or row.seconds <= GROWN * slowness * before.seconds:
         return None
     return f"{row.ring} has grown: {row.seconds} s; {before.seconds} s on {before.commit} ({before.date})"
 
@@ -99,6 +100,7 @@ def table(rings: Iterable[Ring], rows: Sequence[Row]) -> Table:
         cells = (
             (passed.commit, passed.date, str(passed.seconds), str(passed.tests)) if passed else ("never", "", "", "")
         )
-        style = "red" if since is None or since > STALE else None
-        shown.add_row(ring.name, *cells, "" if since is None else str(since), last, style=style)
+        is_stale = since is None or since > STALE
+        changes = f"{'' if since is None else since}{' stale' if is_stale else ''}".strip()
+        shown.add_row(ring.name, *cells, changes, last, style="red" if is_stale else None)
     return shown

@@ -45,4 +45,5 @@ def marked(name: str) -> str:
 def load(table: Path = TABLE) -> dict[str, Ring]:
     """Every ring, by name, in the order of the table. Raises TypeError for an unknown column."""
     rows = tomllib.loads(table.read_text())
-    return {name: Ring(name=name, **{**row, "paths": tuple(row["paths"])}) for name, row in rows.items()}
+    everywhere = rows.pop("everywhere", [])
+    return {name: Ring(name=name, **{**row, "paths": (*row["paths"], *everywhere)}) for name, row in rows.items()}

@@ -38,25 +38,34 @@ def test_it_fits_in_the_time() -> None:
     assert chosen(set(), "00000000", 50) == Choice((), None, ())
 
 
-def test_what_is_due_follows_the_oldest_first() -> None:
-    choice = chosen({"nodes", "hosts"}, "00000002", 2_000)
-    assert names(choice.runs) == ["spark", "hosts", "nodes"]
+def test_what_is_due_goes_first_and_the_oldest_before_others() -> None:
+    choice = chosen({"nodes", "hosts"}, "00000000", 2_000)
+    assert names(choice.runs) == ["hosts", "nodes", "spark"]
+    assert choice.extra is choice.runs[-1]
     assert choice.left == ()
+
+
+def test_one_more_ring_does_not_displace_what_is_due() -> None:
+    for number in range(4):
+        choice = chosen({"nodes"}, f"{number:08x}", 1_000)
+        assert names(choice.runs) == ["nodes", "spark"], "hosts would take more than a third"
 
 
 def test_what_does_not_fit_is_named() -> None:
     choice = chosen({FIRST, "nodes", "hosts"}, "00000001", 500)
-    assert names(choice.runs) == ["spark", "nodes"]
+    assert names(choice.runs) == ["nodes", "spark"]
     assert names(choice.left) == ["hosts"]
 
 
 def test_a_slow_machine_runs_less() -> None:
     choice = chosen({"nodes", "hosts"}, "00000001", 1_300, 2.0)
-    assert names(choice.runs) == ["spark", "nodes"]
+    assert names(choice.runs) == ["nodes", "spark"]
     assert names(choice.left) == ["hosts"]
 
 
-def test_a_ring_that_never_passed_is_the_oldest() -> None:
+def test_where_all_are_due_one_of_them_is_chosen() -> None:
+    """One that never passed is the oldest."""
     rows = [*ROWS[1:], row("hosts", 5, "1 failed")]
     choice = choose(RINGS, {"nodes", "hosts", "spark"}, rows, "00000000", 2_000, 1.0)
-    assert names(choice.runs) == ["nodes", "hosts", "spark"]
+    assert names(choice.runs) == ["hosts", "spark", "nodes"]
+    assert choice.extra is choice.runs[-1]

@@ -36,7 +36,8 @@ def test_only_a_run_that_passed_on_a_commit_counts() -> None:
 def test_age_is_in_changes() -> None:
     rows = [*changes(3), row("nodes", "a"), *changes(4)]
     assert age(rows, "nodes") == 4
-    assert age([*rows, row(FIRST, f"{3:012x}")], "nodes") == 4, "the same commit again"
+    assert age([*rows, row("spark", f"{3:012x}-dirty")], "nodes") == 4, "the same commit again"
+    assert age([*rows, row("spark", "another")], "nodes") == 5
     assert age(rows, FIRST) == 0
     assert age(rows, "hosts") is None
 
@@ -45,12 +46,14 @@ def test_a_ring_that_takes_a_fifth_longer_has_grown() -> None:
     rows = [row("nodes", "a", seconds=100)]
     assert growth(rows, row("nodes", "b", seconds=120)) is None
     assert growth(rows, row("nodes", "b", seconds=121)) == "nodes has grown: 121 s; 100 s on a (2026-11-28T12:00Z)"
+    assert growth(rows, row("nodes", "b", seconds=239), slowness=2.0) is None
+    assert growth(rows, row("nodes", "b", "1 failed", seconds=999)) is None
     assert growth(rows, row("hosts", "b", seconds=999)) is None
 
 
 def test_stale_rings_are_red() -> None:
     rings = [Ring(name=name, covers="", paths=(), command="") for name in ("nodes", "hosts", "spark")]
-    rows = [row("nodes", "a"), *changes(5), row("hosts", "b")]
+    rows = [row("nodes", "a"), *changes(5), row("hosts", f"{4:012x}")]
     console = Console(force_terminal=True, color_system="standard", width=140)
 
     def lines(rows: list[Row]) -> dict[str, bool]:
