@@ -60,7 +60,7 @@ demo: setup
 
 # Each waits more than it works, so there are more workers than processors. tests/rings/rings.toml has the other tests.
 test: setup
-	$(PYTHON) -m pytest --max-worker-restart 0 -n 4 --dist loadgroup --no-loadscope-reorder -m "not ring"
+	$(PYTHON) -m pytest --max-worker-restart 0 -m "not ring" --dist loadgroup --no-loadscope-reorder -n 4
 
 # A ring needs what CONTRIBUTING.md names, and adds a row to tests/rings/ledger.csv.
 ring-first: lint

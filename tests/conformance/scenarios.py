@@ -1,8 +1,8 @@
 """``python -m tests.conformance.scenarios record [NAME ...]``: what a real Apache Kafka answers, written into the
 scenarios.
 
-``check`` compares only. Both remember what Kafka was seen to answer (``verified.py``). One broker is started for each
-set of properties that the scenarios ask for.
+``check`` changes no scenario. Both write into ``verified.csv`` what Kafka was seen to answer. One broker is started for
+each set of properties that the scenarios ask for.
 """
 
 from __future__ import annotations

@@ -16,9 +16,12 @@ from pathlib import Path
 from tests.scenarios.suites import recorded
 
 _FILE = Path(__file__).with_name("verified.csv")
-_SCENARIOS = Path(__file__).parents[1] / "scenarios"
-_PLAYING = ("language", "play", "pulse", "rendering", "requests", "socket_world", "suites", "values")
-_BROKER = ("kafka.py", "pom.xml", "scenarios.py")
+_TESTS = Path(__file__).parents[1]
+_HARNESS = (
+    *("conformance/kafka.py", "conformance/pom.xml", "conformance/scenarios.py", "group/driver.py"),
+    *(f"scenarios/{name}.py" for name in ("core_world", "language", "play", "pulse", "rendering", "requests")),
+    *(f"scenarios/{name}.py" for name in ("socket_world", "suites", "values")),
+)
 """``pom.xml`` has Kafka's version."""
 
 
@@ -49,5 +52,4 @@ def _hash_of(transcript: Path) -> str:
 
 @functools.cache
 def _harness() -> bytes:
-    files = [*(_SCENARIOS / f"{name}.py" for name in _PLAYING), *(_FILE.with_name(name) for name in _BROKER)]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
+    return hashlib.sha256(b"".join((_TESTS / name).read_bytes() for name in _HARNESS)).digest()

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from tests.house.test_layers import ROOT
-from tests.rings.ring import FIRST, load
+from tests.rings.ring import FIRST, load, marked
 
 _SEEDS = ROOT / "tests/seeds.py"
 """Marks tests of the modules that import it."""
@@ -50,6 +50,20 @@ def test_what_rings_cover_exists() -> None:
     missing = {path for ring in load().values() for path in ring.paths if not (ROOT / path).exists()}
     missing |= {path for ring in load().values() for path in collected(ring.command) if not path.exists()}
     assert missing == set()
+
+
+def test_a_ring_is_due_when_its_tests_change() -> None:
+    for name, ring in load().items():
+        paths = [ROOT / path for path in ring.paths]
+        tests = [path for path in collected(ring.command) if path != ROOT / "tests"]
+        assert [path for path in tests if not any(path.is_relative_to(each) for each in paths)] == [], name
+
+
+def test_make_test_is_distributed_as_the_first_ring() -> None:
+    recipe = re.search(r"^test: setup\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe
+    ring = load()[FIRST].arguments(0)
+    assert shlex.split(recipe[1])[1:] == ["not ring" if word == marked(FIRST) else word for word in ring[1:]]
 
 
 def test_functions_that_test_are_in_files_that_are_collected() -> None:

@@ -128,6 +128,6 @@ with main._runner() as (runner, _):
 def test_rings_of_the_table_have_command_lines() -> None:
     rings = load()
     assert marked("first") == "not ring or ring(name='first')"
-    assert " ".join(rings["nodes"].arguments(0)).endswith("--dist loadgroup --no-loadscope-reorder -n 2 tests/nodes")
-    assert "--dist" not in rings["hosts"].arguments(0)
+    assert " ".join(rings["plugin"].arguments(0)).endswith("--dist loadgroup --no-loadscope-reorder -n 2 tests/plugin")
+    assert "--dist" not in rings["nodes"].arguments(0)
     assert "SEED=12" in rings["fuzz"].arguments(12)
