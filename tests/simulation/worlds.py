@@ -83,6 +83,7 @@ CONSUMER_GROUPS = WorldKind(
     special_seeds={
         151: "the log refuses conversions of groups, in both directions, while a member is joining",
         406: "the log refuses that a static member which joins makes its group a classic one",
+        63225511: "a group is converted before a cooperative member has given up what its last assignment lacks",
     },
     reaches={
         "MemberReconciled": 20,

@@ -135,7 +135,8 @@ class World(BaseWorld):
         """Note whom the group has taken partitions from that they still use, as Kafka does.
 
         A removed member that joins with its member id is as a new one. A group that becomes a classic one gives its
-        members their targets at once. A classic group that is converted in a rebalance may have lost its assignments.
+        members their targets at once. A classic group that is converted in a rebalance may have lost its assignments;
+        converted later, it counts as given up what a cooperative member is still about to give up.
         """
         for event in step.outcome.events:
             if isinstance(event, MemberExpired):
@@ -143,11 +144,12 @@ class World(BaseWorld):
             if not isinstance(event, GroupConverted):
                 continue
             before = step.before.get(event.group)
-            if event.to is GroupType.CONSUMER and before is not None and before.state is GroupState.STABLE:
-                continue
+            is_stable = event.to is GroupType.CONSUMER and before is not None and before.state is GroupState.STABLE
             assigned = {who.member_id: partitions for who, partitions in event.assignments}
             for each in (*self.clients, *self.rivals):
                 is_member = isinstance(each, ClassicMember) and each.group == event.group
+                if is_stable and each.is_settled:
+                    continue
                 if is_member and not each.holds <= assigned.get(MemberId(each.member_id), frozenset()):
                     self._overtaken.add((each.group, each.member_id))
 
