@@ -32,6 +32,10 @@ def judge(
     ``began_s``: the time of ``time.time`` from which the minutes count. ``say`` gets what is decided and why, ``shown``
     each later row, its log, and how many times as long as in the ledger rings take here.
     """
+    never = {name for name in rings if name != FIRST and ledger.latest(rows, name) is None}
+    if never:
+        say(f"never passed, so that a change cannot have broken them, and not run: {_names(never)}")
+    rings = {name: ring for name, ring in rings.items() if name not in never}
     due = {ring.name for ring in rings.values() if ring.name != FIRST and is_due(ring, rows, checkout)}
     say(f"due, since what they cover has changed: {_names(due)}")
     found = [runner.run(rings[FIRST])]
@@ -52,7 +56,7 @@ def judge(
 
 
 def is_due(ring: Ring, rows: Sequence[Row], checkout: Checkout) -> bool:
-    """Whether what the ring covers has changed since it last passed."""
+    """Whether what the ring covers has changed since it last passed, or it never did."""
     passed = ledger.latest(rows, ring.name)
     return passed is None or checkout.changed(passed.commit, ring.paths)
 

@@ -53,9 +53,10 @@ def passed(names: list[str], commit: str, seconds: int = 100) -> list[Row]:
     ]
 
 
-def test_rings_that_never_passed_are_due(repository: Path) -> None:
-    found, _ = judged(repository, [])
-    assert sorted(found) == [(FIRST, "passed"), ("hosts", "passed"), ("nodes", "passed"), ("spark", "passed")]
+def test_rings_that_never_passed_are_not_judged(repository: Path) -> None:
+    found, said = judged(repository, passed(["nodes"], "0" * 12))
+    assert found == [(FIRST, "passed"), ("nodes", "passed")]
+    assert "not run: hosts, spark" in said
 
 
 def test_a_change_of_docs_gets_one_more_ring(repository: Path) -> None:
@@ -84,7 +85,7 @@ def test_nothing_follows_a_first_ring_that_fails(repository: Path) -> None:
 
 
 def test_what_there_is_no_time_for_is_named(repository: Path) -> None:
-    rows = passed([FIRST], Checkout(repository).commit())
+    rows = passed([*rings()], "0" * 12)
     found, said = judged(repository, rows, spent_s=LARGE_S)
     assert found == [(FIRST, "passed")]
     assert said.endswith("not run for lack of time: hosts, nodes, spark")

@@ -45,6 +45,8 @@ class WorldKind:
     few_seeds: int
     """Seeds that every change runs."""
     many_seeds: int
+    fresh_seeds: int
+    """Others each time, in the ring ``seeds``."""
     special_seeds: Mapping[int, str] = field(default_factory=dict)
     """Rare histories that every change runs, and what happens in them."""
     reaches: Mapping[str, float]

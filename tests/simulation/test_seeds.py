@@ -28,7 +28,7 @@ every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name
 
 def _every_seed() -> Iterator[ParameterSet]:
     for kind in WORLDS:
-        chosen = [*seeds(kind.few_seeds, kind.many_seeds, fresh=kind.many_seeds)]
+        chosen = [*seeds(kind.few_seeds, kind.many_seeds, fresh=kind.fresh_seeds)]
         chosen += [pytest.param(seed, id=str(seed)) for seed in kind.special_seeds]
         for seed in chosen:
             yield pytest.param(kind, *seed.values, id=f"{kind.name}-{seed.id}", marks=seed.marks)
@@ -99,6 +99,7 @@ def test_a_failing_seed_is_shortened() -> None:
         total="",
         few_seeds=0,
         many_seeds=0,
+        fresh_seeds=0,
         reaches={},
         mutants=[],
     )

@@ -22,6 +22,7 @@ COORDINATOR = WorldKind(
     total="{core_steps} steps of the coordinator",
     few_seeds=25,
     many_seeds=200,
+    fresh_seeds=200,
     reaches={
         "acknowledged": 50,
         "ended": 2,
@@ -46,6 +47,7 @@ PROCESSES = WorldKind(
     total="{acknowledged} acknowledged commits",
     few_seeds=4,
     many_seeds=12,
+    fresh_seeds=12,
     reaches={"acknowledged": 50, "fetched": 50, "opened": 4, "refused by the log": 1, "sessions expired": 1},
     mutants=of_processes.MUTANTS,
     mutant_seeds=60,
@@ -60,6 +62,7 @@ TRANSACTIONS = WorldKind(
     total="{committed} known commits",
     few_seeds=10,
     many_seeds=60,
+    fresh_seeds=60,
     reaches={
         "committed": 5,
         "TransactionCompleted": 10,
@@ -78,8 +81,11 @@ CONSUMER_GROUPS = WorldKind(
     create=lambda seed, trace_all: ConsumerGroupsWorld(seed, trace_all=trace_all),
     steps=base_world.STEPS,
     total="{core_steps} steps of the coordinator",
-    few_seeds=8,
+    few_seeds=14,
     many_seeds=60,
+    # TODO(38): as many, once the seeds 3000111 (a group of classic members alone does not see that a topic grows),
+    # 5000068 and 5000155 (a classic member's registration has other partitions than the member) are understood.
+    fresh_seeds=0,
     special_seeds={
         151: "the log refuses conversions of groups, in both directions, while a member is joining",
         406: "the log refuses that a static member which joins makes its group a classic one",

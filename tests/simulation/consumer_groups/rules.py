@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.consumer_records import ConsumerKey, MemberMetadata, MemberState
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerGroupState
-from muster.actors.group.events import MemberExpired, Removal, StaticMemberReplaced
+from muster.actors.group.events import GroupDeleted, MemberExpired, Removal, StaticMemberReplaced
 from muster.actors.group.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -170,7 +170,13 @@ class Rules:
         self._epochs[group.id] = now
 
     def _check_responses(self, step: Step) -> None:
-        """Who joins gets no epoch that others have passed; who has left is gone."""
+        """Who joins gets no epoch that others have passed; who has left is gone.
+
+        A response to a member of a group that is being deleted may be later than the first join of the next one.
+        """
+        for event in step.outcome.events:
+            if isinstance(event, GroupDeleted):
+                self._answered.pop(event.group, None)
         for received, response in step.answered:
             request = received.request
             self._check_left(request, response)
