@@ -36,7 +36,8 @@ def _every_seed() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("kind", "seed"), [*_every_seed()])
 def test_nothing_breaks(kind: WorldKind, seed: int) -> None:
-    result = _tallied(kind, seed)
+    """Special seeds are not tallied: they were chosen for what is rare, whatever else they have."""
+    result = run(kind, seed) if seed in kind.special_seeds else _tallied(kind, seed)
     if result.broken is not None:
         pytest.fail("\n".join([*result.history, "", report(kind, seed, result)]), pytrace=False)
 

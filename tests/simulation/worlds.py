@@ -81,7 +81,7 @@ CONSUMER_GROUPS = WorldKind(
     create=lambda seed, trace_all: ConsumerGroupsWorld(seed, trace_all=trace_all),
     steps=base_world.STEPS,
     total="{core_steps} steps of the coordinator",
-    few_seeds=14,
+    few_seeds=8,
     many_seeds=60,
     # TODO(38): as many, once the seeds 3000111 (a group of classic members alone does not see that a topic grows),
     # 5000068 and 5000155 (a classic member's registration has other partitions than the member) are understood.
