@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopi
 from examples.demo.observer import Observer
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
 from muster.placement.hashing import partition_for
-from tests.cluster.consumer_groups.members import Member, Producer, committed_offsets
+from tests.cluster.consumer_groups.members import Member, Offsets, Producer, committed_offsets
 from tests.muster_process import Muster, eventually
 
 PARTITIONS = 6
@@ -98,13 +98,17 @@ def leave(members: Sequence[Member]) -> None:
 def until_read(members: Sequence[Member], count: int) -> None:
     """Until the members have together read that many different records, and committed all of them."""
 
-    def done() -> bool:
+    def state() -> tuple[int, list[Offsets], list[str]]:
         records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
-        committed = sum(sum(member.committed.values()) for member in members)
+        refused = [str(error) for member in members for error in list(member.refused)[-3:]]
         assert not [member.fatal for member in members if member.fatal]
-        return len(records) >= count and committed >= count
+        return len(records), [dict(member.committed) for member in members], refused
 
-    eventually(done, bool, f"{count} records read and committed by {members[0].group}", WAIT_S)
+    def done(seen: tuple[int, list[Offsets], list[str]]) -> bool:
+        read, committed, _ = seen
+        return read >= count and sum(sum(offsets.values()) for offsets in committed) >= count
+
+    eventually(state, done, f"{count} records read and committed by {members[0].group}", WAIT_S)
 
 
 def until_committed(muster: Muster, group: str, topic: str, count: int) -> None:
