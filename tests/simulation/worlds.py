@@ -83,9 +83,7 @@ CONSUMER_GROUPS = WorldKind(
     total="{core_steps} steps of the coordinator",
     few_seeds=8,
     many_seeds=60,
-    # TODO(38): as many, once the seeds 3000111 (a group of classic members alone does not see that a topic grows),
-    # 5000068 and 5000155 (a classic member's registration has other partitions than the member) are understood.
-    fresh_seeds=0,
+    fresh_seeds=60,
     special_seeds={
         151: "the log refuses conversions of groups, in both directions, while a member is joining",
         406: "the log refuses that a static member which joins makes its group a classic one",
@@ -108,7 +106,12 @@ CONSUMER_GROUPS = WorldKind(
         "unreleased_instance_id": 0.1,
     },
     mutants=of_consumer_groups.MUTANTS,
-    mutants_begin={"who_joins_stays_registered_though_the_conversion_fails": 400},
+    mutants_begin={
+        "who_joins_stays_registered_though_the_conversion_fails": 400,
+        "a_registration_is_overtaken_by_one_of_before_a_conversion": 5_000_155,
+        "heartbeats_of_the_classic_protocol_do_not_notice_new_partitions": 249,
+        "members_inherit_the_regular_expression_of_a_consumer": 42,
+    },
 )
 
 WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS)

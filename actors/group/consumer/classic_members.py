@@ -106,6 +106,7 @@ def heartbeat(shard: Shard, group: ConsumerGroup, request: Heartbeat, context: C
         raise ApiError(ErrorCode.illegal_generation)
     membership.meet(shard, group, member_id, context)
     membership.arm_session(shard, group, member_id)
+    epochs.take_account(shard, group, None, member_id)
     may_go_on = current.state is MemberState.UNRELEASED_PARTITIONS and not _is_waiting(group, member_id)
     moving = current.epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS or may_go_on
     if moving:
@@ -176,7 +177,11 @@ def _write_member(
     subscription: Subscription,
     context: Context,
 ) -> bool:
-    """Write what is new about the member. Whether its subscription has changed."""
+    """Write what is new about the member. Whether its subscription has changed.
+
+    It has no regular expression: the client could not use what one matches, and would join again without end. (Kafka
+    4.3 leaves it that of the consumer whose place it takes.)
+    """
     before = group.members.get(member_id)
     known = before or MemberMetadata(client_id="", client_host="", instance_id=request.group_instance_id)
     member = replace(
@@ -185,11 +190,13 @@ def _write_member(
         client_id=context.client_id or "",
         client_host=f"/{context.host}",
         topics=tuple(sorted(subscription.topics)),
+        regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicMember(session_timeout_ms=request.session_timeout_ms, protocols=request.protocols),
     )
     membership.put_member(shard, group.id, member_id, member)
-    return member.topics != known.topics or before is None
+    membership.drop_regexes(shard, group, (known.regex,))
+    return member.topics != known.topics or bool(known.regex) or before is None
 
 
 def _check_member(group: ConsumerGroup, member_id: MemberId, instance_id: str | None) -> MemberMetadata:

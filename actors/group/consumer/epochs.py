@@ -184,9 +184,9 @@ def register(shard: Shard, group: ConsumerGroup, member_id: MemberId, event: Mem
     partitions = named(shard, [*current.assigned, *current.revoking])
 
     def written() -> None:
-        now = shard.consumer_group(group.id)
-        if now is not None and member_id in now.members:
-            shard.say(shard.registry.reconciled(now, member_id, partitions))
+        # A group that was converted meanwhile has registered its members anew.
+        if shard.consumer_group(group.id) is group and member_id in group.members:
+            shard.say(shard.registry.reconciled(group, member_id, partitions))
             if event is not None:
                 shard.report(event)
 

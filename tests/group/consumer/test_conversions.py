@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,10 +15,11 @@ from muster.actors.group.codec.consumer_records import (
     ConsumerRecord,
     consumer_record,
 )
+from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import MemberId
 from tests.group.consumer.test_steps import driver_with_topic, heartbeat
-from tests.group.driver import RANGE, Driver, G, Protocol, assignment, beat, join
+from tests.group.driver import RANGE, Driver, G, Protocol, assignment, beat, join, sync
 
 UNREADABLE = ("custom", b"\x01")
 
@@ -71,3 +73,59 @@ def test_a_static_member_whose_classic_group_cannot_be_written_is_not_registered
     assert driver.response(token).error_code is not ErrorCode.none
     assert driver.core.consumer_groups[G].members.keys() == {"a"}
     assert {each.member_id for each in driver.core.registrations()} == {"a"}
+
+
+def held(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
+    """What each member is registered with."""
+    return {each.member_id: each.partitions for each in driver.core.registrations()}
+
+
+def test_a_registration_is_not_overtaken_by_one_of_before_two_conversions() -> None:
+    driver = driver_with_topic(group_consumer_assignment_interval_ms="0")
+    driver.topics_known({**driver.topics, "u": TopicInfo(UUID(int=2), 1)})
+    consumer = replace(heartbeat("a"), instance_id="i", topics=("u",))
+    driver.exchange(consumer)
+    b, c = (driver.exchange(join()).member_id for _ in range(2))
+    driver.auto = False
+    for request in (join(b), join(c), join(instance="i")):
+        driver.park(request)
+    assert G in driver.core.groups
+    driver.park(replace(consumer, member_id=MemberId("a2")))
+    group = driver.core.consumer_groups[G]
+    before = held(driver)
+    assert len(before[b] or ()) < 3
+    driver.write_all()
+    assert {member: len(held(driver)[member] or ()) for member in (b, c)} == {
+        member: len(group.assignment_of(MemberId(member)).assigned) for member in (b, c)
+    }
+    assert held(driver)[b] == before[b]
+
+
+def test_members_with_the_classic_protocol_alone_notice_that_a_topic_grows() -> None:
+    """Kafka 4.3 looks at topics when a member with the consumer protocol heartbeats, and not before."""
+    driver = driver_with_topic(group_consumer_migration_policy="upgrade")
+    driver.exchange(replace(heartbeat("a"), instance_id="i"))
+    member = driver.exchange(join(instance="i"))
+    driver.exchange(sync(member.member_id, member.generation_id, instance="i"))
+    assert driver.error(beat(member.member_id, member.generation_id, instance="i")) is ErrorCode.none
+    driver.topics_known({"t": TopicInfo(UUID(int=1), 4)})
+    driver.advance(5_000)
+    moving = driver.error(beat(member.member_id, member.generation_id, instance="i"))
+    assert moving is ErrorCode.rebalance_in_progress
+    again = driver.exchange(join(member.member_id, instance="i"))
+    assert again.generation_id > member.generation_id
+    assert held(driver) == {member.member_id: {("t", index) for index in range(4)}}
+
+
+def test_a_member_with_the_classic_protocol_does_not_inherit_a_regular_expression() -> None:
+    driver = driver_with_topic(group_consumer_migration_policy="upgrade")
+    driver.topics_known({**driver.topics, "u": TopicInfo(UUID(int=2), 1)})
+    consumer = replace(heartbeat("a", regex="u"), instance_id="i")
+    driver.exchange(consumer)
+    driver.exchange(replace(consumer, member_epoch=1))
+    driver.advance(5_000)
+    driver.exchange(replace(consumer, member_epoch=driver.core.consumer_groups[G].assignment_of(MemberId("a")).epoch))
+    assert ("u", 0) in (held(driver)["a"] or ())
+    member = driver.exchange(join(instance="i"))
+    assert held(driver) == {member.member_id: {("t", index) for index in range(3)}}
+    assert not driver.core.consumer_groups[G].regexes

@@ -26,8 +26,10 @@ TOO_LONG = "a" * 40_000
 Share = frozenset[tuple[UUID, int]]
 
 
-def driver_with_topic(*, auto: bool = True) -> Driver:
-    driver = Driver(group_config(MusterConfig.from_properties({})), auto=auto)
+def driver_with_topic(*, auto: bool = True, **properties: str) -> Driver:
+    """Topic t has 3 partitions. Dots of properties are written as underscores."""
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    driver = Driver(group_config(MusterConfig.from_properties(given)), auto=auto)
     driver.topics_known({"t": TopicInfo(UUID(int=1), 3)})
     return driver
 

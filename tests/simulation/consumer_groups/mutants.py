@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from muster.actors.group.codec.consumer_records import ConsumerRecord, GroupEpoch
 from muster.actors.group.consumer import classic_members, commits, conversion, departure, epochs, membership
 from muster.actors.group.consumer import reconciliation as steps
@@ -208,3 +210,47 @@ def _who_joins_stays_registered_though_the_conversion_fails() -> list[Change]:
         group.members.clear()
 
     return [(conversion, "forget_group", mutant)]
+
+
+@_mutant("registrations_agree_with_members")
+def _a_registration_is_overtaken_by_one_of_before_a_conversion() -> list[Change]:
+    def mutant(shard: Shard, group: ConsumerGroup, member_id: Any, event: Any = None) -> None:
+        current = group.assignment_of(member_id)
+        partitions = epochs.named(shard, [*current.assigned, *current.revoking])
+
+        def written() -> None:
+            now = shard.consumer_group(group.id)
+            if now is not None and member_id in now.members:
+                shard.say(shard.registry.reconciled(now, member_id, partitions))
+                if event is not None:
+                    shard.report(event)
+
+        shard.follow(written, lambda error: None)
+
+    return [(epochs, "register", mutant)]
+
+
+@_mutant("groups_get_well")
+def _heartbeats_of_the_classic_protocol_do_not_notice_new_partitions() -> list[Change]:
+    beat = classic_members.heartbeat
+
+    def mutant(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(epochs, "take_account", lambda *_: None)
+            beat(*arguments)
+
+    return [(classic_members, "heartbeat", mutant)]
+
+
+@_mutant("groups_get_well", "honest_members_are_understood")
+def _members_inherit_the_regular_expression_of_a_consumer() -> list[Change]:
+    write = membership.put_member
+
+    def mutant(shard: Shard, group_id: Any, member_id: Any, member: Any) -> ConsumerGroup:
+        group = shard.consumer_group(group_id)
+        before = group.members.get(member_id) if group is not None else None
+        if before is not None and member.classic is not None:
+            member = replace(member, regex=before.regex)
+        return write(shard, group_id, member_id, member)
+
+    return [(membership, "put_member", mutant)]

@@ -9,7 +9,6 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.codec import adapters
 from muster.actors.group.codec.consumer_protocol import owned_partitions
 from muster.actors.group.config import GroupConfig
-from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.events import GroupConverted, GroupType, MemberExpired
 from muster.actors.group.messages import JoinGroup, LeaveGroup
@@ -44,6 +43,10 @@ class ActorWithTopics(Actor):
         if self.core is not None:
             known = {name: TopicInfo(id_of(name), count) for name, count in self.topics.items()}
             self.core.topics_known(known, self.version)
+
+
+NAMES = ("t0", "t1", "t2", "u0", "u1")
+"""Of topics; some are created later."""
 
 
 class World(BaseWorld):
@@ -220,11 +223,14 @@ class World(BaseWorld):
                 client.stop(chance.choice([500, 3_000, 12_000]))
 
     def _topic_grows(self) -> None:
-        name = self.chance.choice(["t0", "t1", "t2", "u0", "u1"])
+        name = self.chance.choice(NAMES)
         if self.topics.get(name, 0) < 5:
-            self.topics[name] = self.topics.get(name, 0) + 1
-            self.note("%s has %s partitions", name, self.topics[name])
-            self.actor.publish()
+            self._grow(name)
+
+    def _grow(self, name: str) -> None:
+        self.topics[name] = self.topics.get(name, 0) + 1
+        self.note("%s has %s partitions", name, self.topics[name])
+        self.actor.publish()
 
     def _subscription_changes(self) -> None:
         self.chance.choice(self.clients).change_subscription()
@@ -264,16 +270,14 @@ class World(BaseWorld):
         for client in self.clients:
             client.wake()
         groups = sorted({each.group for each in self.clients})
-        self._until_well(lambda: (why for group in groups for why in self._unwell(group)))
-        for client in self.clients:
-            client.change_subscription()
+        steps = [lambda: None, self._all_topics_grow, *(client.change_subscription for client in self.clients)]
+        for step in steps:
+            step()
             self._until_well(lambda: (why for group in groups for why in self._unwell(group)))
 
-    def _inherited(self, group: ConsumerGroup, client: Anyone) -> frozenset[str]:
-        """Topics of the regular expression of the member whose place a classic one has taken: as in Kafka, it stays."""
-        regex = group.members[MemberId(client.member_id)].regex if client.member_id in group.members else None
-        inherits = isinstance(client, ClassicMember) and regex
-        return frozenset(topic for topic in self.topics if inherits and topic.startswith(inherits[0]))
+    def _all_topics_grow(self) -> None:
+        for name in NAMES:
+            self._grow(name)
 
     def _unwell(self, group: str) -> Iterator[str]:
         clients = [each for each in self.clients if each.group == group]
@@ -283,7 +287,7 @@ class World(BaseWorld):
         elif not all(each.is_settled for each in clients):
             yield f"{[each.name for each in clients if not each.is_settled]} of {group} are not settled"
         elif found := core.consumer_groups.get(GroupId(group)):
-            wanted = {each.member_id: each.wanted | self._inherited(found, each) for each in clients}
+            wanted = {each.member_id: each.wanted for each in clients}
             yield from unwell(found, {each.member_id: each.holds for each in clients}, wanted, self.topics)
         elif any(isinstance(each, ConsumerMember) for each in clients):
             yield f"{group} is no consumer group"
