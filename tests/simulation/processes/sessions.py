@@ -143,6 +143,8 @@ class Sessions:
         valid = set()
         disturbed_ms = max([copy.disturbed_until_ms, *(pipe.disturbed_until_ms for pipe in known.pipes)])
         for group in copy.core.coordinator.groups.values():
+            if group.state is GroupState.DEAD:
+                continue  # the copy has resigned, and has no sessions any more
             # All sessions begin anew at the end of a join phase, also those of static members that have not joined.
             is_new = known.generations.get(str(group.id)) != group.generation
             known.generations[str(group.id)] = group.generation
