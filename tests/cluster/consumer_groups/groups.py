@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopi
 from examples.demo.observer import Observer
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
 from muster.placement.hashing import partition_for
-from tests.cluster.consumer_groups.members import Member, Offsets, Producer, committed_offsets
+from tests.cluster.consumer_groups.members import Member, Producer, committed_offsets
 from tests.muster_process import Muster, eventually
 
 PARTITIONS = 6
@@ -98,17 +98,14 @@ def leave(members: Sequence[Member]) -> None:
 def until_read(members: Sequence[Member], count: int) -> None:
     """Until the members have together read that many different records, and committed all of them."""
 
-    def state() -> tuple[int, list[Offsets], list[str]]:
+    def state() -> tuple[int, int, Sequence[Member]]:
         records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
-        refused = [str(error) for member in members for error in list(member.refused)[-3:]]
+        committed = sum(sum(member.committed.values()) for member in members)
         assert not [member.fatal for member in members if member.fatal]
-        return len(records), [dict(member.committed) for member in members], refused
+        return len(records), committed, members
 
-    def done(seen: tuple[int, list[Offsets], list[str]]) -> bool:
-        read, committed, _ = seen
-        return read >= count and sum(sum(offsets.values()) for offsets in committed) >= count
-
-    eventually(state, done, f"{count} records read and committed by {members[0].group}", WAIT_S)
+    what = f"{count} records read and committed by {members[0].group}"
+    eventually(state, lambda now: min(now[:2]) >= count, what, WAIT_S)
 
 
 def until_committed(muster: Muster, group: str, topic: str, count: int) -> None:

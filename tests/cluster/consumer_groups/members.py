@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterable
@@ -84,6 +85,13 @@ class Member(threading.Thread):
         """Member id and, if the library reports it, generation."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.progress()}>"
+
+    def progress(self) -> dict[str, Any]:
+        """How far it is, for the message of a test that fails."""
+        return {"assigned": self.assigned, "committed": self.committed, "refused": self.refused[-3:]}
+
     def run(self) -> None:
         try:
             self._consume()
@@ -119,6 +127,9 @@ class Member(threading.Thread):
             self.moves.append(("revoked", taken))
 
 
+_OF_PARTITION = ("broker", "leader", "fetch_state", "fetchq_cnt", "app_offset", "next_offset", "hi_offset")
+
+
 class ConfluentMember(Member):
     """librdkafka. It reports its member id only on its own thread, and its generation not at all."""
 
@@ -128,13 +139,22 @@ class ConfluentMember(Member):
         super().__init__(bootstrap, topic, group, **config)
         self.errors: list[confluent_kafka.KafkaError] = []
         """Errors in place of records."""
+        self._statistics = "{}"
 
     def identity(self) -> tuple[Any, ...]:
         return (self._member_id,)
 
+    def progress(self) -> dict[str, Any]:
+        """With what librdkafka said of each partition within the last seconds."""
+        topics = json.loads(self._statistics).get("topics", {})
+        partitions = topics.get(self.topic, {}).get("partitions", {}).items()
+        states = {number: [state[name] for name in _OF_PARTITION] for number, state in partitions if number != "-1"}
+        return super().progress() | {"errors": self.errors[-3:], ", ".join(_OF_PARTITION): states}
+
     def _consume(self) -> None:
         config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "auto.offset.reset": "earliest"}
-        self._consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": False, **self.config})
+        statistics = {"statistics.interval.ms": 5_000, "stats_cb": self._say}
+        self._consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": False, **statistics, **self.config})
         self._consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
         while not self._leaving.is_set():
             found: list[Any] = self._consumer.consume(500, 0.1)
@@ -151,6 +171,9 @@ class ConfluentMember(Member):
                     self._member_id = self._consumer.memberid()
                     self._acknowledged(pending)
         self._consumer.close()
+
+    def _say(self, statistics: str) -> None:
+        self._statistics = statistics
 
     def _on_assign(self, _: Any, partitions: list[TopicPartition]) -> None:
         self._assign(partition.partition for partition in partitions)
