@@ -1,4 +1,4 @@
-# make setup | demo | test | ring-NAME | everything | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | clean.
+# make setup | demo | test | ring-NAME | everything | ledger | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -58,7 +58,7 @@ $(STAMP):
 demo: setup
 	$(PYTHON) -m examples.demo.run
 
-# Each waits more than it works, so there are more workers than processors. tests/rings/rings.toml has the other tests.
+# Workers mostly wait, so there are more of them than processors. tests/rings/rings.toml has the other tests.
 test: setup
 	$(PYTHON) -m pytest --max-worker-restart 0 -m "not ring" --dist loadgroup --no-loadscope-reorder -n 4
 

@@ -52,13 +52,6 @@ def test_what_rings_cover_exists() -> None:
     assert missing == set()
 
 
-def test_a_ring_is_due_when_its_tests_change() -> None:
-    for name, ring in load().items():
-        paths = [ROOT / path for path in ring.paths]
-        tests = [path for path in collected(ring.command) if path != ROOT / "tests"]
-        assert [path for path in tests if not any(path.is_relative_to(each) for each in paths)] == [], name
-
-
 def test_make_test_is_distributed_as_the_first_ring() -> None:
     recipe = re.search(r"^test: setup\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe

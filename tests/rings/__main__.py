@@ -89,7 +89,7 @@ def _runner(until_s: float | None = None) -> Iterator[tuple[Runner, Checkout]]:
         raise KeyboardInterrupt
 
     # SIGINT, too: a shell that starts a job in the background has it ignored, which the rings would inherit.
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, terminated)
     try:
         yield runner, checkout

@@ -26,10 +26,16 @@ class Checkout:
         return f"{commit}-dirty" if is_dirty else commit
 
     def changed(self, since: str, paths: Iterable[str]) -> bool:
-        """Whether files below the paths differ from that commit; true, too, if HEAD does not descend from it."""
-        if self._git("merge-base", "--is-ancestor", since, "HEAD", check=False).returncode != 0:
-            return True
-        return self._git("diff", "--quiet", since, "--", *paths, self._not_a_change, check=False).returncode != 0
+        """Whether files below the paths differ from that commit, also new ones that git does not know.
+
+        True, too, if HEAD does not descend from it.
+        """
+        below = ("--", *paths, self._not_a_change)
+        return (
+            self._git("merge-base", "--is-ancestor", since, "HEAD", check=False).returncode != 0
+            or self._git("diff", "--quiet", since, *below, check=False).returncode != 0
+            or bool(self._git("status", "--porcelain", *below).stdout)
+        )
 
     def _git(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = ["git", "-C", str(self._folder), *arguments]

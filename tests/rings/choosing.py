@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.rings.ledger import Row, latest
@@ -13,7 +13,7 @@ SMALL_S, LARGE_S = 15 * 60, 40 * 60
 UNKNOWN_S = 600
 """Estimate for a ring that never passed."""
 EXTRA = 1 / 3
-"""Part of the time that one more ring may take beside rings that are due."""
+"""Part of the time that due rings leave for one more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +37,37 @@ def choose(
 ) -> Choice:
     """The rings to run in the remaining time.
 
-    One is chosen by the commit's id, out of those that are not due and fit; its time is set aside. The due ones go
-    first, the one whose last run is the oldest before the others, as long as they fit. Where all are due, the
-    commit's id chooses one of them. ``slowness``: how many times as long as in the ledger rings take on this machine
-    today.
+    Due rings come first, the least recently passed at the front, and leave a third of the time. Of the rings that would
+    not run, due or not, the commit's id chooses one that fits. Then more due ones, while the time lasts. ``slowness``:
+    how many times as long as in the ledger rings take on this machine today.
     """
-    costs = {ring.name: estimate_s(rows, ring) * slowness for ring in rings if ring.name != FIRST}
     others = [ring for ring in rings if ring.name != FIRST]
+    budget = _Budget({ring: estimate_s(rows, ring) * slowness for ring in others}, remaining_s)
     queue = sorted((ring for ring in others if ring.name in due), key=lambda ring: _last_run(rows, ring))
-    share_s = remaining_s * EXTRA if queue else remaining_s
-    fitting = [ring for ring in others if ring not in queue and costs[ring.name] <= share_s]
-    if len(queue) == len(others):
-        fitting = [ring for ring in others if costs[ring.name] <= remaining_s]
+    runs = budget.take(queue, leaving_s=remaining_s * EXTRA)
+    fitting = [ring for ring in others if ring not in runs and budget.has_time_for(ring)]
     extra = fitting[int(commit[:8], 16) % len(fitting)] if fitting else None
-    remaining_s -= costs[extra.name] if extra else 0
-    runs, left = [], []
-    for ring in queue:
-        if ring is extra:
-            continue
-        if costs[ring.name] <= remaining_s:
-            remaining_s -= costs[ring.name]
-            runs.append(ring)
-        else:
-            left.append(ring)
-    return Choice((*runs, extra) if extra else tuple(runs), extra, tuple(left))
+    if extra:
+        runs += budget.take([extra])
+    runs += budget.take([ring for ring in queue if ring not in runs])
+    return Choice(tuple(runs), extra, tuple(ring for ring in queue if ring not in runs))
+
+
+class _Budget:
+    def __init__(self, costs_s: Mapping[Ring, float], remaining_s: float) -> None:
+        self._costs_s, self._remaining_s = costs_s, remaining_s
+
+    def has_time_for(self, ring: Ring, *, leaving_s: float = 0.0) -> bool:
+        return self._costs_s[ring] <= self._remaining_s - leaving_s
+
+    def take(self, rings: Iterable[Ring], *, leaving_s: float = 0.0) -> list[Ring]:
+        """Those that fit, in their order; their time is gone."""
+        taken = []
+        for ring in rings:
+            if self.has_time_for(ring, leaving_s=leaving_s):
+                self._remaining_s -= self._costs_s[ring]
+                taken.append(ring)
+        return taken
 
 
 def _last_run(rows: Sequence[Row], ring: Ring) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.rings import ledger
 from tests.rings.checkout import Checkout
 from tests.rings.choosing import LARGE_S, SMALL_S, choose
+from tests.rings.imports import paths_of
 from tests.rings.ledger import PASSED, Row
 from tests.rings.ring import FIRST, Ring
 from tests.rings.running import Runner, run_all
@@ -32,10 +33,6 @@ def judge(
     ``began_s``: the time of ``time.time`` from which the minutes count. ``say`` gets what is decided and why, ``shown``
     each later row, its log, and how many times as long as in the ledger rings take here.
     """
-    never = {name for name in rings if name != FIRST and ledger.latest(rows, name) is None}
-    if never:
-        say(f"never passed, so that a change cannot have broken them, and not run: {_names(never)}")
-    rings = {name: ring for name, ring in rings.items() if name not in never}
     due = {ring.name for ring in rings.values() if ring.name != FIRST and is_due(ring, rows, checkout)}
     say(f"due, since what they cover has changed: {_names(due)}")
     found = [runner.run(rings[FIRST])]
@@ -56,9 +53,9 @@ def judge(
 
 
 def is_due(ring: Ring, rows: Sequence[Row], checkout: Checkout) -> bool:
-    """Whether what the ring covers has changed since it last passed, or it never did."""
+    """Whether what the ring covers, or its tests, have changed since it last passed, or it never did."""
     passed = ledger.latest(rows, ring.name)
-    return passed is None or checkout.changed(passed.commit, ring.paths)
+    return passed is None or checkout.changed(passed.commit, (*ring.paths, *paths_of(ring)))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -23,12 +23,12 @@ DURATIONS = ROOT / "build" / "durations"
 LOGS = ROOT / "build" / "rings"
 LIMIT_S = 3600.0
 """A ring that takes longer is ended, and has failed."""
-END_S = 60
-"""Time for a ring that is interrupted."""
+END_S = 180
+"""Time for a ring that is interrupted: more than any fixture takes to stop what it started."""
 
 
 class Runner:
-    """Runs rings. :meth:`end` ends those that run, with all their processes."""
+    """Runs rings. :meth:`end` ends those that run, with the processes of their groups."""
 
     def __init__(self, commit: Callable[[], str], seed: int, *, until_s: float | None = None) -> None:
         """``commit`` gives the present commit. ``until_s``: the time of ``time.time`` by which every ring has ended."""
@@ -120,6 +120,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL)
+            process.wait()
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -38,17 +38,25 @@ def test_it_fits_in_the_time() -> None:
     assert chosen(set(), "00000000", 50) == Choice((), None, ())
 
 
-def test_what_is_due_goes_first_and_the_oldest_before_others() -> None:
+def test_what_is_due_goes_first_and_the_least_recently_passed_before_others() -> None:
     choice = chosen({"nodes", "hosts"}, "00000000", 2_000)
     assert names(choice.runs) == ["hosts", "nodes", "spark"]
     assert choice.extra is choice.runs[-1]
     assert choice.left == ()
 
 
-def test_one_more_ring_does_not_displace_what_is_due() -> None:
+def test_one_more_ring_leaves_two_thirds_to_what_is_due() -> None:
     for number in range(4):
-        choice = chosen({"nodes"}, f"{number:08x}", 1_000)
-        assert names(choice.runs) == ["nodes", "spark"], "hosts would take more than a third"
+        choice = chosen({"nodes", "spark"}, f"{number:08x}", 600)
+        assert names(choice.runs[:2]) == ["spark", "nodes"]
+        assert choice.left == ()
+
+
+def test_of_what_is_due_and_does_not_fit_the_commit_chooses() -> None:
+    """So that each gets its turn."""
+    choices = [chosen({"nodes", "hosts", "spark"}, f"{number:08x}", 1_050) for number in range(2)]
+    assert [names(choice.runs) for choice in choices] == [["hosts", "nodes"], ["hosts", "spark"]]
+    assert [names(choice.left) for choice in choices] == [["spark"], ["nodes"]]
 
 
 def test_what_does_not_fit_is_named() -> None:
@@ -63,9 +71,7 @@ def test_a_slow_machine_runs_less() -> None:
     assert names(choice.left) == ["hosts"]
 
 
-def test_where_all_are_due_one_of_them_is_chosen() -> None:
-    """One that never passed is the oldest."""
+def test_a_ring_that_never_passed_goes_first() -> None:
     rows = [*ROWS[1:], row("hosts", 5, "1 failed")]
     choice = choose(RINGS, {"nodes", "hosts", "spark"}, rows, "00000000", 2_000, 1.0)
     assert names(choice.runs) == ["hosts", "spark", "nodes"]
-    assert choice.extra is choice.runs[-1]

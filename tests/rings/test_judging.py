@@ -53,10 +53,11 @@ def passed(names: list[str], commit: str, seconds: int = 100) -> list[Row]:
     ]
 
 
-def test_rings_that_never_passed_are_not_judged(repository: Path) -> None:
-    found, said = judged(repository, passed(["nodes"], "0" * 12))
-    assert found == [(FIRST, "passed"), ("nodes", "passed")]
-    assert "not run: hosts, spark" in said
+def test_rings_that_never_passed_are_due(repository: Path) -> None:
+    found, said = judged(repository, passed(["nodes"], Checkout(repository).commit()))
+    assert found[0] == (FIRST, "passed")
+    assert {*found[1:3]} == {("hosts", "passed"), ("spark", "passed")}
+    assert "changed: hosts, spark" in said
 
 
 def test_a_change_of_docs_gets_one_more_ring(repository: Path) -> None:
