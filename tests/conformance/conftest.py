@@ -31,12 +31,8 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests; checks on Kafka itself get their own mark: they verify the expectation, not Muster."""
+    """Mark all tests of this folder."""
     mark_folder(items, __file__, "conformance")
-    for item in items:
-        callspec = getattr(item, "callspec", None)  # of a parametrised test
-        if callspec is not None and "kafka" in callspec.params.values():
-            item.add_marker("on_kafka")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -33,6 +33,8 @@ def main() -> None:
     if verb not in ("record", "check"):
         sys.exit(__doc__)
     files = {path.stem: path for path in recorded() if not names or path.stem in names}
+    if unknown := {*names} - files.keys():
+        sys.exit(f"no transcripts: {', '.join(sorted(unknown))}")
     wrong = 0
     right = []
     for scenario, played in play_on_kafka([load(path) for path in files.values()]):

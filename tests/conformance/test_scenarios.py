@@ -46,7 +46,6 @@ def test_scenario(path: Path, played: Play) -> None:
         pytest.fail(changed, pytrace=False)
 
 
-@pytest.mark.on_kafka
 @pytest.mark.timeout(1800)
 def test_a_transcript_is_what_kafka_responds() -> None:
     """Those that are new or have changed; all of them if the modules that play them or Kafka's version have."""

@@ -1,8 +1,8 @@
 """Which transcripts a real Apache Kafka has been seen to answer as they say: a hash of each in ``verified.csv``.
 
-A hash covers the transcript, the version of Kafka, and the modules that play it. ``make ring-conformance`` plays a
-transcript without its present hash on Kafka; ``python -m tests.conformance.scenarios check`` does, too, and writes the
-hash.
+A hash covers the transcript, the versions of Kafka and of the codec, and the modules that play it. On Kafka,
+``make ring-conformance`` plays transcripts without their present hash. ``python -m tests.conformance.scenarios check``
+plays all, and writes the hashes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import csv
 import functools
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
 
+from tests.imports import imported
 from tests.scenarios.suites import recorded
 
 _FILE = Path(__file__).with_name("verified.csv")
-_TESTS = Path(__file__).parents[1]
-_HARNESS = (
-    *("conformance/kafka.py", "conformance/pom.xml", "conformance/scenarios.py", "group/driver.py"),
-    *(f"scenarios/{name}.py" for name in ("core_world", "language", "play", "pulse", "rendering", "requests")),
-    *(f"scenarios/{name}.py" for name in ("socket_world", "suites", "values")),
-)
-"""``pom.xml`` has Kafka's version."""
+_ROOT = Path(__file__).parents[2]
+_PLAYER = PurePosixPath("tests/conformance/scenarios.py")
+_OTHERS = ("actors/wire/codec.py", "tests/conformance/pom.xml")
+"""What else plays transcripts. ``pom.xml`` has Kafka's version."""
 
 
 def unverified(file: Path = _FILE) -> list[Path]:
@@ -52,4 +51,5 @@ def _hash_of(transcript: Path) -> str:
 
 @functools.cache
 def _harness() -> bytes:
-    return hashlib.sha256(b"".join((_TESTS / name).read_bytes() for name in _HARNESS)).digest()
+    files = sorted(_ROOT / path for path in (*imported(_PLAYER), *map(PurePosixPath, _OTHERS)))
+    return hashlib.sha256(b"".join((version("kio").encode(), *(file.read_bytes() for file in files)))).digest()
