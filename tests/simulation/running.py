@@ -47,8 +47,6 @@ class WorldKind:
     many_seeds: int
     fresh_seeds: int
     """Others each time, in the ring ``seeds``."""
-    special_seeds: Mapping[int, str] = field(default_factory=dict)
-    """Rare histories that every change runs, and what happens in them."""
     reaches: Mapping[str, float]
     """The simulation is worth its time only if each of these counts is at least so many per seed."""
     mutants: list[Mutant]

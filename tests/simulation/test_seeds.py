@@ -28,16 +28,13 @@ every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name
 
 def _every_seed() -> Iterator[ParameterSet]:
     for kind in WORLDS:
-        chosen = [*seeds(kind.few_seeds, kind.many_seeds, fresh=kind.fresh_seeds)]
-        chosen += [pytest.param(seed, id=str(seed)) for seed in kind.special_seeds]
-        for seed in chosen:
+        for seed in seeds(kind.few_seeds, kind.many_seeds, fresh=kind.fresh_seeds):
             yield pytest.param(kind, *seed.values, id=f"{kind.name}-{seed.id}", marks=seed.marks)
 
 
 @pytest.mark.parametrize(("kind", "seed"), [*_every_seed()])
 def test_nothing_breaks(kind: WorldKind, seed: int) -> None:
-    """Special seeds are not tallied: they were chosen for what is rare, whatever else they have."""
-    result = run(kind, seed) if seed in kind.special_seeds else _tallied(kind, seed)
+    result = _tallied(kind, seed)
     if result.broken is not None:
         pytest.fail("\n".join([*result.history, "", report(kind, seed, result)]), pytrace=False)
 

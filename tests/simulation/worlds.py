@@ -84,11 +84,6 @@ CONSUMER_GROUPS = WorldKind(
     few_seeds=8,
     many_seeds=60,
     fresh_seeds=60,
-    special_seeds={
-        151: "the log refuses conversions of groups, in both directions, while a member is joining",
-        406: "the log refuses that a static member which joins makes its group a classic one",
-        63225511: "a group is converted before a cooperative member has given up what its last assignment lacks",
-    },
     reaches={
         "MemberReconciled": 20,
         "PartitionLoaded": 1,
@@ -107,10 +102,8 @@ CONSUMER_GROUPS = WorldKind(
     },
     mutants=of_consumer_groups.MUTANTS,
     mutants_begin={
-        "who_joins_stays_registered_though_the_conversion_fails": 400,
-        "a_registration_is_overtaken_by_one_of_before_a_conversion": 5_000_155,
+        "who_joins_stays_registered_though_the_conversion_fails": 29,
         "heartbeats_of_the_classic_protocol_do_not_notice_new_partitions": 249,
-        "members_inherit_the_regular_expression_of_a_consumer": 42,
     },
 )
 

@@ -129,3 +129,17 @@ def test_a_member_with_the_classic_protocol_does_not_inherit_a_regular_expressio
     member = driver.exchange(join(instance="i"))
     assert held(driver) == {member.member_id: {("t", index) for index in range(3)}}
     assert not driver.core.consumer_groups[G].regexes
+
+
+def test_who_was_joining_a_group_whose_conversion_fails_has_to_join_again() -> None:
+    driver, a, b = two_classic_members(RANGE)
+    driver.new_member(protocols=(RANGE,))
+    driver.auto = False
+    token = driver.park(heartbeat("d"))
+    assert len(held(driver)) > 2
+    driver.fail(ErrorCode.not_enough_replicas)
+    assert driver.response(token).error_code is not ErrorCode.none
+    assert held(driver).keys() == {a, b} == driver.group().members.keys()
+    driver.auto = True
+    driver.advance(60_000)
+    assert driver.group().members.keys() <= {a, b}

@@ -203,7 +203,7 @@ def _offsets_of_a_consumer_group_are_forgotten_with_a_member() -> list[Change]:
     return [(membership, "forget", mutant)]
 
 
-@_mutant("registrations_agree_with_members")
+@_mutant("registrations_agree_with_members", "groups_get_well")
 def _who_joins_stays_registered_though_the_conversion_fails() -> list[Change]:
     def mutant(shard: Shard, group: Any) -> None:
         forget_group(shard, group)

@@ -121,7 +121,7 @@ class World(BaseWorld):
         self.rules.check(step)
 
     def _note_rare(self, step: Step) -> None:
-        """Note what is rare."""
+        """Count events that a run must reach (``reaches`` in worlds.py)."""
         for event in step.outcome.events:
             if isinstance(event, MemberExpired):
                 self.events[event.cause.value] += 1
@@ -236,9 +236,19 @@ class World(BaseWorld):
         self.chance.choice(self.clients).change_subscription()
 
     def _group_is_deleted(self) -> None:
+        """Or not, if it has members: an administrator may stop its clients before, and start them after it."""
         group = self.chance.choice(self.clients).group
         body = {"groups_names": [group]}
-        self.network.send("admin", "10.0.0.1", True, adapters.DELETE_GROUPS, 2, body, lambda response: None, 3_000)
+
+        def delete() -> None:
+            self.network.send("admin", "10.0.0.1", True, adapters.DELETE_GROUPS, 2, body, lambda response: None, 3_000)
+
+        stops = self.chance.random() < 0.7
+        if stops:
+            for client in self.clients:
+                if client.group == group:
+                    client.stop(6_000)
+        self.schedule.after(3_000 if stops else 0, delete)
 
     def _rival_appears(self) -> None:
         """For a while another process has the instance id of a client."""

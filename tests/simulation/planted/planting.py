@@ -22,7 +22,7 @@ class Mutant:
 
     @contextmanager
     def loose(self) -> Iterator[None]:
-        """The coordinator is broken inside the block."""
+        """The product is broken inside the block."""
         patches = [patch.object(place, name, instead) for place, name, instead in self.changes()]
         for each in patches:
             each.start()
