@@ -1,4 +1,4 @@
-"""Marks of tests: the ring that runs them, and the worker of pytest-xdist that they share."""
+"""Marks of tests: the ring that runs them."""
 
 from __future__ import annotations
 

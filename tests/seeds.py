@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def seeds(few: int, many: int, fresh: int) -> list[ParameterSet]:
-    """Parameters of a test: the seeds from 0 to ``few``, with the mark those to ``many`` and ``fresh`` others."""
+    """Parameters of a test: the ring ``seeds`` has those from ``few`` to ``many``, and ``fresh`` new ones."""
     first = first_fresh_seed()
     return [
         *(pytest.param(seed, id=str(seed)) for seed in range(few)),

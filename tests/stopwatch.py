@@ -2,7 +2,8 @@
 
 A run writes ``build/durations/last.csv``; in the folder that ``MUSTER_DURATIONS`` names, a file of its own. Columns:
 kind (``test``, ``fixture`` or ``stage``), name, outcome, seconds. A fixture that several tests share has a row of its
-own; its time is not part of the test that happened to need it first. Its end is part of the last one.
+own; its time is not part of the test that happened to need it first. Its teardown counts toward the last test that
+used it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from tests.gateway.config_requests import BROKER, DELETE, SET, TOPIC, incrementa
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 MAX_METADATA = "offset.metadata.max.bytes"
 
 

@@ -18,8 +18,6 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.cluster.consumer_groups.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 WAIT_S = 60
 PARTITIONS, COUNT = 3, 900
 Books = Counter[tuple[str, str, str, str]]

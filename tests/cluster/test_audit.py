@@ -14,8 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 PARTITIONS, MESSAGES = 3, 600
 WAIT_S = 60.0
 

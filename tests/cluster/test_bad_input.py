@@ -15,8 +15,6 @@ from kafka import TopicPartition
 from tests.cluster.test_clients import create, produce, read_confluent
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32)
 HUGE_ARRAY = b"\0\3\0\1\0\0\0\1\xff\xff\x7f\xff\xff\xff"
 HEARTBEAT_CUT = b"\0\x0c\0\0\0\0\0\1\xff\xff\0\2g"

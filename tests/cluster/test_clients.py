@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
 WAIT_S = 60
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from examples.test_orders import (
     test_an_order_is_lost_by_committing_first,
     test_an_order_whose_commit_is_lost_is_shipped_twice,
@@ -19,5 +17,3 @@ __all__ = [
     "test_no_order_is_lost_by_committing_after",
     "topic",
 ]
-
-pytestmark = pytest.mark.cluster

@@ -19,8 +19,6 @@ from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 from tests.table_rows import table_rows
 
-pytestmark = pytest.mark.cluster
-
 
 @pytest.fixture
 def faults(muster: Muster) -> Iterator[FaultClient]:

@@ -16,7 +16,7 @@ from tests.cluster.test_failover import create, working
 from tests.muster_process import Muster, eventually
 from tests.placement.strategies import registration
 
-pytestmark = [pytest.mark.ring(name="failover"), pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ring(name="failover"), pytest.mark.timeout(600)]
 
 WAIT_S = 60
 OFFSETS_PARTITIONS = 50

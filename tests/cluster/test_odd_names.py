@@ -23,8 +23,6 @@ from tests.gateway.group_client import UNKNOWN_ID, Member, find
 from tests.gateway.serving import Client
 from tests.muster_process import Muster
 
-pytestmark = pytest.mark.cluster
-
 WAIT_S = 60
 ODD = "\x1b[2J\x1b]0;owned\x07\nmuster: \u202egnorw \x9b31m :smile: 群 مج 🚀"
 """Clears a terminal, sets its title, breaks the line, reverses text, and uses four scripts."""

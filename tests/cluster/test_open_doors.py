@@ -16,8 +16,6 @@ from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.test_clients import create
 from tests.muster_process import Muster
 
-pytestmark = pytest.mark.cluster
-
 
 def _tree(zk: ZooKeeperClient, path: str = "/") -> list[str]:
     below = f"{path.rstrip('/')}/"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import psutil
-import pytest
 
 from tests.muster_process import Muster
-
-pytestmark = pytest.mark.cluster
 
 
 def test_no_actor_has_loaded_pandas(muster: Muster) -> None:

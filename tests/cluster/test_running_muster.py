@@ -12,8 +12,6 @@ from pytest_muster import RunningMuster, TopicNotCreated
 from tests.muster_process import Muster
 from tests.plugin.users_environment import run_pytest
 
-pytestmark = pytest.mark.cluster
-
 SUITE = """
 import pytest
 from pytest_muster import InvalidFault, UnknownTarget

@@ -5,13 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 
-import pytest
-
 from muster.actors.tables.hours import listing
 from tests.muster_process import Muster, eventually
 from tests.tables.making import put
-
-pytestmark = pytest.mark.cluster
 
 TWO_DAYS_MS = 2 * 86_400_000
 

@@ -16,8 +16,6 @@ from tests.muster_process import Muster
 PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 0, 3, 19, 20, 37
 TIMES = 20
 
-pytestmark = pytest.mark.cluster
-
 
 @pytest.fixture
 def gateways(muster: Muster) -> Iterator[list[Client]]:

@@ -8,7 +8,7 @@ import confluent_kafka
 import kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.artifacts import Kafka, cache_folder
+from tests.conformance.artifacts import Kafka
 from tests.conformance.artifacts import kafka as java_kafka
 from tests.conformance.clients import VerifiableConsumer, VerifiableProducer, wait_until
 from tests.hosts.cluster import PORT
@@ -73,17 +73,14 @@ def _with_kafka_python(bootstrap: str, topic: str, values: set[bytes]) -> None:
     consumer.close()
 
 
-def java_reaches(addresses: Sequence[str]) -> bool:
-    """The same with Apache Kafka's verifiable producer and consumer; False if they have not been fetched."""
-    if not (cache_folder() / "kafka" / "stamp").exists():
-        return False
+def java_reaches(addresses: Sequence[str]) -> None:
+    """The same with Apache Kafka's verifiable producer and consumer. Raises ToolMissing."""
     release, topic = java_kafka(), "java"
     bootstrap = ",".join(f"{address}:{PORT}" for address in addresses)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, _PARTITIONS)])[topic].result(_WAIT_S)
     for address in addresses:
         _with_java(release, f"{address}:{PORT}", topic)
-    return True
 
 
 def _with_java(release: Kafka, bootstrap: str, topic: str) -> None:

@@ -24,7 +24,6 @@ from tests.muster_process import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
-_NO_ACTORS = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 _EXECUTOR = "io.ray.runtime.runner.worker.DefaultWorker"
 _SPARK_S = 400.0
 _SECOND_VERSION = "0.1.1"
@@ -66,9 +65,8 @@ def test_clients_reach_every_gateway(cluster: Cluster, library: str) -> None:
         library_reaches(library, host.address, {host.address for host in cluster.hosts})
 
 
-def test_java_clients_reach_every_gateway(cluster: Cluster, report: Report) -> None:
-    if not java_reaches([host.address for host in cluster.hosts]):
-        report.line("== Java clients: not tried; make ring-conformance fetches them")
+def test_java_clients_reach_every_gateway(cluster: Cluster) -> None:
+    java_reaches([host.address for host in cluster.hosts])
 
 
 def test_clients_without_a_fault(cluster: Cluster, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""What import-linter cannot say of imports (pyproject.toml has its contracts): pure cores, circles. And sizes."""
+"""What import-linter cannot say of imports (pyproject.toml has its contracts): pure cores, import cycles. And sizes."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:
     return found
 
 
-def test_there_is_no_circle_of_imports() -> None:
-    """Repeatedly remove modules that import none of the remaining ones, until there are none: a circle remains."""
+def test_there_is_no_import_cycle() -> None:
+    """Repeatedly remove modules that import none of the remaining ones, until there are none: a cycle remains."""
     left = imports_between(modules())
     assert len(left) > 300
     while free := {name for name, others in left.items() if not others & left.keys()}:

@@ -12,8 +12,6 @@ import pytest
 from tests.muster_process import eventually
 from tests.nodes.launched.lone_host import LoneHost
 
-pytestmark = pytest.mark.cluster
-
 WAIT_S = 60
 
 

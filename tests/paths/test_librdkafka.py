@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.muster_process import Muster
@@ -22,11 +23,20 @@ class Member:
     def values(self) -> list[bytes]:
         return self._member.values()
 
+    def begin_to_leave(self) -> None:
+        self._member.begin_to_leave()
+
     def leave(self) -> None:
         self._member.leave()
 
 
 def test_members_share_rebalance_and_resume(muster: Muster, fresh: Callable[[str], str]) -> None:
     topic = fresh("librdkafka")
-    start = lambda name: Member(muster.bootstrap, topic, name)  # noqa: E731
-    share_rebalance_and_resume(muster.bootstrap, topic, start, Member.leave)
+
+    def start(name: str) -> Member:
+        member = Member(muster.bootstrap, topic, name)
+        running.callback(member.begin_to_leave)
+        return member
+
+    with ExitStack() as running:
+        share_rebalance_and_resume(muster.bootstrap, topic, start, Member.leave)

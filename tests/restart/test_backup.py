@@ -29,8 +29,6 @@ from tests.restart.test_restart import (
     shown,
 )
 
-pytestmark = pytest.mark.cluster
-
 LOADED, TRANSACTED, TRANSACTION_GROUP = "loaded", "transacted", "transaction-group"
 MARKER = "planted-secret"
 USER, USER_CONFIG = "/config/users/ann", f'{{"version":1,"config":{{"SCRAM-SHA-256":"{MARKER}"}}}}'.encode()

@@ -25,8 +25,6 @@ from tests.cluster.consumer_groups.groups import generation
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer, committed_offsets, everything
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 WAIT_S = 60
 TOPIC, GROUP, LOOP_GROUP, MEMBERS_GROUP = "kept", "readers", "loop", "members"
 PARTITIONS, COUNT = 3, 300

@@ -25,8 +25,6 @@ from muster.gateway.cli.main import cli
 from tests.certificates import Authority
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 TOPIC, GROUP, COUNT, WAIT_S = "orders", "billing", 50, 60.0
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",

@@ -30,8 +30,6 @@ from tests.cluster.consumer_groups.members import ConfluentMember, Gap, Producer
 from tests.muster_process import Muster, eventually
 from tests.zookeeper_sessions import end_sessions
 
-pytestmark = pytest.mark.cluster
-
 WAIT_S = 60
 OUTAGE_S = 2.5 * SESSION_TIMEOUT_S
 """Longer than a session of ZooKeeper, and than any wait for it."""

@@ -1,4 +1,4 @@
-"""``make ring-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
+"""A whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
 
 test_planted_bugs.py does the same without Ray.
 """

@@ -29,8 +29,6 @@ from tests.cluster.consumer_groups.groups import ALL, WAIT_S, create, describe, 
 from tests.cluster.consumer_groups.members import ConfluentMember, Producer
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 Fresh = Callable[[str], str]
 COUNT = 60
 METADATA = "up to here: café, 消费, 😀"

@@ -50,8 +50,6 @@ from tests.cluster.consumer_groups.members import (
 )
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 Fresh = Callable[[str], str]
 CLIENTS: tuple[type[Member], ...] = (ConfluentMember, KafkaPythonMember, AiokafkaMember)
 ASSIGNORS: dict[tuple[type[Member], str], Any] = {

@@ -21,8 +21,6 @@ from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 Fresh = Callable[[str], str]
 Offsets = dict[int, tuple[int, str]]
 """Partition -> committed offset and metadata."""

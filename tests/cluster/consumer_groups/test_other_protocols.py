@@ -15,8 +15,6 @@ from tests.gateway.serving import Client
 from tests.group.test_connect_protocol import assignment, revoked, subscription
 from tests.muster_process import Muster, eventually
 
-pytestmark = pytest.mark.cluster
-
 JOINED_WITH = subscription(2, assignment(2, {"sink": [-1, 0], "gone": [0]}, more=revoked({})))
 TASKS = assignment(2, {"source": [2]}, more=revoked({"gone": [0]}))
 """The changed fields: the worker keeps the others."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.muster_process import Muster
-
-pytestmark = pytest.mark.cluster
 
 
 def test_a_muster_that_runs(muster: Muster) -> None:

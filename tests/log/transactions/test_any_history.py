@@ -23,8 +23,6 @@ from tests.seeds import seeds
 KEYS = 6
 STEPS = 70
 DELETE_RETENTION_MS = 5_000
-WRITER = -1
-"""Writes outside of transactions."""
 
 
 @dataclass
