@@ -73,9 +73,13 @@ class Keeper:
         """Write these files for the last segment, too. May be called again."""
         if segment.fd >= 0:
             self.closed(segment, producers)
+        await self.settled()
+        self._recovery_point.close()
+
+    async def settled(self) -> None:
+        """Wait until these files are written for the segments that are closed so far."""
         if self._keeping:
             await asyncio.wait(self._keeping)
-        self._recovery_point.close()
 
     def _found_corrupt(self, segment: Segment) -> None:
         if segment is self._segments()[-1]:

@@ -112,6 +112,7 @@ class SegmentReplacer:
                 raise StorageError(f"{self._directory.name}: {error}") from error
             self._follow(change, manifest)
             await self._writer.append_times.flush()
+            await self._writer.keeper.settled()
             await loop.run_in_executor(_THREADS, self._remove_dead)
             return change
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 from pathlib import Path
 
 import pytest
@@ -273,7 +274,37 @@ def test_files_that_no_reader_needs_are_gone_and_no_others(tmp_path: Path) -> No
         await log.close()
         stems = {path.stem for path in segment_files(log.directory)}
         assert len(stems) == 3
-        beside = [path for path in log.directory.iterdir() if path.suffix in (".appended", ".index", ".snapshot")]
-        assert {path.stem for path in beside} <= stems
+        assert {path.stem for path in beside(log)} <= stems
+
+    run(main())
+
+
+def beside(log: PartitionLog) -> list[Path]:
+    return [path for path in log.directory.iterdir() if path.suffix in (".appended", ".index", ".snapshot")]
+
+
+class SlowIndexes(SteppingDisk):
+    """Waits for ``may_go_on`` before an index is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = threading.Event()
+
+    def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
+        if path.suffix == ".index":
+            assert self.may_go_on.wait(60)
+        super().replace_unsynced(path, content, temporary_suffix)
+
+
+def test_no_index_is_left_of_a_segment_that_goes_while_it_is_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = SlowIndexes()
+        log = opened(tmp_path / "t-0", 1, SMALL, disk)
+        for _ in range(5):
+            await log.append(client_batch(2))
+        asyncio.get_running_loop().call_later(0.1, disk.may_go_on.set)
+        await log.delete_records(7)
+        await log.close()
+        assert {path.stem for path in beside(log)} <= {path.stem for path in segment_files(log.directory)}
 
     run(main())
