@@ -18,6 +18,7 @@ from muster.placement.view import Broker, Topic
 from tests.gateway.apis.test_data_apis import FETCH, fetch, fetch_body, produce, values
 from tests.gateway.serving import Serving, new_gateway
 from tests.log.support import client_batch
+from tests.muster_process import eventually
 
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "default.replication.factor": "2"}
 METADATA, DESCRIBE_CLUSTER = 3, 60
@@ -224,10 +225,10 @@ def test_real_consumers_fetch_from_their_rack(
         producer.produce(topic.name, str(number), partition=number % 4)
     assert producer.flush(WAIT_S) == 0
     assert read(racks.bootstrap, topic.name, group) == COUNT
+    there = lambda: fetched(racks.right, topic.name)  # noqa: E731
+    eventually(there, lambda found: found.keys() == {group}, f"{group} has been attributed what was fetched")
+    assert there()[group] >= COUNT
     assert fetched(racks.left, topic.name) == {}
-    there = fetched(racks.right, topic.name)
-    assert there.keys() == {group}
-    assert there[group] >= COUNT
 
 
 def fetched(gateway: Serving, topic: str) -> dict[str, int]:
