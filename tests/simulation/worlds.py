@@ -103,7 +103,9 @@ CONSUMER_GROUPS = WorldKind(
     mutants=of_consumer_groups.MUTANTS,
     mutants_begin={
         "who_joins_stays_registered_though_the_conversion_fails": 29,
+        "what_a_cooperative_consumer_owns_is_not_read": 47,
         "heartbeats_of_the_classic_protocol_do_not_notice_new_partitions": 249,
+        "a_registration_is_overtaken_by_one_of_before_a_conversion": 5_000_155,
     },
 )
 
