@@ -17,6 +17,19 @@ _PEM, _PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 SERVER = (x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")))
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 @dataclass(frozen=True)
 class Issued:
     """A key with its certificate."""
@@ -105,7 +118,12 @@ def _signed(
         .not_valid_before(now - timedelta(days=began_days))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        # RFC 5280 demands these; Python does, from 3.13 on.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
+    if is_authority:
+        builder = builder.add_extension(_SIGNS, critical=True)
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
     return builder.sign(issuer_key, hashes.SHA256())

@@ -21,8 +21,8 @@ from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
 
 PROPERTIES = {**fault_client.PROPERTIES, "group.min.session.timeout.ms": "500"}
-TIMEOUT_MS = 1_500
-"""After this time, the clients here give up a request and retry."""
+TIMEOUT_MS, LONG_MS = 1_500, 60_000
+"""After this time, the clients here give up a request and retry: a short one where no response comes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +42,14 @@ def topic(full: Serving, fresh: Fresh) -> Topic:
     return full.create(fresh("t"))
 
 
-def librdkafka(bootstrap: str, topic: str) -> None:
+def librdkafka(bootstrap: str, topic: str, timeout_ms: int = LONG_MS) -> None:
     failed: list[Any] = []
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": False,
-            "socket.timeout.ms": TIMEOUT_MS,
-            "request.timeout.ms": TIMEOUT_MS,
+            "socket.timeout.ms": timeout_ms,
+            "request.timeout.ms": timeout_ms,
         }
     )
     producer.produce(topic, b"the only one", on_delivery=lambda error, _: failed.append(error))
@@ -57,9 +57,9 @@ def librdkafka(bootstrap: str, topic: str) -> None:
     assert failed == [None]
 
 
-def kafka_python(bootstrap: str, topic: str) -> None:
+def kafka_python(bootstrap: str, topic: str, timeout_ms: int = LONG_MS) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, enable_idempotence=False, request_timeout_ms=TIMEOUT_MS, acks="all", retries=5
+        bootstrap_servers=bootstrap, enable_idempotence=False, request_timeout_ms=timeout_ms, acks="all", retries=5
     )
     try:
         producer.send(topic, b"the only one").get(60)
@@ -67,10 +67,10 @@ def kafka_python(bootstrap: str, topic: str) -> None:
         producer.close()
 
 
-def aiokafka(bootstrap: str, topic: str) -> None:
+def aiokafka(bootstrap: str, topic: str, timeout_ms: int = LONG_MS) -> None:
     async def produce() -> None:
         async with AIOKafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", request_timeout_ms=TIMEOUT_MS, enable_idempotence=False
+            bootstrap_servers=bootstrap, acks="all", request_timeout_ms=timeout_ms, enable_idempotence=False
         ) as producer:
             await producer.send_and_wait(topic, b"the only one")
 
@@ -103,7 +103,7 @@ def test_a_producer_that_retries(
     bootstrap: str,
     faults: FaultClient,
     topic: Topic,
-    produce: Callable[[str, str], None],
+    produce: Callable[[str, str, int], None],
     fault: dict[str, Any],
     copies: int,
 ) -> None:
@@ -112,12 +112,13 @@ def test_a_producer_that_retries(
     aiokafka retries for the time that one request may take: not at all without a response. It reports that.
     """
     faults.inject({"api": "Produce", "topic": topic.name, "when": "once", **fault})
-    if produce is aiokafka and fault["action"] in ("drop", "no-answer"):
+    timeout_ms = TIMEOUT_MS if fault["action"] in ("drop", "no-answer") else LONG_MS
+    if produce is aiokafka and timeout_ms == TIMEOUT_MS:
         copies -= 1
         with pytest.raises(RequestTimedOutError):
-            produce(bootstrap, topic.name)
+            produce(bootstrap, topic.name, timeout_ms)
     else:
-        produce(bootstrap, topic.name)
+        produce(bootstrap, topic.name, timeout_ms)
     assert faults.faults()[0]["hits"] == 1
     (found,) = list_offsets(full.client, 5, topic.name, (0, -1))
     assert found.offset == copies
