@@ -11,7 +11,7 @@ from tests.rings.ring import FIRST, Ring
 SMALL_S, LARGE_S = 15 * 60, 40 * 60
 """Time for a change of documentation alone, and for any other."""
 UNKNOWN_S = 600
-"""Estimate for a ring that never passed."""
+"""Estimate for a ring that never ran."""
 EXTRA = 1 / 3
 """Part of the time that due rings leave for one more."""
 
@@ -26,10 +26,11 @@ class Choice:
     """Due, without time for them."""
 
 
-def estimate_s(rows: Iterable[Row], ring: Ring) -> int:
-    """Duration of the last run that passed."""
+def estimate_s(rows: Sequence[Row], ring: Ring) -> int:
+    """Duration of the last run that passed; without one, of the last run."""
+    runs = [row.seconds for row in rows if row.ring == ring.name]
     passed = latest(rows, ring.name)
-    return passed.seconds if passed else UNKNOWN_S
+    return passed.seconds if passed else runs[-1] if runs else UNKNOWN_S
 
 
 def choose(

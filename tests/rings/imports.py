@@ -8,10 +8,13 @@ from pathlib import PurePosixPath
 from tests.imports import conftests, imported
 from tests.rings.ring import Ring
 
+_NOT_PY = ("[!p]*", "p[!y]*")
+
 
 def paths_of(ring: Ring) -> tuple[str, ...]:
-    """As git's pathspecs. A folder counts with its data files, and without its subfolders."""
+    """As git's pathspecs. What is imported counts with the data files beside it."""
     own = {word for word in (*ring.paths, *shlex.split(ring.command)) if PurePosixPath(word).parts[:1] == ("tests",)}
     loaded = {each for path in map(PurePosixPath, own) for each in (path, *conftests(path))}
-    folders = {file.parent for path in loaded for file in imported(path)}
-    return (*sorted(own), *sorted(f":(glob){folder}/*" for folder in folders))
+    files = {file for path in loaded for file in imported(path)}
+    data = [f":(glob){folder}/*.{suffix}" for folder in {file.parent for file in files} for suffix in _NOT_PY]
+    return (*sorted(own), *sorted(map(str, files)), *sorted(data))
