@@ -59,7 +59,10 @@ def everything() -> None:
 @rings.command()
 @click.option("--began", type=float, default=None, help="Unix time at which the judging began; default: now.")
 def ci(began: float | None) -> None:
-    """Judge the commit: the first ring, those that are due as far as the time allows, and one more."""
+    """Judge the commit: the first ring, those that are due as far as the time allows, and one more.
+
+    Their rows are added to the ledger.
+    """
     began_s = began or time.time()
     known, rows = load(), ledger.read()
     Console(width=140, force_terminal=True, color_system="standard").print(ledger.table(known.values(), rows))
@@ -71,6 +74,8 @@ def ci(began: float | None) -> None:
 
     with _runner(until_s=began_s + CI_S) as (runner, checkout):
         found = judge(known, rows, runner, checkout, began_s, _say, shown)
+    for row in found:
+        ledger.append(row)
     _finish(found)
 
 
