@@ -28,7 +28,7 @@ every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name
 
 def _every_seed() -> Iterator[ParameterSet]:
     for kind in WORLDS:
-        for seed in seeds(kind.few_seeds, kind.many_seeds, fresh=kind.fresh_seeds):
+        for seed in seeds(kind.few_seeds, kind.many_seeds, fresh=kind.many_seeds):
             yield pytest.param(kind, *seed.values, id=f"{kind.name}-{seed.id}", marks=seed.marks)
 
 
@@ -97,7 +97,6 @@ def test_a_failing_seed_is_shortened() -> None:
         total="",
         few_seeds=0,
         many_seeds=0,
-        fresh_seeds=0,
         reaches={},
         mutants=[],
     )

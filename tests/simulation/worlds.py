@@ -22,7 +22,6 @@ COORDINATOR = WorldKind(
     total="{core_steps} steps of the coordinator",
     few_seeds=25,
     many_seeds=200,
-    fresh_seeds=200,
     reaches={
         "acknowledged": 50,
         "ended": 2,
@@ -47,7 +46,6 @@ PROCESSES = WorldKind(
     total="{acknowledged} acknowledged commits",
     few_seeds=4,
     many_seeds=12,
-    fresh_seeds=12,
     reaches={"acknowledged": 50, "fetched": 50, "opened": 4, "refused by the log": 1, "sessions expired": 1},
     mutants=of_processes.MUTANTS,
     mutant_seeds=60,
@@ -62,7 +60,6 @@ TRANSACTIONS = WorldKind(
     total="{committed} known commits",
     few_seeds=10,
     many_seeds=60,
-    fresh_seeds=60,
     reaches={
         "committed": 5,
         "TransactionCompleted": 10,
@@ -83,7 +80,6 @@ CONSUMER_GROUPS = WorldKind(
     total="{core_steps} steps of the coordinator",
     few_seeds=8,
     many_seeds=60,
-    fresh_seeds=60,
     reaches={
         "MemberReconciled": 20,
         "PartitionLoaded": 1,
