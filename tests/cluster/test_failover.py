@@ -37,7 +37,7 @@ from tests.muster_process import Muster, eventually
 from tests.recording.history import held_at
 from tests.table_rows import table_rows
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 COUNT = 600
 

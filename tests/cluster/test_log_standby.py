@@ -15,7 +15,7 @@ from tests.cluster.consumer_groups.members import Producer, everything
 from tests.cluster.test_standby import standby_of, times_taken_over, until_taken_over
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 VICTIM = "log-0"
 _PAUSE_S = 0.005

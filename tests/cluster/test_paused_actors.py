@@ -25,7 +25,7 @@ from tests.gateway.serving import Client
 from tests.log.support import client_batch
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 COUNT = 100
 DEAD_S = 10.0

@@ -17,7 +17,7 @@ from tests.gateway.group_client import DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTB
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 RETRIABLE = {
     ErrorCode.none,

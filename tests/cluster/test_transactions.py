@@ -11,7 +11,7 @@ from tests.cluster.consumer_groups.groups import PARTITIONS, create
 from tests.cluster.consumer_groups.transactional import Program, end, read
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 KILLS, BETWEEN = 3, 25
 """How often an actor is killed, and how many transactions are committed before each."""

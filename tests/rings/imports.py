@@ -9,6 +9,7 @@ from tests.imports import conftests, imported
 from tests.rings.ring import Ring
 
 _NOT_PY = ("[!p]*", "p[!y]*")
+"""Suffixes of all other files than modules: git has no pathspec that excludes some of another one."""
 
 
 def paths_of(ring: Ring) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tests.cluster.test_paused_actors import paused, until_ended
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="failover")]
+pytestmark = pytest.mark.ring(name="failover")
 
 COUNT = 200
 CONSUMER = {"group.protocol": "consumer"}

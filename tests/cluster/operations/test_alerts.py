@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.metrics.promtool import firing, series_of, up
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.ring(name="operations")]
+pytestmark = pytest.mark.ring(name="operations")
 
 
 def scrapes(muster: Muster) -> list[str]:

@@ -225,9 +225,11 @@ def test_real_consumers_fetch_from_their_rack(
         producer.produce(topic.name, str(number), partition=number % 4)
     assert producer.flush(WAIT_S) == 0
     assert read(racks.bootstrap, topic.name, group) == COUNT
-    there = lambda: fetched(racks.right, topic.name)  # noqa: E731
-    eventually(there, lambda found: found.keys() == {group}, f"{group} has been attributed what was fetched")
-    assert there()[group] >= COUNT
+    eventually(
+        lambda: fetched(racks.right, topic.name),
+        lambda there: there.keys() == {group} and there[group] >= COUNT,
+        f"everything that was fetched is attributed to {group}",
+    )
     assert fetched(racks.left, topic.name) == {}
 
 

@@ -14,7 +14,7 @@ import yaml
 from tests.muster_process import START_S, eventually
 from tests.nodes.launched.lone_host import ADDRESS, ROOT, LoneHost
 
-pytestmark = [pytest.mark.ring(name="launched")]
+pytestmark = pytest.mark.ring(name="launched")
 
 USERS, CONFIG = "/srv/users", "/srv/config"
 """In place of /etc/muster-users and /etc/muster, which would be those of the machine."""

@@ -14,7 +14,7 @@ import yaml
 from tests.muster_process import eventually
 from tests.nodes.launched.lone_host import ADDRESS, ROOT, LoneHost
 
-pytestmark = [pytest.mark.ring(name="launched")]
+pytestmark = pytest.mark.ring(name="launched")
 
 BOOTSTRAP = f"{ADDRESS}:9092"
 METRICS = f" metrics=http://{ADDRESS}:9404/metrics "
