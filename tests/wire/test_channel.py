@@ -269,7 +269,8 @@ def test_a_peer_without_the_secret_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OSError):  # noqa: PT011 - any connection error will do
             await open_channel(impostor)
         reader, writer = await asyncio.open_unix_connection(endpoint.path)
-        writer.write((50).to_bytes(4, "big") + envelope.request_head(1, CONTEXT) + b"not proven")
+        request = envelope.request_head(1, CONTEXT) + b"not proven"
+        writer.write(len(request).to_bytes(4, "big") + request)
         await reader.read()  # until the server closes
         writer.close()
         assert echo.seen == []
