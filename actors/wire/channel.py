@@ -338,12 +338,14 @@ class Channel(asyncio.Protocol):
         return token
 
     def close(self) -> None:
-        """Close the connection after sending what is queued."""
+        """Close the connection after sending what is queued. Its leases end now."""
+        self._leases.end()
         self._out.close()
 
     def abort(self, why: str) -> None:
         """Close the connection now, whether or not the actor reads: what waits fails at once."""
         self._lost = why
+        self._leases.end()
         self._out.abort()
 
 

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from muster.actors.wire import envelope
 from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, connect
 from muster.actors.wire.envelope import SeenLease
 from muster.actors.wire.fetching import FetchRequest
+from muster.actors.wire.leases import MemberLease, Use
 from muster.actors.wire.markers import Marker
 from muster.actors.wire.producing import ProduceRequest
 from muster.actors.wire.server import Peer, Server
@@ -55,6 +57,8 @@ class Echo:
         self.contexts.append(context)
         if frame.startswith(b"hold"):
             self.held[token] = (peer, frame)
+        elif frame == b"lease":
+            peer.send(envelope.lease_head(token, 1, 1), frame)
         else:
             peer.reply(token, frame)
 
@@ -74,7 +78,7 @@ class Echo:
         raise AssertionError("nothing is fetched")
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
-        raise AssertionError("there are none")
+        """They need no answer."""
 
     def lease_confirmed(self, peer: Peer, lease: int) -> None:
         raise AssertionError("there are none")
@@ -127,6 +131,22 @@ def test_responses_find_their_requests_in_any_order(tmp_path: Path, node_id: str
         ((token, (peer, frame)),) = echo.held.items()
         peer.reply(token, frame)
         assert await held == b"hold"
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("end", [Channel.close, partial(Channel.abort, why="silent")], ids=["close", "abort"])
+def test_a_channel_that_is_closed_has_no_leases(tmp_path: Path, end: Callable[[Channel], None]) -> None:
+    """At once: while the actor reads nothing, the connection is not lost yet."""
+
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        leases: list[MemberLease] = []
+        channel = await open_channel(endpoint)
+        await channel.call(CONTEXT, b"lease", lambda lease, response: leases.append(lease))
+        await channel.call(CONTEXT, b"behind the ping")
+        assert leases[0].use(time.monotonic(), lambda: None) is Use.YES
+        end(channel)
+        assert leases[0].use(time.monotonic(), lambda: None) is Use.NO
 
     run(tmp_path, scenario)
 
