@@ -113,6 +113,7 @@ class Consumer(Client):
     def join(self) -> None:
         self._round += 1
         self.stage = Stage.JOINING
+        self.owned = self._kept()
         metadata = self._metadata()
         body = {
             "group_id": self.group,
@@ -124,6 +125,10 @@ class Consumer(Client):
             "protocols": [{"name": name, "metadata": metadata} for name in self.protocols],
         }
         self._request_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
+
+    def _kept(self) -> list[tuple[str, int]]:
+        """The partitions that it has while it joins. An eager consumer gives up all of them."""
+        return []
 
     def _metadata(self) -> bytes:
         return subscription(self.topics)

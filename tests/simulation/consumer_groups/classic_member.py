@@ -73,8 +73,10 @@ class ClassicMember(Consumer):
 
     def join(self) -> None:
         self._gives_up, self._joined_for = False, self.topics
-        self.owned = [(topic, index) for topic, index in self.owned if topic in self.topics]
         super().join()
+
+    def _kept(self) -> list[Partition]:
+        return [each for each in self.owned if each[0] in self.topics] if self.is_cooperative else []
 
     def _metadata(self) -> bytes:
         return _subscription(self.topics, self.owned) if self.is_cooperative else super()._metadata()
