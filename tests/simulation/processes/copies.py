@@ -97,11 +97,13 @@ class Copy(Process):
     @property
     def core(self) -> OffsetsPartition | None:
         """The partition that is served here now."""
-        server = self.server
-        if server is None:
-            return None
-        assert isinstance(server.handler, OffsetsPartition)
-        return server.handler
+        return None if self.server is None else _partition_of(self.server)
+
+    @property
+    def last(self) -> tuple[int, OffsetsPartition] | None:
+        """The last partition that was served here, with its epoch. It may be resigning, or have resigned."""
+        epoch = max(self._servers, default=-1)
+        return None if epoch < 0 or not self.alive else (epoch, _partition_of(self._servers[epoch]))
 
     def serve(self, epoch: int, view: ClusterView, predecessor: Copy | None, started: Any) -> None:
         """``started(copy, epoch, ok)`` is called when it serves, or cannot."""
@@ -122,9 +124,13 @@ class Copy(Process):
         await asyncio.sleep(0.001)
         self._servers[epoch] = server
         self.sessions.serves(self, epoch)
-        assert isinstance(server.handler, OffsetsPartition)
-        server.handler.observe.append(lambda event, at_ms: self.sessions.event(self, epoch, event))
+        _partition_of(server).observe.append(lambda event, at_ms: self.sessions.event(self, epoch, event))
         return Started(pid=self.number, node_id=self.name, epoch=epoch)
+
+
+def _partition_of(server: Server) -> OffsetsPartition:
+    assert isinstance(server.handler, OffsetsPartition)
+    return server.handler
 
 
 class Handle:

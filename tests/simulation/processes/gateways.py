@@ -41,7 +41,7 @@ class WatchedPeer(Peer):
         self._epoch = epoch
         self._acknowledged = acknowledged
         self._sessions = sessions
-        self._handled: dict[int, tuple[Handled, int, int]] = {}
+        self._handled: dict[int, tuple[Handled, codec.Header, Any]] = {}
         self._number = next(sessions.peers)
 
     def __hash__(self) -> int:
@@ -54,15 +54,17 @@ class WatchedPeer(Peer):
             header = codec.decode_header(frame)
             entity = codec.decode_request(header, frame)
             handled = self._acknowledged.handled(self._epoch, header.api_key, entity)
-            self._handled[token] = handled, header.api_key, header.api_version
+            self._handled[token] = handled, header, entity
             self._sessions.sign(self._copy, self._epoch, entity)
         super()._receive(message)
 
     def reply(self, token: int, frame: bytes) -> None:
         found = self._handled.pop(token, None)
         if found is not None:
-            request, api_key, version = found
-            self._acknowledged.answered(request, codec.decode_response(api_key, version, frame)[1])
+            request, header, entity = found
+            self._acknowledged.answered(request, codec.decode_response(header.api_key, header.api_version, frame)[1])
+            if header.api_key == adapters.SYNC_GROUP:  # a session begins when its response is sent
+                self._sessions.sign(self._copy, self._epoch, entity)
         super().reply(token, frame)
 
 

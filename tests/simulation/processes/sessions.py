@@ -15,6 +15,7 @@ from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.process import Machine, Process
 
 if TYPE_CHECKING:
+    from muster.actors.offsets.partition import OffsetsPartition
     from tests.simulation.processes.copies import Copy
     from tests.simulation.processes.pipes import Pipe
 
@@ -130,21 +131,21 @@ class Sessions:
     def look(self, copies: Iterable[Copy]) -> None:
         """After every event of the world."""
         for copy in copies:
-            if copy.core is None:
-                for (name, _), known in self._epochs.items():
-                    if name == copy.name and known.valid:
-                        self._end(known, set())
-            elif not copy.is_stopped:
-                self._look_at(copy)
+            last = copy.last
+            for (name, epoch), known in self._epochs.items():
+                if name == copy.name and known.valid and (last is None or epoch < last[0]):
+                    self._end(known, set())
+            if last is not None and not copy.is_stopped:
+                self._look_at(copy, *last)
 
-    def _look_at(self, copy: Copy) -> None:
-        assert copy.core is not None
-        known = self._epochs[copy.name, copy.epoch]
+    def _look_at(self, copy: Copy, epoch: int, partition: OffsetsPartition) -> None:
+        """Look at the groups of the last epoch. When it has resigned, they are Dead, and have no sessions any more."""
+        known = self._epochs[copy.name, epoch]
         valid = set()
         disturbed_ms = max([copy.disturbed_until_ms, *(pipe.disturbed_until_ms for pipe in known.pipes)])
-        for group in copy.core.coordinator.groups.values():
+        for group in partition.coordinator.groups.values():
             if group.state is GroupState.DEAD:
-                continue  # the copy has resigned, and has no sessions any more
+                continue
             # All sessions begin anew at the end of a join phase, also those of static members that have not joined.
             is_new = known.generations.get(str(group.id)) != group.generation
             known.generations[str(group.id)] = group.generation
@@ -160,7 +161,7 @@ class Sessions:
                 ends_ms = last_ms + member.session_timeout_ms
                 is_disturbed = max(disturbed_ms, *(each.disturbed_until_ms for each in known.gateways), 0) >= ends_ms
                 if self._now_ms > ends_ms + REPORT_MS + _LATENCY_MS + (LEASE_MS if is_disturbed else 0):
-                    detail = f"{copy.name} in epoch {copy.epoch}: {key}, {group.state}, was last heard of at {last_ms}"
+                    detail = f"{copy.name} in epoch {epoch}: {key}, {group.state}, was last heard of at {last_ms}"
                     self._broken("no_member_stays_without_a_sign", detail)
         self._end(known, valid)
 
