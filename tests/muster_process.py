@@ -137,7 +137,9 @@ class Muster(Cluster):
             self._reader.close()
 
     def actors(self) -> dict[str, dict[str, Any]]:
-        return {actor["name"]: actor for actor in self.status()["actors"]}
+        """The actors by name. Waits while the controller does not respond: a busy machine may stand still."""
+        found = eventually(self.status, bool, "the controller responds")
+        return {actor["name"]: actor for actor in found["actors"]}
 
     def kill_actor(self, name: str) -> int:
         """SIGKILL the actor's process; return its pid."""

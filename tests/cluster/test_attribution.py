@@ -131,5 +131,7 @@ def test_every_byte_is_counted_for_the_group_that_fetched_it(
         eventually(lambda of=group: registered(zk, {of}), lambda found: not found, "a member that left is gone")
 
 
-def pending(samples: list[Sample], topic: str, unit: str) -> int:
-    return sum(amount for key, amount in book(samples, f"muster_pending_fetch_{unit}").items() if key[1] == topic)
+def pending(samples: list[Sample], topic: str, unit: str) -> Books:
+    """What has no group yet."""
+    waiting = book(samples, f"muster_pending_fetch_{unit}")
+    return Counter({key: amount for key, amount in waiting.items() if key[1] == topic and amount})

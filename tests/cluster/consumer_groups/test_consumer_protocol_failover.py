@@ -174,7 +174,9 @@ def check_all_is_read(producer: Producer, groups: list[Watched]) -> None:
 
 def check_attribution(muster: Muster, topic: str, groups: list[Watched]) -> None:
     """Every message went to one of the groups, and to each of them as often as its members read it, at least."""
-    samples = eventually(lambda: scrape(muster), lambda found: not pending(found, topic, "messages"), "none is pending")
+    waiting = lambda: pending(scrape(muster), topic, "messages")  # noqa: E731
+    eventually(waiting, lambda found: not found, f"none of {[each.members for each in groups]} is pending", WAIT_S)
+    samples = scrape(muster)
     sent = book(samples, "muster_group_fetch_messages_total", "group")
     others = book(samples, "muster_unattributed_fetch_messages_total", "reason")
     assert {key[3] for key in sent if key[1] == topic} == {each.group for each in groups}
