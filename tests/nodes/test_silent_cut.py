@@ -25,7 +25,8 @@ from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench, RayNode, bench
 from tests.nodes.relay import Relay
 
-OFFSETS_PARTITIONS = 6
+OFFSETS_PARTITIONS = 50
+"""So many that each node has some."""
 COUNT = 200
 DEFAULT_S = 60.0
 """librdkafka's socket.timeout.ms."""
