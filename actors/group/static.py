@@ -15,7 +15,7 @@ from muster.actors.group.events import Cause, MemberJoined, StaticMemberReplaced
 from muster.actors.group.membership import fail_parked_of, park
 from muster.actors.group.messages import NO_MEMBER, JoinGroupResponse
 from muster.actors.group.rebalance import joined_response, prepare_or_advance
-from muster.actors.group.shard import Shard, session_timer
+from muster.actors.group.shard import Shard, session_timer, sync_timer
 from muster.actors.group.state import Group, GroupState, Member, Parked
 from muster.actors.group.types import MemberId
 from muster.placement.client import Context
@@ -50,6 +50,8 @@ def _replace_quietly(
     shard: Shard, group: Group, member: Member, before: Member, join: Parked, led_by: MemberId
 ) -> None:
     shard.append_group(group, group.snapshot(group.assignments()))
+    if member.id in group.pending_syncs:  # the new process owes the SyncGroup, and has the whole time for it
+        shard.timers.set(sync_timer(group), shard.now_ms + max(group.rebalance_timeout_ms(), 0))
 
     def written() -> None:
         if group.members.get(member.id) is not member:

@@ -112,3 +112,23 @@ def test_a_replacement_owes_the_sync_that_the_old_process_owed(driver: Driver) -
         driver.send(beat(leader, 1))
         driver.send(beat(new, 1))
     assert [*driver.group().members] == [leader]
+
+
+def test_a_replacement_has_the_whole_time_for_the_sync_that_it_owes(make: Make) -> None:
+    """Although the old process had nearly used it up, and the log is slow."""
+    driver = make()
+    tokens = [driver.park(join(instance=instance, rebalance_ms=4_000)) for instance in ("I", "J")]
+    leader, _ = (response.member_id for response in driver.responses_to(tokens))
+    driver.exchange(sync(leader, 1))
+    driver.advance(3_900)
+    driver.auto = False
+    token = driver.park(join(instance="J", rebalance_ms=4_000))
+    driver.advance(200)
+    driver.write_all()
+    driver.auto = True
+    new = driver.response(token).member_id
+    driver.advance(3_799)
+    driver.send(beat(leader, 1))
+    assert new in driver.group().members
+    driver.advance(1)
+    assert [*driver.group().members] == [leader]
