@@ -130,5 +130,5 @@ def test_clients_with_defaults_go_on_when_a_node_falls_silent(
     for name, seconds in gaps.items():
         record_property(name, round(seconds, 1))
         print(f"a node falls silent: longest gap of commits, or slowest record, {name}: {seconds:.1f} s")
-    assert max(gaps[name] for name in gaps if name.startswith(("Producer", "Confluent"))) < DEFAULT_S
+    assert max(gaps[name] for name in gaps if name.startswith(("Producer", "Confluent"))) < DEFAULT_S / 2
     nodes.kill(silent)
