@@ -196,36 +196,42 @@ class Registry:
 
 
 class _Speakers:
-    """Which member of a group sends its requests on which connection."""
+    """Which members of a group send their requests on which connection."""
 
     KEPT = 2
     """Connections kept per member: franz-go has one for JoinGroup and SyncGroup, and another for the rest."""
 
     def __init__(self) -> None:
-        self._members: dict[tuple[GroupId, str], str] = {}
+        self._members: dict[tuple[GroupId, str], set[str]] = {}
+        """By group and connection."""
         self._connections: dict[tuple[GroupId, str], tuple[str, ...]] = {}
+        """By group and member."""
 
     def heard(self, group: GroupId, member_id: MemberId, context: Context | None) -> None:
         """The member's latest request came from there."""
         connection = context.connection if context else ""
         known = self._connections.get((group, member_id), ())
-        if not connection or (connection in known and self._members[group, connection] == member_id):
+        if not connection or connection in known:
             return
-        kept = (connection, *(one for one in known if one != connection))[: self.KEPT]
-        self._members[group, connection] = member_id
+        kept = (connection, *known)[: self.KEPT]
+        self._members.setdefault((group, connection), set()).add(member_id)
         self._connections[group, member_id] = kept
         for left in set(known) - set(kept):
             self._drop(group, left, member_id)
 
     def member_on(self, group: GroupId, connection: str) -> str | None:
-        return self._members.get((group, connection))
+        """None if no member sends its requests there, or several do."""
+        members = self._members.get((group, connection), set())
+        return next(iter(members)) if len(members) == 1 else None
 
     def forget(self, group: GroupId, member_id: str) -> None:
         for connection in self._connections.pop((group, member_id), ()):
             self._drop(group, connection, member_id)
 
     def _drop(self, group: GroupId, connection: str, member_id: str) -> None:
-        if self._members.get((group, connection)) == member_id:
+        members = self._members[group, connection]
+        members.remove(member_id)
+        if not members:
             del self._members[group, connection]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from muster.placement.mapping.registration import Kind, Position, Registration
-from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, sync
+from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, leave, sync
 
 Make = Callable[..., Driver]
 
@@ -141,3 +141,17 @@ def test_a_simple_consumer_is_known_by_its_address(driver: Driver) -> None:
     assert _only(driver).kind is Kind.SIMPLE
     driver.exchange(fetch(("t", 0)), client="x")
     assert len(_positions(driver)) == 1, "without committed offsets there is nothing to say"
+
+
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_members_on_one_connection_are_not_taken_for_each_other(driver: Driver, leaves: int) -> None:
+    """Not until one has left, in whichever order they were heard."""
+    members = driver.stable(2)
+    for member in (*members, *members):
+        driver.exchange(beat(member, 1), connection="1-5")
+    driver.exchange(commit({("t", 5): 5}, member_id=members[0], generation=1), connection="1-5")
+    driver.exchange(fetch(("t", 5)), connection="1-5")
+    assert _positions(driver) == []
+    driver.exchange(leave(members[leaves]), connection="1-5")
+    driver.exchange(fetch(("t", 5)), connection="1-5")
+    assert [position.member_id for position in _positions(driver)] == [members[1 - leaves]]
