@@ -190,10 +190,23 @@ class Verification:
             try:
                 if error is not ErrorCode.none:
                     raise refusal(error, transaction)
-                outcome.set_result(held.key.log.enqueue(records, held.guard))
+                outcome.set_result(held.key.log.enqueue(records, _guard_of(held)))
             except Exception as refused:  # whatever it is, the others still get their outcome
                 outcome.set_exception(refused)
                 outcome.exception()  # the one who waits may be gone
+
+
+def _guard_of(held: _Held) -> VerificationGuard | None:
+    """What confirmed batches need. LogError.
+
+    The marker of the transaction before takes their guard away if it arrives while the coordinator is queried. If the
+    query adds the partition, they get another one: nothing is added before that marker is written, and the marker of
+    their own transaction has a newer epoch, which refuses them.
+    """
+    key, guard = held.key, held.guard
+    if key.transaction_version < EPOCH_BUMPS:
+        return guard
+    return key.log.guard_for(key.producer_id, key.producer_epoch, guard.lowest_sequence, key.transaction_version)
 
 
 def refusal(error: ErrorCode, transaction: Transaction) -> NotVerified:

@@ -227,6 +227,42 @@ def test_adding_is_tried_again_while_the_transaction_before_is_ending(tmp_path: 
     run(main())
 
 
+@pytest.mark.parametrize("repeats", [0, 1, 2])
+def test_the_marker_of_the_transaction_before_is_no_obstacle(tmp_path: Path, repeats: int) -> None:
+    """It is written while the next transaction adds the partition, however often that is tried."""
+
+    async def main() -> None:
+        async with served(tmp_path, LogConfig(add_partitions_to_txn_retry_backoff_max_ms=10_000)) as world:
+            first = world.submit(transactional(P, 0, 0), ADDS)
+            await world.coordinator.next(0)
+            world.coordinator.respond(0, ErrorCode.none)
+            assert offsets(await world.results(first)) == [0]
+            sent = [world.submit(transactional(P, 1, sequence), ADDS) for sequence in range(2)]
+            for number in range(1, repeats + 1):
+                await world.coordinator.next(number)
+                world.coordinator.respond(number, ErrorCode.concurrent_transactions)
+            await world.coordinator.next(repeats + 1)
+            await world.abort(P, 1)
+            later = world.submit(transactional(P, 1, 2), ADDS)
+            world.coordinator.respond(repeats + 1, ErrorCode.none)
+            world.coordinator.at_once = [ErrorCode.none]
+            assert offsets(await world.results(*sent, later)) == [2, 3, 4]
+
+    run(main())
+
+
+def test_the_marker_of_the_same_transaction_fences_what_was_confirmed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as world:
+            sent = world.submit(transactional(P, 1, 0), ADDS)
+            await world.coordinator.next(0)
+            await world.abort(P, 2)
+            world.coordinator.respond(0, ErrorCode.none)
+            assert (await world.results(sent))[0].error_code is ErrorCode.invalid_producer_epoch
+
+    run(main())
+
+
 def test_a_marker_takes_the_right_to_begin_away(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as world:
