@@ -126,6 +126,11 @@ class SaslSession:
         """Whether the SaslHandshake that is served begins a login; otherwise it is an illegal state."""
         return self._state is State.HANDSHAKE
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether a mechanism was begun. Not yet for a token that the client sent ahead of its next SaslHandshake."""
+        return self._exchange is not None
+
     async def begin(self, mechanism: str, host: str, *, bare_tokens: bool) -> bool:
         """Begin with the client's mechanism. False, after the delay of failures, if it is not enabled."""
         if mechanism not in self.mechanisms:

@@ -27,7 +27,7 @@ def _body(error: ErrorCode, text: str | None, token: bytes = b"", lifetime_ms: i
 @api(SASL_AUTHENTICATE, "SaslAuthenticate", guard=UNGUARDED, error_body=lambda call, error: _body(error, call.reason))
 async def sasl_authenticate(call: Call) -> Reply | None:
     session = call.connection.sasl
-    if session is None or session.is_complete:
+    if session is None or not session.takes_tokens:
         return _reply(call, ErrorCode.illegal_sasl_state, _TOO_LATE)
     is_bare = session.takes_bare_tokens
     token = call.frame if is_bare else call.entity().auth_bytes

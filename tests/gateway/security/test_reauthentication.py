@@ -211,6 +211,21 @@ def test_requests_in_flight_are_answered(full: Serving, client: Client, clock: C
     assert client.response(METADATA, 4).cluster_id
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_token_ahead_of_its_handshake_is_refused(client: Client, version: int) -> None:
+    """It came while the client was authenticated, and is looked at when it begins to authenticate again."""
+    sent = bytearray()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "send_raw", sent.extend)
+        client.request(AUTHENTICATE, version, {"auth_bytes": plain("ann", PASSWORD)})
+        client.request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    client.send_raw(bytes(sent))
+    assert client.response(AUTHENTICATE, version).error_code is ErrorCode.illegal_sasl_state
+    assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
+    assert authenticate(client, plain("ann", PASSWORD)).error_code is ErrorCode.none
+    assert works(client)
+
+
 def test_requests_in_flight_are_charged(full: Serving, client: Client, fresh: Fresh) -> None:
     topic, sent = full.create(fresh("t")), bytearray()
     limit(full, Entity.of_user("ann"), producer_byte_rate=1)
