@@ -34,6 +34,7 @@ from muster.actors.wire.bounds import (
     load_bounds,
     nested_entity,
     tagged_fields_end,
+    with_durations_cut,
     without_unknown_tags,
 )
 from muster.actors.wire.framing import Buffer
@@ -167,6 +168,8 @@ def decode_request(header: Header, frame: bytes) -> Any:
             return entity_reader(kind)(frame, header.end)[0]
         except KeyError:  # an unknown tagged field: rare enough to look for it only now
             return entity_reader(kind)(without_unknown_tags(kind, frame, header.end), header.end)[0]
+        except ValueError:  # a duration beyond those of kio, or no request
+            return entity_reader(kind)(with_durations_cut(kind, frame, header.end), header.end)[0]
     except UNREADABLE as error:
         raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {why(error)}") from error
 

@@ -50,6 +50,26 @@ def test_every_truncation_is_undecodable_and_nothing_else(version: int) -> None:
             codec.decode_request(codec.decode_header(frame[:cut]), frame[:cut])
 
 
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("sent_ms", "read_ms"),
+    [
+        (-1, -1),
+        (86_400_000, 86_400_000),
+        (9_223_372_036_854_776, 9_223_372_036_854_775),
+        ((1 << 63) - 1, 9_223_372_036_854_775),
+        (-(1 << 63), -9_223_372_036_854_775),
+    ],
+)
+def test_a_duration_is_any_int64(version: int, sent_ms: int, read_ms: int) -> None:
+    """retention_time_ms of OffsetCommit; kio has durations of 292,000 years at most."""
+    body = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": "m", "retention_time": 77, "topics": []}
+    frame = codec.encode_request(8, version, 9, "client", body)
+    frame = frame.replace((77).to_bytes(8, "big"), sent_ms.to_bytes(8, "big", signed=True))
+    entity = codec.decode_request(codec.decode_header(frame), frame)
+    assert (entity.member_id, codec.ms(entity.retention_time)) == ("m", read_ms)
+
+
 def test_bytes_behind_the_body_are_passed_over() -> None:
     frame = codec.encode_request(12, 4, 9, "client", HEARTBEAT) + b"\0\0\0"
     assert codec.decode_request(codec.decode_header(frame), frame).member_id == "m"
