@@ -228,3 +228,26 @@ def test_a_static_member_that_is_removed_by_its_instance_id() -> None:
     (left,) = driver.exchange(leave(("", "i"))).members
     assert (left.member_id, left.group_instance_id, left.error_code) == ("", "i", ErrorCode.none)
     assert not driver.core.consumer_groups[G].members
+
+
+def test_members_on_one_connection_come_and_go() -> None:
+    """The last one that was heard leaves, and the other one gets its partitions."""
+    driver = driver_with_topic(group_consumer_assignment_interval_ms="0")
+    epochs = {"A": 0, "B": 0}
+    owned: dict[str, Share] = {"A": frozenset(), "B": frozenset()}
+
+    def beat(member: str) -> None:
+        request = owning(member, epochs[member], owned[member])
+        response: ConsumerGroupHeartbeatResponse = driver.exchange(request, connection="1-5")
+        assert response.error_code is ErrorCode.none
+        epochs[member] = response.member_epoch
+        if response.assignment is not None:
+            _, owned[member] = assigned(response)
+
+    for member in ("A", "B", "A", "A", "B", "B"):
+        beat(member)
+    assert sorted(map(len, owned.values())) == [1, 2]
+    epochs["B"] = -1
+    beat("B")
+    beat("A")
+    assert len(owned["A"]) == 3
