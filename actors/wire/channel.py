@@ -343,7 +343,7 @@ class Channel(asyncio.Protocol):
         self._out.close()
 
     def abort(self, why: str) -> None:
-        """Close the connection now, whether or not the actor reads: what waits fails at once."""
+        """Close the connection now, whether or not the actor reads: what waits fails, and leases end, at once."""
         self._lost = why
         self._leases.end()
         self._out.abort()

@@ -28,8 +28,11 @@ class GroupLease:
 
     __slots__ = ("is_revoked",)
 
-    def __init__(self) -> None:
-        self.is_revoked = False
+    def __init__(self, *, is_revoked: bool = False) -> None:
+        self.is_revoked = is_revoked
+
+
+_OVER = GroupLease(is_revoked=True)
 
 
 class Use(Enum):
@@ -103,9 +106,12 @@ class ChannelLeases:
         self._batched_s = 0.0
         """When the last batch was reported."""
         self._pinging: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     def grant(self, group: int, member: int) -> MemberLease:
-        """The lease with these numbers, which the coordinator has just sent."""
+        """The lease with these numbers, which the coordinator has just sent. It is over if the channel is closed."""
+        if self._is_over:
+            return MemberLease(self, _OVER, member)
         found = self._groups.get(group)
         if found is None:
             found = self._groups[group] = GroupLease()
@@ -182,7 +188,8 @@ class ChannelLeases:
             self._send(envelope.write_seen(seen))
 
     def end(self) -> None:
-        """The channel is lost."""
+        """The channel is closed, or lost. May be called again."""
+        self._is_over = True
         for group in self._groups.values():
             group.is_revoked = True
         self._groups.clear()

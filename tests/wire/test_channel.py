@@ -78,7 +78,7 @@ class Echo:
         raise AssertionError("nothing is fetched")
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
-        """They need no answer."""
+        assert b"lease" in self.seen, "there are none"
 
     def lease_confirmed(self, peer: Peer, lease: int) -> None:
         raise AssertionError("there are none")
@@ -145,8 +145,11 @@ def test_a_channel_that_is_closed_has_no_leases(tmp_path: Path, end: Callable[[C
         await channel.call(CONTEXT, b"lease", lambda lease, response: leases.append(lease))
         await channel.call(CONTEXT, b"behind the ping")
         assert leases[0].use(time.monotonic(), lambda: None) is Use.YES
+        late = channel.call(CONTEXT, b"lease", lambda lease, response: leases.append(lease))
+        late.add_done_callback(lambda _: late.cancelled() or late.exception())
         end(channel)
-        assert leases[0].use(time.monotonic(), lambda: None) is Use.NO
+        channel._leased(next(reversed(channel._waiting)), 1, 2, b"it came with what closed the channel")
+        assert [lease.use(time.monotonic(), lambda: None) for lease in leases] == [Use.NO, Use.NO]
 
     run(tmp_path, scenario)
 
