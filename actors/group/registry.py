@@ -15,7 +15,10 @@ from muster.actors.group.messages import NO_GENERATION
 from muster.actors.group.state import Group, Member
 from muster.actors.group.types import GroupId, MemberId
 from muster.placement.client import ANONYMOUS, Context
-from muster.placement.mapping.registration import Kind, Position, Registration, Withdrawal
+from muster.placement.mapping.registration import Kind, Position, Registration, SimpleCommit, Withdrawal
+
+COMMIT_INTERVAL_MS = 1_000
+"""The shortest time between two updates about commits on one connection: some simple consumers commit each record."""
 
 
 class Registry:
@@ -27,6 +30,8 @@ class Registry:
         self._sequence = 0
         self._known: dict[GroupId, dict[str, Registration]] = {}
         self._speakers = _Speakers()
+        self._commits_ms: dict[tuple[GroupId, str, str], int] = {}
+        """When a simple consumer's commit on a connection was last reported, the earliest first."""
 
     def registrations(self) -> tuple[Registration, ...]:
         return tuple(registration for members in self._known.values() for registration in members.values())
@@ -108,7 +113,8 @@ class Registry:
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
     ) -> Position | None:
         """The client received these committed offsets; ``member_id`` if it sent one. None if it is not known."""
-        known = self._requester(group, context, member_id, positions)
+        named = self._named(group, context, member_id)
+        known = named or self._owner(group, context, positions)
         if known is None:
             return None
         return Position(
@@ -117,6 +123,30 @@ class Registry:
             principal=known.principal,
             host=known.host,
             client_id=known.client_id,
+            positions=positions,
+            offsets_partition=self._partition,
+            epoch=self._epoch,
+            sequence=self._next(),
+            is_hint=named is None,
+        )
+
+    def committed(
+        self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], now_ms: int
+    ) -> SimpleCommit | None:
+        """A client without membership committed these offsets. None if it has done so within COMMIT_INTERVAL_MS."""
+        source = (group, simple_member_id(context), context.connection)
+        while self._commits_ms and now_ms - next(iter(self._commits_ms.values())) >= COMMIT_INTERVAL_MS:
+            del self._commits_ms[next(iter(self._commits_ms))]
+        if source in self._commits_ms:
+            return None
+        self._commits_ms[source] = now_ms
+        return SimpleCommit(
+            group=group,
+            member_id=source[1],
+            principal=context.principal,
+            host=context.host,
+            client_id=context.client_id,
+            connection=context.connection,
             positions=positions,
             offsets_partition=self._partition,
             epoch=self._epoch,
@@ -144,23 +174,32 @@ class Registry:
         """Member ids that are registered for the group."""
         return tuple(self._known.get(group, ()))
 
-    def _requester(
-        self, group: GroupId, context: Context, member_id: str | None, positions: tuple[tuple[str, int, int], ...]
-    ) -> Registration | None:
-        """The client that requests these partitions' offsets.
+    def _named(self, group: GroupId, context: Context, member_id: str | None) -> Registration | None:
+        """The member that sent this request.
 
-        Classic members do not identify themselves, but send OffsetFetch on the connection of their other requests.
-        Where they do not (franz-go), it is the only registration of the same client that owns these partitions.
+        Classic members do not identify themselves in OffsetFetch, but send it on the connection of their heartbeats.
         """
         members = self._known.get(group, {})
         for named in (member_id, self._speakers.member_on(group, context.connection)):
             known = members.get(named or "")
             if known is not None and _is_client(known, context):
                 return known
+        return None
+
+    def _owner(
+        self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...]
+    ) -> Registration | None:
+        """The only member of that client that owns these partitions, if another connection has its requests (franz-go).
+
+        An admin tool with its client id and address looks the same.
+        """
         owners = [
             known
-            for known in members.values()
-            if _is_client(known, context) and known.partitions is not None and _are_all_in(known.partitions, positions)
+            for known in self._known.get(group, {}).values()
+            if known.kind is Kind.MEMBER
+            and _is_client(known, context)
+            and known.partitions is not None
+            and _are_all_in(known.partitions, positions)
         ]
         return owners[0] if len(owners) == 1 else None
 

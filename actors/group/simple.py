@@ -1,8 +1,9 @@
-"""Consumers that assign partitions themselves. Without membership they are known by their requests, and expire."""
+"""Consumers that assign partitions themselves. Without membership they are known by their commits, and expire.
+
+OffsetFetch shows nothing of a client: tools send it for groups that others consume for, as exporters of lag do.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from muster.actors.group.registry import simple_member_id
 from muster.actors.group.shard import Shard
@@ -11,15 +12,17 @@ from muster.actors.group.types import GroupId
 from muster.placement.client import Context
 
 
-def saw_simple(shard: Shard, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> None:
-    """The client has just used the group's offsets of these partitions."""
-    shard.say(shard.registry.seen(group, context, partitions))
+def saw_commit(shard: Shard, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...]) -> None:
+    """The client, which is no member, has committed these offsets, as (topic, partition, offset); none is negative."""
+    shard.say(shard.registry.seen(group, context, [(topic, index) for topic, index, _ in positions]))
+    if positions:
+        shard.say(shard.registry.committed(group, context, positions, shard.now_ms))
     name = TimerName(TimerKind.SIMPLE, group, simple_member_id(context))
     shard.timers.set(name, shard.now_ms + shard.config.attribution_simple_ttl_ms)
 
 
 def on_simple_deadline(shard: Shard, group: GroupId, member_id: str) -> None:
-    """The client has not been seen for ``attribution_simple_ttl_ms``."""
+    """The client has not committed for ``attribution_simple_ttl_ms``."""
     shard.say(shard.registry.gone(group, member_id))
 
 

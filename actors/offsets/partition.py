@@ -36,7 +36,7 @@ from muster.actors.wire.markers import Marker, write_marked
 from muster.actors.wire.server import Peer
 from muster.actors.wire.verifying import TransactionVerifier
 from muster.placement.client import Context
-from muster.placement.mapping.registration import Change, Position, Registration, RegistrationUpdate
+from muster.placement.mapping.registration import Change, Registration, RegistrationUpdate, Trace
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         message = envelope.write_updates(self.partition, self.epoch, updates, snapshot=False)
         for peer in self._peers:
             peer.send(message)
-        changes = tuple(update for update in updates if not isinstance(update, Position))
+        changes = tuple(update for update in updates if not isinstance(update, Trace))
         if changes:
             for sink in self.sinks:
                 sink.put(changes)

@@ -19,7 +19,7 @@ from typing import Any
 
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind as RegistrationKind
-from muster.placement.mapping.registration import Position, Registration, RegistrationUpdate, Withdrawal
+from muster.placement.mapping.registration import Position, Registration, RegistrationUpdate, SimpleCommit, Withdrawal
 
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20
@@ -238,8 +238,8 @@ def read_updates(message: bytes) -> tuple[int, int, tuple[RegistrationUpdate, ..
 def _update_to_json(update: RegistrationUpdate) -> dict[str, Any]:
     if isinstance(update, Withdrawal):
         return {"withdrawn": True, **{name: getattr(update, name) for name in Withdrawal.__slots__}}
-    if isinstance(update, Position):
-        return {name: getattr(update, name) for name in Position.__slots__}
+    if isinstance(update, Position | SimpleCommit):
+        return {name: getattr(update, name) for name in type(update).__slots__}
     fields = {name: getattr(update, name) for name in Registration.__slots__}
     if update.partitions is not None:
         fields["partitions"] = sorted(update.partitions)
@@ -251,7 +251,7 @@ def _update_from_json(fields: dict[str, Any]) -> RegistrationUpdate:
         return Withdrawal(**fields)
     if "positions" in fields:
         fields["positions"] = tuple((topic, partition, offset) for topic, partition, offset in fields["positions"])
-        return Position(**fields)
+        return SimpleCommit(**fields) if "connection" in fields else Position(**fields)
     fields["kind"] = RegistrationKind(fields["kind"])
     if fields["partitions"] is not None:
         fields["partitions"] = frozenset((topic, partition) for topic, partition in fields["partitions"])

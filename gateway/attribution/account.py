@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from muster.actors.wire.steps.reading import Steps, finish
 from muster.gateway.attribution.ambiguity import AmbiguousClients
-from muster.gateway.attribution.claims import same_principal
+from muster.gateway.attribution.claims import Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.identity import pair_after_ms
@@ -43,7 +43,7 @@ from muster.gateway.attribution.series import (
 from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import GRACE_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
-from muster.placement.mapping.registration import Registration, RegistrationUpdate
+from muster.placement.mapping.registration import Registration, RegistrationUpdate, SimpleCommit
 
 S = TypeVar("S", contravariant=True)
 T = TypeVar("T")
@@ -135,6 +135,7 @@ class _Stream:
         "entries",
         "looked",
         "messages",
+        "reached",
         "reason",
         "run",
         "total",
@@ -164,6 +165,8 @@ class _Stream:
         self.reason = None if reason is None else reason.value
         self.run: Run | None = None
         """The run that the next sample may extend."""
+        self.reached = 0
+        """The offset after the last one sent."""
 
     def fold(self) -> None:
         for cell in (self.total, self.cell):
@@ -238,6 +241,7 @@ class Account(Generic[T]):
             stream.messages += messages
             stream.bytes += size_bytes
             stream.entries += entries
+            stream.reached = last_offset + 1
             if self.on_attributed is not None and stream.cell is not None and stream.verdict.group is not None:
                 self.on_attributed(stream.verdict.group, size_bytes)
             run = stream.run
@@ -258,7 +262,9 @@ class Account(Generic[T]):
         if stream is not None and stream.cell is None and now_ms < stream.again_ms:
             return stream
         if stream is None or now_ms > stream.until_ms or stream.version != self.table.version(host, client_id):
+            reached = 0 if stream is None else stream.reached
             stream = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
+            stream.reached = reached
             streams[topic, partition] = stream
         stream.looked = self.table.changes
         return stream
@@ -339,9 +345,10 @@ class Account(Generic[T]):
         self._evidence_rules.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
-        """Record a JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch on that connection.
+        """Record a JoinGroup, SyncGroup, Heartbeat or OffsetCommit on that connection.
 
-        FindCoordinator and admin requests must not be reported: they are sent for groups of other clients (F11).
+        FindCoordinator, OffsetFetch and admin requests must not be reported: tools send them for groups that others
+        consume for (F11).
         """
         if connection.saw_group(client_id, group):
             self._close(self._pending.changed(((host, client_id),), self._now_ms))
@@ -373,16 +380,18 @@ class Account(Generic[T]):
         if fetches is not None and fetches.identity is not None:
             return fetches.identity.group
         slot = self.table.slot(host, client_id)
-        of = connection.principal
-        candidates = slot.candidates(now_ms) if slot is not None else ()
-        groups = {group for group, principal in candidates if same_principal(principal, of)}
+        by = Reader(connection.principal, simple_of=frozenset()) if fetches is None else fetches.reader
+        groups = {group for group, _ in slot.candidates(now_ms, by)} if slot is not None else set()
         return groups.pop() if len(groups) == 1 else None
 
     def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:
         """Apply the coordinators' updates, and settle what waited for them."""
         changed: set[ClientKey] = set()
         for update in updates:
-            changed |= self.table.apply(update, now_ms)
+            if isinstance(update, SimpleCommit):
+                changed |= self._evidence_rules.committed(update, now_ms)
+            else:
+                changed |= self.table.apply(update, now_ms)
         self._changed(changed, now_ms)
 
     def replace(

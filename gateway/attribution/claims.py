@@ -28,6 +28,14 @@ class Reader(NamedTuple):
     """When the connection was opened; 0 if not known."""
     active_ms: int = 0
     """A time after which it has sent a Fetch."""
+    simple_of: frozenset[str] | None = None
+    """The groups for which it fetches without membership; None: any. A simple consumer's claim holds for no others."""
+
+    def may_be(self, claim: Claim) -> bool:
+        """Whether the claim may be that reader's, apart from time."""
+        return same_principal(claim.principal, self.principal) and (
+            claim.of_member or self.simple_of is None or claim.group in self.simple_of
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +121,20 @@ class Claims:
 
     def holding(self, at_ms: int, by: Reader) -> list[Claim]:
         """The claims that hold at that time for that reader."""
-        principal, opened_ms, _ = by
+        principal, opened_ms, _, simple_of = by
         found = [
             claim
             for claim in self._current.values()
             if claim.first_ms <= at_ms
             and (claim.principal == principal or claim.principal is None or principal is None)
+            and (claim.of_member or simple_of is None or claim.group in simple_of)
         ]
         ended = self._since(min(at_ms, opened_ms))
         self._comparisons.count += len(self._current) + len(ended)
         found += (
             claim
             for claim in ended
-            if claim.first_ms <= at_ms <= claim.last_ms
-            and opened_ms <= claim.left_ms
-            and same_principal(claim.principal, principal)
+            if claim.first_ms <= at_ms <= claim.last_ms and opened_ms <= claim.left_ms and by.may_be(claim)
         )
         return found
 
@@ -161,6 +168,8 @@ class Presence:
     last_ms: int
     left_ms: int
     """When the last of them had left with LeaveGroup; FOREVER_MS if one is present, or ended in another way."""
+    is_simple: bool
+    """Whether none of them is a member."""
 
     def holds(self, at_ms: int, opened_ms: int = 0) -> bool:
         return self.first_ms <= at_ms <= self.last_ms and opened_ms <= self.left_ms
@@ -180,6 +189,7 @@ class _Owned:
             min(claim.first_ms for claim in claims),
             max(claim.last_ms for claim in claims),
             max(claim.left_ms for claim in claims),
+            not any(claim.of_member for claim in claims),
         )
 
 

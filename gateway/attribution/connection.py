@@ -66,6 +66,7 @@ class Fetches:
         "not_of",
         "number",
         "outside_of",
+        "simple_of",
         "stood",
         "streams",
         "tried",
@@ -89,6 +90,8 @@ class Fetches:
         """Groups that had another client beside it, which has disconnected."""
         self.outside_of: set[str] = set()
         """Groups beside whose members it fetched without being one (:mod:`muster.gateway.attribution.non_members`)."""
+        self.simple_of: frozenset[str] = frozenset()
+        """Groups for which it fetches without membership (:mod:`muster.gateway.attribution.simple_consumers`)."""
         self.is_shared = False
         """Whether several clients share it (a proxy): evidence for one partition then says nothing about another."""
         self.stood = 0
@@ -115,7 +118,10 @@ class Fetches:
     @property
     def reader(self) -> Reader:
         """What it has shown of itself so far."""
-        return Reader(self.connection.principal, self.connection.opened_ms, self.before_last_ms)
+        connection = self.connection
+        own = connection.group_of(self.key[1])
+        simple_of = self.simple_of if own is None else self.simple_of | {own}
+        return Reader(connection.principal, connection.opened_ms, self.before_last_ms, simple_of)
 
     def places(self) -> list[Place]:
         """Partitions that were fetched recently."""
@@ -147,6 +153,12 @@ class Fetches:
     def first_offset(self, place: Place) -> int:
         """The offset at which the connection began to fetch the partition."""
         return self._seen[place].first_offset
+
+    def reached(self, place: Place) -> int:
+        """The offset after the last one that it was sent of the partition; at first, where it began."""
+        stream = self.streams.get(place)
+        began = self._seen[place].first_offset
+        return began if stream is None else max(began, stream.reached)
 
     def last_ms(self, place: Place) -> int:
         return self.last_active_ms if place in self.current else self._seen[place].last_ms
@@ -226,8 +238,8 @@ class ConnectionState:
     def saw_group(self, client_id: str | None, group: str) -> bool:
         """Record a request of a client of ``group``. Returns whether that is new.
 
-        Only JoinGroup, SyncGroup, Heartbeat, OffsetCommit and OffsetFetch count. FindCoordinator and admin requests
-        are sent for groups that the connection does not consume for (F11).
+        Only JoinGroup, SyncGroup, Heartbeat and OffsetCommit count. FindCoordinator, OffsetFetch and admin requests are
+        sent for groups that the connection does not consume for (F11).
         """
         self.saw_client(client_id)
         if (client_id, group) in self._groups or len(self._groups) > 1:

@@ -46,9 +46,11 @@ from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.non_members import NonMembers
+from muster.gateway.attribution.simple_consumers import SimpleConsumers
 from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
+from muster.placement.mapping.registration import SimpleCommit
 
 INTERNAL_PREFIX = "__muster_"
 """The prefix of the client ids of Muster's own readers (F33)."""
@@ -72,6 +74,7 @@ class EvidenceRules:
         self._table = table
         self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
         self._non_members = NonMembers(table, self.fetchers, self._identities)
+        self._simple_consumers = SimpleConsumers(self.fetchers, self._identities)
         self._unheard: set[ClientKey] = set()
         """Keys whose bytes wait for registrations that may be on their way."""
 
@@ -121,6 +124,8 @@ class EvidenceRules:
             return _NOT_MEMBER if group in fetches.outside_of else _UNKNOWN
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
+        if owners and not any(claim.of_member for claim in owners):
+            evidence = Evidence.OFFSET_CONTINUITY
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)
 
     @property
@@ -155,8 +160,15 @@ class EvidenceRules:
             return None
         return hint
 
+    def committed(self, commit: SimpleCommit, now_ms: int) -> set[ClientKey]:
+        """Apply a simple consumer's commit. Returns the keys that changed."""
+        self.fetchers.tick(now_ms)
+        self._simple_consumers.committed(commit)
+        return {(commit.host, commit.client_id)}
+
     def closed(self, connection: ConnectionState) -> None:
         """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""
+        self._simple_consumers.closed(connection)
         self._non_members.closed(connection)
         self._identities.closed(connection)
         self.fetchers.closed(connection)
@@ -166,6 +178,7 @@ class EvidenceRules:
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._non_members.settle()
+        self._simple_consumers.settle()
         changed = yield from self._identities.settle()
         return changed | self.heard()
 

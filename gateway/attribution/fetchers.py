@@ -71,6 +71,10 @@ class Fetchers:
             if each is not fetches and each.principal == fetches.principal:
                 yield each
 
+    def of_client(self, key: ClientKey, principal: str, place: Place) -> list[Fetches]:
+        """The open connections of that key and principal that have fetched the partition."""
+        return [each for each in self._at.get((key, place), ()) if each.principal == principal]
+
     def at(self, fetches: Fetches, place: Place) -> list[Fetches]:
         """The open connections that fetched it recently, ``fetches`` included, in the order in which they appeared."""
         here = [each for each in (fetches, *self.beside(fetches, place)) if each.is_at(place, self.now_ms)]

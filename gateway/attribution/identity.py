@@ -80,6 +80,19 @@ class Identities:
             return
         self._settle(fetches, Identity(group, Evidence.BINDING, (Observation(place, at_ms, at_ms),)))
 
+    def commits(self, fetches: Fetches, group: str) -> None:
+        """Record that a simple consumer of the group fetches on it; it is not known as another group's."""
+        fetches.simple_of |= {group}
+        seen = fetches.observations()
+        over = frozenset(self._fitting(fetches, seen) - {group})
+        self._settle(fetches, Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), over))
+        self.reconsider(fetches)
+
+    def known(self, fetches: Fetches) -> str | None:
+        """The group that it is known to belong to; None if there is none, or better evidence may replace it."""
+        found = self._standing(fetches)
+        return None if found is None or found.is_guess else found.group
+
     def same_connection(self, fetches: Fetches, place: Place, group: str, possible: set[str], at_ms: int) -> None:
         """Record that the group also sends its own requests on the connection."""
         if fetches.identity is None or fetches.identity.group != group:

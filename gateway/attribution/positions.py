@@ -25,6 +25,12 @@ class _Received(NamedTuple):
     principal: str | None
     is_end: bool
     """Whether a stream ended there; such a client has received no other offset."""
+    is_hint: bool
+    """Whether it may have been an admin tool that received it (``Position.is_hint``)."""
+
+    @property
+    def is_certain(self) -> bool:
+        return not (self.is_end or self.is_hint)
 
 
 class Positions:
@@ -39,7 +45,8 @@ class Positions:
         """Record that a client of that key has just received these offsets."""
         key = (position.host, position.client_id)
         for topic, partition, offset in position.positions:
-            self.add_one(key, (topic, partition), offset, position.group, now_ms, position.principal)
+            place, is_hint = (topic, partition), position.is_hint
+            self.add_one(key, place, offset, position.group, now_ms, position.principal, is_hint=is_hint)
 
     def add_one(
         self,
@@ -51,11 +58,12 @@ class Positions:
         principal: str | None = None,
         *,
         is_end: bool = False,
+        is_hint: bool = False,
     ) -> None:
         """A client of that key and group will fetch the partition from there; ``is_end``: to continue a stream."""
         where = (key, place)
         received = self._received.setdefault(where, [])
-        received.append(_Received(now_ms, offset, group, principal, is_end))
+        received.append(_Received(now_ms, offset, group, principal, is_end, is_hint))
         del received[:-_MAX_PER_PARTITION]
         self._ages.append((now_ms, where))
 
@@ -65,6 +73,7 @@ class Positions:
             each.group
             for each in self._received.get((key, place), ())
             if each.offset == offset
+            and not each.is_hint
             and each.at_ms - LAG_MS <= first_ms <= each.at_ms + POSITION_MS
             and same_principal(each.principal, principal)
         }
@@ -74,8 +83,8 @@ class Positions:
     ) -> str | None:
         """The only one of ``options`` that began there at ``first_ms``; None if that is not certain.
 
-        The end of a stream distinguishes one group from another only if the other's end is known, too: all clients that
-        have read everything continue from the same offset.
+        The end of a stream, or an offset that an admin tool may have requested, distinguishes one group from another
+        only if the other's is known, too: all clients that have read everything continue from the same offset.
         """
         received = [
             each
@@ -87,7 +96,7 @@ class Positions:
         there = {each.group for each in received if each.offset == offset}
         if len(there) != 1:
             return None
-        is_certain = any(each.offset == offset and not each.is_end for each in received)
+        is_certain = any(each.offset == offset and each.is_certain for each in received)
         return there.pop() if is_certain or options == {each.group for each in received} else None
 
     def prune(self, now_ms: int) -> None:

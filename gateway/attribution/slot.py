@@ -21,7 +21,7 @@ ClientKey = tuple[str, str | None]
 LAG_MS = 5_000
 """The longest expected time from a member's first Fetch until its registration reaches a gateway."""
 SIMPLE_MS = 10_000
-"""How long a simple consumer may fetch a partition before it commits it, or fetches its committed offset."""
+"""How long a simple consumer may fetch a partition before it commits it."""
 _MAX_ENDED = 8
 
 
@@ -109,14 +109,17 @@ class Slot:
 
     def has_other(self, than: str | None, at_ms: int, by: Reader = ANYBODY) -> bool:
         """Whether any other group has a candidate here at that time, including the grace time."""
-        return any(
-            group != than and presence.holds(at_ms, by.opened_ms) and same_principal(owner, by.principal)
-            for (group, owner), presence in self._indexed().presences().items()
-        )
+        return any(group != than for group, _ in self.candidates(at_ms, by))
 
-    def candidates(self, at_ms: int) -> set[tuple[str, str | None]]:
+    def candidates(self, at_ms: int, by: Reader = ANYBODY) -> set[tuple[str, str | None]]:
         """(group, principal) of every candidate at that time, including the grace time."""
-        return {owner for owner, presence in self._indexed().presences().items() if presence.holds(at_ms)}
+        return {
+            (group, owner)
+            for (group, owner), presence in self._indexed().presences().items()
+            if presence.holds(at_ms, by.opened_ms)
+            and same_principal(owner, by.principal)
+            and (by.simple_of is None or not presence.is_simple or group in by.simple_of)
+        }
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
         """The groups that may have fetched the partition then: those of owners and of members that may own anything."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from muster.gateway.attribution.claims import Comparisons
 from muster.gateway.attribution.positions import Positions
 from muster.gateway.attribution.slot import ClientKey, Slot, Tenure
-from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
+from muster.placement.mapping.registration import Change, Kind, Position, Registration, Withdrawal
 
 GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be in flight (F31)."""
@@ -99,7 +99,7 @@ class RegistrationTable:
         slot = self._slots.get((host, client_id))
         return 0 if slot is None else slot.version
 
-    def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[ClientKey]:
+    def apply(self, update: Change | Position, now_ms: int) -> frozenset[ClientKey]:
         """Apply one update. Returns the keys whose candidates changed. A stale update changes nothing."""
         if isinstance(update, Position):
             return self._add_position(update, now_ms)

@@ -10,7 +10,7 @@ class Kind(StrEnum):
     MEMBER = "member"
     """A member of the group; exists as long as its membership."""
     SIMPLE = "simple"
-    """A consumer that assigns partitions itself and was seen to commit or fetch offsets; expires."""
+    """A consumer that assigns partitions itself and was seen to commit offsets; expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,35 @@ class Position:
     offsets_partition: int
     epoch: int
     sequence: int
+    is_hint: bool = False
+    """Nothing but the partitions shows that this member sent the request: an admin tool with its client id may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommit:
+    """A client that is no member committed these offsets.
+
+    Its connection was sent the partitions up to there, if it is a consumer. An admin tool that sets offsets sends the
+    same request. Like a position, it changes no registration, and is sent to the gateways only.
+    """
+
+    group: str
+    member_id: str
+    """As in its registration (``Kind.SIMPLE``)."""
+    principal: str
+    host: str
+    client_id: str | None
+    connection: str
+    """On which it sent the request: different processes have different ones."""
+    positions: tuple[tuple[str, int, int], ...]
+    """(topic, partition, committed offset), the offset never negative; at least one."""
+    offsets_partition: int
+    epoch: int
+    sequence: int
 
 
 Change = Registration | Withdrawal
 """Of which client consumes for which group."""
-RegistrationUpdate = Change | Position
+Trace = Position | SimpleCommit
+"""Of where a client is. For the gateways only: it is not kept."""
+RegistrationUpdate = Change | Trace

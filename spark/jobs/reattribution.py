@@ -3,10 +3,13 @@
 A gateway decides within a minute, with what it has received by then; the coordinators' table ``registrations`` is more
 complete later. A sample gets a group only if, over its whole time (``ts`` to ``last_ts``),
 
-* a client with its host and client id was registered for that group, with the partition in its assignment, or with an
+* a member with its host and client id was registered for that group, with the partition in its assignment, or with an
   unknown assignment while no other group had such a client; and
 * no other group *may* have had one: registered with the partition or with an unknown assignment within a grace time
   around the sample, longer for a consumer that only commits: it may have read long before its coordinator knew of it.
+
+A consumer that only commits is never the one: the gateway saw whether its commits were of what the connection was sent,
+and the next program on that host has the same registration.
 
 A wrong label is worse than none, so everything else keeps its reason. Principals are not compared: samples have none,
 and an unknown one matches all. Samples themselves are never rewritten: the answer is a table of its own, with one row
@@ -173,14 +176,16 @@ def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
     owned = held.where(F.col("partitions").isNotNull()).select(
         F.col("group").alias("candidate"),
         F.col("member_id").alias("member"),
+        (F.col("kind") == "member").alias("is_member"),
         *_bounds(),
         *(F.col(name).alias(f"their_{name}") for name in _CLIENT),
         F.explode("partitions").alias("owned"),
     )
     owned = owned.withColumns({f"their_{name}": F.col(f"owned.{name}") for name in _PLACE}).drop("owned")
     keys = (*_CLIENT, *_PLACE)
-    merged = _stretches(owned, ["candidate", "member", *(f"their_{name}" for name in keys)])
-    return _candidates(rows, merged, keys, is_owner=F.lit(True), is_possible=F.lit(True))
+    merged = _stretches(owned, ["candidate", "member", "is_member", *(f"their_{name}" for name in keys)])
+    is_member = F.col("is_member")
+    return _candidates(rows, merged, keys, is_owner=is_member, is_possible=F.lit(True), is_evidence=is_member)
 
 
 def _clients(rows: DataFrame, held: DataFrame) -> DataFrame:
@@ -196,17 +201,25 @@ def _clients(rows: DataFrame, held: DataFrame) -> DataFrame:
     renamed = merged.withColumnsRenamed({name: f"their_{name}" for name in _CLIENT}).withColumn(
         "member", F.lit(None).cast("string")
     )
-    return _candidates(rows, renamed, _CLIENT, is_owner=F.lit(False), is_possible=F.col("is_opaque"))
+    is_opaque = F.col("is_opaque")
+    return _candidates(rows, renamed, _CLIENT, is_owner=F.lit(False), is_possible=is_opaque, is_evidence=is_opaque)
 
 
 def _candidates(
-    rows: DataFrame, held: DataFrame, keys: tuple[str, ...], *, is_owner: Column, is_possible: Column
+    rows: DataFrame,
+    held: DataFrame,
+    keys: tuple[str, ...],
+    *,
+    is_owner: Column,
+    is_possible: Column,
+    is_evidence: Column,
 ) -> DataFrame:
+    """``is_evidence``: else a candidate only leaves it open whether another one fetched that."""
     same = [F.col(name).eqNullSafe(F.col(f"their_{name}")) for name in keys]
     times = F.unix_millis("ts"), F.unix_millis("last_ts")
     first_ms, last_ms = F.least(*times), F.greatest(*times)  # the gateway's clock may have been set back meanwhile
     may_be = (first_ms <= F.col("to_ms")) & (last_ms >= F.col("from_ms"))
-    is_certain = (first_ms >= F.col("certain_from_ms")) & (last_ms <= F.col("certain_to_ms"))
+    is_certain = is_evidence & (first_ms >= F.col("certain_from_ms")) & (last_ms <= F.col("certain_to_ms"))
     return rows.join(held, [*same, may_be]).select(
         *rows.columns,
         "candidate",

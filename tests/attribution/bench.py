@@ -9,7 +9,7 @@ from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.placement.client import ANONYMOUS
-from muster.placement.mapping.registration import Kind, Position, Registration, Withdrawal
+from muster.placement.mapping.registration import Kind, Position, Registration, SimpleCommit, Withdrawal
 
 HOST = "10.0.0.1"
 CLIENT = "rdkafka"
@@ -23,6 +23,7 @@ class Coordinator:
         self.offsets_partition = offsets_partition
         self.epoch = epoch
         self.sequence = 0
+        self._committed: dict[tuple[str, str], set[int]] = {}
 
     def register(
         self,
@@ -61,6 +62,7 @@ class Coordinator:
         host: str = HOST,
         client_id: str | None = CLIENT,
         principal: str | None = ANONYMOUS,
+        is_hint: bool = False,
     ) -> Position:
         """That client got these offsets, by partition, in a response to OffsetFetch."""
         self.sequence += 1
@@ -74,7 +76,38 @@ class Coordinator:
             offsets_partition=self.offsets_partition,
             epoch=self.epoch,
             sequence=self.sequence,
+            is_hint=is_hint,
         )
+
+    def commit(
+        self,
+        group: str,
+        offsets: dict[int, int],
+        *,
+        connection: str = "1-1",
+        client_id: str | None = CLIENT,
+        principal: str = ANONYMOUS,
+    ) -> list[Registration | SimpleCommit]:
+        """A client without membership committed these offsets, by partition."""
+        member_id = f"{principal}@{HOST}/{client_id}"
+        self._committed.setdefault((group, member_id), set()).update(offsets)
+        owned = self._committed[group, member_id]
+        simple = Kind.SIMPLE
+        registration = self.register(group, member_id, *owned, kind=simple, client_id=client_id, principal=principal)
+        self.sequence += 1
+        commit = SimpleCommit(
+            group=group,
+            member_id=member_id,
+            principal=principal,
+            host=HOST,
+            client_id=client_id,
+            connection=connection,
+            positions=tuple(("t", partition, offset) for partition, offset in offsets.items()),
+            offsets_partition=self.offsets_partition,
+            epoch=self.epoch,
+            sequence=self.sequence,
+        )
+        return [registration, commit]
 
     def withdraw(self, group: str, member_id: str, *, left: bool = False) -> Withdrawal:
         self.sequence += 1
@@ -126,9 +159,12 @@ class Bench:
         client_id: str | None = CLIENT,
         topic: str = "t",
         size_bytes: int = 100,
+        offset: int = 0,
     ) -> ConnectionState:
+        """Ten records from that offset on."""
         connection = connection or ConnectionState()
-        self.account.sent(connection, host, client_id, [(topic, partition, 0, 0, 9, 10, size_bytes, 1, 0, 0)], at_ms)
+        part = (topic, partition, offset, offset, offset + 9, 10, size_bytes, 1, 0, 0)
+        self.account.sent(connection, host, client_id, [part], at_ms)
         self.check()
         return connection
 

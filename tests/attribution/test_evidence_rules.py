@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from muster.gateway.attribution.connection import ConnectionState
-from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 GRACE_MS = 30_000
@@ -84,27 +83,6 @@ def test_several_groups_of_which_none_owns_it(bench: Bench) -> None:
     bench.send(5)
     bench.account.settle(NOW_MS + 60_000)
     assert bench.labels() == [(None, None, "none", "unknown")]
-
-
-def test_a_simple_consumer_matches_on_its_partitions_only(bench: Bench) -> None:
-    says = Coordinator()
-    simple = says.register("s", "host/rdkafka", 0, kind=Kind.SIMPLE)
-    bench.account.updates([simple, says.register("x", "host/rdkafka", known=False, kind=Kind.SIMPLE)], NOW_MS)
-    bench.send(0)
-    bench.send(1)
-    bench.account.settle(NOW_MS + 60_000)
-    assert bench.labels() == [("s", "host/rdkafka", "assignment", None), (None, None, "none", "unknown")]
-
-
-def test_a_simple_consumer_had_fetched_what_it_commits(bench: Bench) -> None:
-    """F12: its first commit identifies it, seconds after its first Fetch; the same for each further partition."""
-    says = Coordinator()
-    bench.send(0)
-    bench.send(1)
-    bench.account.updates([says.register("s", "m", 0, kind=Kind.SIMPLE)], NOW_MS + 5_000)
-    assert [(s.group, s.partition) for s in bench.sink.final] == [("s", 0)]
-    bench.account.updates([says.register("s", "m", 0, 1, kind=Kind.SIMPLE)], NOW_MS + 55_000)
-    assert [(s.group, s.partition) for s in bench.sink.final] == [("s", 0), ("s", 1)]
 
 
 def test_a_group_request_on_the_same_connection_distinguishes_groups(bench: Bench) -> None:

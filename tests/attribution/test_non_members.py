@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from muster.gateway.attribution.connection import ConnectionState
-from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 PENDING_MS = 60_000
@@ -141,12 +140,6 @@ def test_as_many_connections_as_owners_are_all_the_groups(bench: Bench) -> None:
     assert counts(bench) == {("g", None): 58, (None, "not_member"): 8}
 
 
-def test_simple_consumers_of_one_group_may_read_the_same(bench: Bench) -> None:
-    bench.account.updates([Coordinator().register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS)
-    run(bench, [ConnectionState(), ConnectionState()], NOW_MS, NOW_MS + 10_000)
-    assert counts(bench) == {("s", None): 80}
-
-
 def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench) -> None:
     """It read next to another group's member; then its own first commit identifies its group."""
     says = Coordinator()
@@ -154,7 +147,7 @@ def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     run(bench, [member, reader], NOW_MS + 10_000, NOW_MS + 15_000)
-    bench.account.updates([says.register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS + 15_000)
+    bench.account.updates(says.commit("s", {0: 10}), NOW_MS + 15_000)
     run(bench, [member, reader], NOW_MS + 15_000, NOW_MS + 20_000)
     assert counts(bench) == {("g", None): 80, ("s", None): 40}
 

@@ -9,7 +9,7 @@ import pytest
 
 from muster.gateway.attribution.claims import Reader
 from muster.gateway.attribution.table import RegistrationTable
-from muster.placement.mapping.registration import RegistrationUpdate
+from muster.placement.mapping.registration import Change
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
 
 
@@ -24,7 +24,7 @@ def names(table: RegistrationTable) -> set[tuple[str, str]]:
 
 def test_any_order_of_updates_about_one_member_ends_the_same() -> None:
     says = Coordinator()
-    history: list[RegistrationUpdate] = [
+    history: list[Change] = [
         says.register("g", "m", 0),
         says.register("g", "m", 1),
         says.withdraw("g", "m"),
@@ -64,7 +64,7 @@ def test_the_epoch_counts_before_the_sequence() -> None:
 
 def test_folded_tombstones_still_do_not_let_anyone_resurrect() -> None:
     table, says = RegistrationTable(tombstones=3), Coordinator()
-    late: list[RegistrationUpdate] = []
+    late: list[Change] = []
     for number in range(50):
         late.append(says.register("g", f"m{number}", 0))
         table.apply(says.withdraw("g", f"m{number}"), NOW_MS)

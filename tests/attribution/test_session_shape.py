@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
 from muster.gateway.attribution.connection import ConnectionState
-from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 SETTLED_MS = 2_000
@@ -125,17 +122,3 @@ def test_a_client_that_rejoins_is_not_taken_for_another_groups_member(bench: Ben
     bench.account.updates([says.withdraw("a", "m1"), says.register("a", "m2", 0, 2)], NOW_MS + 3_000)
     fetch(bench, connection, (0, 2), NOW_MS + 3_100)
     assert bench.settle(NOW_MS + 8_000) == []
-
-
-@pytest.mark.parametrize(("after_ms", "labels"), [(9_000, []), (11_000, [("a", "session", None)])])
-def test_a_simple_consumer_may_have_fetched_what_it_commits_soon(
-    bench: Bench, after_ms: int, labels: list[tuple[str, str, None]]
-) -> None:
-    says = Coordinator()
-    bench.account.updates(
-        [says.register("a", "ma", 0, 1), says.register("s", "s", 0, kind=Kind.SIMPLE)], NOW_MS - 60_000
-    )
-    connection = ConnectionState()
-    fetch(bench, connection, (0, 1), NOW_MS)
-    bench.fetching(connection, {0: 6, 1: 5}, at_ms=NOW_MS + after_ms)
-    assert bench.settle(NOW_MS + after_ms) == labels

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.placement.mapping.registration import Kind, Position, Registration
+from muster.placement.mapping.registration import Kind, Position, Registration, SimpleCommit
 from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, leave, sync
 
 Make = Callable[..., Driver]
@@ -19,6 +19,10 @@ def _only(driver: Driver) -> Registration:
 
 def _positions(driver: Driver) -> list[Position]:
     return [update for update in driver.updates if isinstance(update, Position)]
+
+
+def _commits(driver: Driver) -> list[SimpleCommit]:
+    return [update for update in driver.updates if isinstance(update, SimpleCommit)]
 
 
 def test_the_principal_is_that_of_the_members_connection(driver: Driver) -> None:
@@ -97,6 +101,7 @@ def test_an_offset_fetch_on_the_members_connection_says_where_it_begins(driver: 
     assert position.positions == (("t", 0, 5), ("t", 1, 7)), "what has no offset is not said"
     assert (position.host, position.client_id, position.principal) == (HOST, "c", "User:ANONYMOUS")
     assert position.sequence > max(r.sequence for r in driver.core.registrations())
+    assert not position.is_hint
 
 
 def test_an_offset_fetch_elsewhere_is_of_the_one_of_that_client_that_owns_the_partitions(driver: Driver) -> None:
@@ -107,6 +112,7 @@ def test_an_offset_fetch_elsewhere_is_of_the_one_of_that_client_that_owns_the_pa
     driver.exchange(commit({("t", 0): 5, ("t", 1): 7}, member_id=joins[0].member_id, generation=1))
     driver.exchange(fetch(("t", 1)), connection="1-9")
     assert [(p.member_id, p.positions) for p in _positions(driver)] == [(joins[1].member_id, (("t", 1, 7),))]
+    assert _positions(driver)[0].is_hint, "an admin tool with its client id may have sent it"
     driver.exchange(fetch(("t", 0), ("t", 1)), connection="1-9")
     driver.exchange(fetch(("t", 1)), connection="1-9", client="another")
     driver.exchange(fetch(("t", 1)), connection="1-9", principal="User:ann")
@@ -133,14 +139,42 @@ def test_the_connection_of_a_member_that_left_is_no_evidence(driver: Driver) -> 
     assert _positions(driver) == []
 
 
-def test_a_simple_consumer_is_known_by_its_address(driver: Driver) -> None:
-    driver.exchange(commit({("t", 1): 5}), client="x")
-    driver.exchange(fetch(("t", 1)), client="x")
-    (position,) = _positions(driver)
-    assert (position.group, position.member_id, position.positions) == (G, f"{HOST}/x", (("t", 1, 5),))
+def test_a_commit_says_how_far_a_simple_consumer_has_read(driver: Driver) -> None:
+    driver.exchange(commit({("t", 0): 3, ("t", 1): 5}), client="x", connection="1-9")
     assert _only(driver).kind is Kind.SIMPLE
-    driver.exchange(fetch(("t", 0)), client="x")
-    assert len(_positions(driver)) == 1, "without committed offsets there is nothing to say"
+    (said,) = _commits(driver)
+    assert (said.group, said.member_id, said.connection) == (G, f"{HOST}/x", "1-9")
+    assert (said.principal, said.host, said.client_id) == ("User:ANONYMOUS", HOST, "x")
+    assert said.positions == (("t", 0, 3), ("t", 1, 5))
+    assert said.sequence > _only(driver).sequence
+
+
+def test_commits_of_one_connection_are_said_once_a_second(driver: Driver) -> None:
+    for offset in (3, 4):
+        driver.exchange(commit({("t", 0): offset}), connection="1-9")
+        driver.exchange(commit({("t", 0): offset}), connection="1-7")
+    driver.advance(1_000)
+    driver.exchange(commit({("t", 0): 5}), connection="1-9")
+    assert [(said.connection, said.positions[0][2]) for said in _commits(driver)] == [
+        ("1-9", 3),
+        ("1-7", 3),
+        ("1-9", 5),
+    ]
+
+
+def test_a_members_commit_is_no_simple_consumers(driver: Driver) -> None:
+    (a,) = driver.stable()
+    driver.exchange(commit({("t", 0): 5}, member_id=a, generation=1))
+    assert _commits(driver) == []
+
+
+def test_an_offset_fetch_without_a_member_shows_nothing(driver: Driver) -> None:
+    """A tool sends it for a group that others consume for."""
+    driver.exchange(commit({("t", 1): 5}), client="app")
+    said = len(driver.updates)
+    driver.exchange(fetch(("t", 1)), client="tool")
+    driver.exchange(fetch(("t", 1)), client="app")
+    assert driver.updates[said:] == []
 
 
 @pytest.mark.parametrize("leaves", [0, 1])

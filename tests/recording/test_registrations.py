@@ -12,7 +12,7 @@ from muster.actors.group.messages import JoinGroupResponse
 from muster.actors.offsets.history.registrations import Row, row_of, snapshot_rows
 from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.schemas.groups import REGISTRATIONS
-from muster.placement.mapping.registration import Position, Registration
+from muster.placement.mapping.registration import Registration, Trace
 from tests.group.driver import Driver, commit, join, leave
 from tests.recording.history import held_at, intervals
 
@@ -80,7 +80,7 @@ class World:
 
     def note(self) -> None:
         """The reports since the last step, and the current state."""
-        said = [one for one in self.driver.updates if not isinstance(one, Position)]
+        said = [one for one in self.driver.updates if not isinstance(one, Trace)]
         self.driver.updates.clear()
         self.rows += [row_of(change, self.driver.now_ms) for change in said]
         self.held[self.driver.now_ms] = {

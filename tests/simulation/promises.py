@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.group.messages import Heartbeat, JoinGroup, JoinGroupResponse, OffsetCommit, SyncGroup
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId, MemberId
-from muster.placement.mapping.registration import Position, Registration, Withdrawal
+from muster.placement.mapping.registration import Registration, Trace, Withdrawal
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.known_offsets import KnownOffsets
 from tests.simulation.log import SimulatedLog
@@ -79,7 +79,7 @@ class Promises:
             place = (update.group, update.member_id)
             if isinstance(update, Withdrawal):
                 self.registrations.pop(place, None)
-            elif not isinstance(update, Position):
+            elif not isinstance(update, Trace):
                 self.registrations[place] = update
 
     def after_checks(self, step: Step) -> None:

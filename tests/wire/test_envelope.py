@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.actors.wire import envelope
-from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
+from muster.placement.mapping.registration import (
+    Kind,
+    Position,
+    Registration,
+    RegistrationUpdate,
+    SimpleCommit,
+    Withdrawal,
+)
 
 NAME = st.text(max_size=20)  # any character, including lone surrogates and line ends
 MAYBE = st.none() | NAME
@@ -28,7 +35,10 @@ REGISTRATION_UPDATES: st.SearchStrategy[RegistrationUpdate] = st.one_of(
         **WHOSE,
     ),
     st.builds(Withdrawal, **WHOSE),
-    st.builds(Position, principal=MAYBE, host=NAME, client_id=MAYBE, positions=POSITIONS, **WHOSE),
+    st.builds(
+        Position, principal=MAYBE, host=NAME, client_id=MAYBE, positions=POSITIONS, is_hint=st.booleans(), **WHOSE
+    ),
+    st.builds(SimpleCommit, principal=NAME, host=NAME, client_id=MAYBE, connection=NAME, positions=POSITIONS, **WHOSE),
 )
 
 

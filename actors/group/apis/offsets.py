@@ -41,7 +41,7 @@ from muster.actors.group.messages import (
     failed_fetch,
 )
 from muster.actors.group.shard import Shard
-from muster.actors.group.simple import saw_simple
+from muster.actors.group.simple import saw_commit
 from muster.actors.group.state import Group, GroupState
 from muster.actors.group.types import GroupId, Token, maker
 from muster.placement.client import Context
@@ -81,7 +81,8 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         )
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and not _has_members(shard, request.group_id):
-        saw_simple(shard, request.group_id, context, [(topic, index) for topic, index, _, _ in committed])
+        positions = tuple([(topic, index, offset) for topic, index, _, offset in committed if offset >= 0])
+        saw_commit(shard, request.group_id, context, positions)
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
 
 
@@ -91,7 +92,6 @@ def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) ->
         groups=tuple(_fetch_group(shard, group, request.require_stable) for group in request.groups)
     )
     for wanted, fetched in zip(request.groups, response.groups, strict=True):
-        _note_simple_fetch(shard, wanted, context)
         _say_position(shard, wanted, fetched, context)
     if request.require_stable:
         shard.reply_when_durable(token, request, response)
@@ -257,15 +257,6 @@ def _without_unstable(topic: FetchedTopic, pending: Collection[tuple[str, int]])
     rows = [FetchedOffset(row.partition_index) if row.partition_index in unstable else row for row in topic.partitions]
     indexes, offsets, leader_epochs, metadata, _ = zip(*rows, strict=True)
     return FetchedTopic(topic.name, topic.topic_id, indexes, offsets, leader_epochs, metadata, unstable=unstable)
-
-
-def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
-    """A client that names partitions of a group without members will consume them; a fetch of all may be by a tool."""
-    if _has_members(shard, wanted.group_id):
-        return
-    partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
-    if partitions:
-        saw_simple(shard, wanted.group_id, context, partitions)
 
 
 def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup, context: Context) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode, field
-from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
+from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body
 from muster.gateway.apis.guards.guard import entity_of
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, topic_name
 from muster.gateway.listener.gateway import Gateway
@@ -140,15 +140,13 @@ def _refused(topic: Any) -> dict[str, Any]:
     }
 
 
-@api(OFFSET_FETCH, "OffsetFetch", guard=_Guard(), error_body=error_body, is_evidence=True, forward=_WHOLE.forward)
+@api(OFFSET_FETCH, "OffsetFetch", guard=_Guard(), error_body=error_body, forward=_WHOLE.forward)
 async def offset_fetch(call: Call) -> Reply | None:
     if _is_whole(call):
         return await _WHOLE.serve(call)
     request = call.entity()
     by_id = call.header.api_version > NEWEST_BY_NAME
     topics = [_names(call.gateway, each.topics) if by_id else (_as_sent(each.topics), []) for each in request.groups]
-    for group in request.groups:
-        saw_group(call, group.group_id)
     fetched = [
         _fetch_group(call, group, request.require_stable, *found)
         for group, found in zip(request.groups, topics, strict=True)

@@ -51,10 +51,11 @@ def test_f04_what_else_a_connection_fetches_identifies_its_group(world: World, o
 def test_f04_the_offset_where_a_connection_begins_identifies_its_group(world: World, ours: Ours) -> None:
     """Both groups own the same partition, and have committed different offsets."""
     for group, offset in (("billing", 100), ("audit", 500)):
-        world.commit(world.connect("B"), group, 0, offset)
-        world.offset_fetch(world.connect("B"), group, 0)
+        world.commit(world.connect("B", "reset tool"), group, 0, offset)
     billing = consumer(world, "billing", 0)
     audit = consumer(world, "audit", 0)
+    for group in ("billing", "audit"):
+        world.offset_fetch(world.connect("B"), group, 0)
     fetched = world.fetch(billing, 0, offset=100), world.fetch(audit, 0, offset=500)
     world.wait(SETTLED_MS)
     assert [one.kop for one in fetched] == ["audit", "audit"]

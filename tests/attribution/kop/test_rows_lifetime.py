@@ -99,22 +99,34 @@ def test_f12_a_consumer_that_assigns_and_commits_is_no_member(world_of: Worlds) 
     world = world_of(Kop(), SchemeThree())
     look_up = world.connect("A")
     world.find(look_up, "g")
-    world.commit(world.connect("B"), "g", 0, 5)
+    commits, data = world.connect("B"), world.connect("C")
     world.restart("A")
     world.check()
-    fetched = world.fetch(world.connect("C"))
-    assert (fetched["kop"], fetched.ours) == ("", "g")
-    stranger = world.connect("B", "another")
+    fetched = world.fetch(data)
+    assert (fetched["kop"], fetched.ours) == ("", "(pending)")
+    world.commit(commits, "g", 0, 10)
+    assert fetched.ours == "g"
+    stranger, data = world.connect("B", "another"), world.connect("C", "another")
+    fetched = world.fetch(data, 1)
     world.commit(stranger, "g", 1, 5)
     world.check()
-    fetched = world.fetch(world.connect("C", "another"), 1)
     assert (fetched["kop"], fetched["scheme 3"], fetched.ours) == ("", "", "g")
 
 
-def test_f12_what_was_only_looked_at_ages_out(world: World) -> None:
+def test_f12_the_next_program_with_its_client_id_is_another_one(world: World) -> None:
+    """It reads the same, and no group; what the consumer had committed before does not show who it is."""
+    commits, data = world.connect("B"), world.connect("C")
+    fetched = world.fetch(data)
+    world.commit(commits, "g", 0, 10)
+    world.close(commits, data)
+    world.wait(40_000)
+    of_another = world.fetch(world.connect("C"))
+    world.wait(PENDING_MS)
+    assert (fetched.ours, of_another.ours) == ("g", "(no_group)")
+
+
+def test_f11_an_offset_fetch_for_another_group_is_no_evidence(world: World) -> None:
     world.offset_fetch(world.connect("B"), "g", 0)
-    assert world.fetch(world.connect("C")).ours == "g"
-    world.wait(world.driver.config.attribution_simple_ttl_ms)
     assert world.registrations() == ()
 
 

@@ -182,6 +182,21 @@ def test_who_may_have_fetched_within_its_grace_time_stands_in_the_way(found: Fou
     }
 
 
+SCENES["a simple consumer"] = (
+    [unattributed(5_000, 0), unattributed(5_100, 1), unattributed(9_000, 1)],
+    [
+        said(4_000, "etl/simple", [0], kind="simple"),
+        said(8_000, "billing/b", [0, 1]),
+        said(8_500, "etl/simple", [0, 1], kind="simple"),
+    ],
+)
+
+
+def test_the_registration_of_a_simple_consumer_shows_nobody(found: Found) -> None:
+    """The next program on its host has the same one; and it may be what another group's member did not fetch."""
+    assert found("a simple consumer") == {}
+
+
 SCENES["a clock set back"] = (
     [unattributed(700, 0, lasts_s=-140), unattributed(900, 0, lasts_s=-3)],  # archive owned it for a part of the former
     [
