@@ -37,7 +37,7 @@ or **derived** (:mod:`muster.gateway.attribution.hints`). F numbers are explaine
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from muster.actors.wire.steps.reading import Steps
 from muster.gateway.attribution.claims import Claim, Place, Reader
@@ -118,6 +118,9 @@ class EvidenceRules:
             return _UNKNOWN
         if fetches.identity is None and fetches.knows(place) and self._may_hear_of(fetches, place):
             return _UNKNOWN
+        if not owners and self._may_sync(opaque):
+            self._unheard.add(fetches.key)
+            return _UNKNOWN
         anybody = Reader(connection.principal)
         of_all = slot.owners(topic, partition, at_ms, anybody), slot.opaque(at_ms, anybody)
         if not self._non_members.admits(fetches, place, group, *of_all):
@@ -195,6 +198,11 @@ class EvidenceRules:
         if may_hear:
             self._unheard.add(fetches.key)
         return may_hear
+
+
+    def _may_sync(self, opaque: Sequence[Claim]) -> bool:
+        """Whether one of these members has joined so recently that it may not know its own assignment yet."""
+        return any(self.fetchers.now_ms - claim.since_ms < PATIENCE_MS for claim in opaque)
 
 
 def _member_of(group: str, owners: list[Claim], opaque: list[Claim]) -> str | None:

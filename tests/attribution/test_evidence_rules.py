@@ -24,9 +24,21 @@ def test_a_unique_candidate_that_owns_the_partition(bench: Bench) -> None:
 
 
 def test_a_unique_candidate_whose_assignment_is_not_known(bench: Bench) -> None:
+    """Soon it would be, of a consumer with a known assignor: it has not synced yet."""
     bench.account.updates([Coordinator().register("g", "m", known=False)], NOW_MS)
     bench.send(0)
+    bench.account.settle(NOW_MS + 4_999)
+    assert bench.labels() == []
+    bench.account.settle(NOW_MS + 5_000)
     assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
+def test_a_member_that_has_just_joined_is_not_taken_for_another_client(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.updates([says.register("g", "m", known=False)], NOW_MS)
+    bench.send(0)
+    bench.account.updates([says.register("g", "m", 1)], NOW_MS + 3_000)
+    assert bench.settle(NOW_MS + 60_000) == [(None, "none", "unknown")]
 
 
 def test_a_lone_candidate_that_does_not_own_the_partition_is_a_contradiction(bench: Bench) -> None:
@@ -46,7 +58,7 @@ def test_members_of_one_group_are_distinguished_by_assignment(bench: Bench) -> N
 
 def test_the_group_is_certain_where_the_member_is_not(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.updates([says.register("g", f"m{n}", known=False) for n in range(2)], NOW_MS)
+    bench.account.updates([says.register("g", f"m{n}", known=False) for n in range(2)], NOW_MS - 5_000)
     bench.send(0)
     assert bench.labels() == [("g", None, "unique_candidate", None)]
 
