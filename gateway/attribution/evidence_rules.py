@@ -199,7 +199,6 @@ class EvidenceRules:
             self._unheard.add(fetches.key)
         return may_hear
 
-
     def _may_sync(self, opaque: Sequence[Claim]) -> bool:
         """Whether one of these members has joined so recently that it may not know its own assignment yet."""
         return any(self.fetchers.now_ms - claim.since_ms < PATIENCE_MS for claim in opaque)

@@ -193,11 +193,12 @@ class Identities:
                 self._wait_no_more(fetches)
             yield
         unknown = [fetches for fetches in some if fetches.identity is None and fetches.waiting_since_ms is not None]
-        for each in unknown[:_MAX_MATCHED]:
+        beside = yield from self._beside(unknown[:_MAX_MATCHED])
+        for each in (*unknown, *beside)[:_MAX_MATCHED]:
             for seen in self._matched((each,)).values():
                 self._options_known(self._foreseen, each, seen)
             yield
-        self._match(each for each in unknown if each.identity is None)
+        self._match(each for each in (*unknown, *beside) if each.identity is None)
         visited: set[tuple[str, Place]] = set()
         for fetches in unknown:
             yield
@@ -208,6 +209,25 @@ class Identities:
                 if (fetches.principal, place) not in visited:
                     visited.add((fetches.principal, place))
                     self._pair(fetches, place)
+            if not fetches.connection.is_open:
+                self._pair_closed(fetches)
+
+    def _beside(self, waiting: Iterable[Fetches]) -> Steps[list[Fetches]]:
+        """Connections without an identity that fetch beside these, and for which no bytes wait: they show it, too."""
+        found: dict[Fetches, None] = {}
+        for each in waiting:
+            for place in each.places():
+                found |= {
+                    other: None
+                    for other in self._fetchers.beside(each, place)
+                    if other.identity is None and other.waiting_since_ms is None and overlap(each, other, place)
+                }
+            if len(found) >= _MAX_MATCHED:
+                break
+        for other in found:
+            self.of(other)
+            yield
+        return [other for other in found if other.identity is None]
 
     def _wait_no_more(self, fetches: Fetches) -> None:
         del self._waiting[fetches.key][fetches]
@@ -375,6 +395,32 @@ class Identities:
                 self._guess(each, min(only))
         elif can_pair:
             for each, group in zip(open_, pairs(options) or (), strict=False):
+                self._guess(each, group)
+
+    def _pair_closed(self, fetches: Fetches) -> None:
+        """Pair closed connections that were sent the same with as many groups: whose is whose changes no amount."""
+        sent = {place: (fetches.first_offset(place), fetches.reached(place)) for place in fetches.places()}
+        these = [
+            each
+            for each in self._waiting[fetches.key]
+            if each.identity is None
+            and not each.is_shared
+            and each.principal == fetches.principal
+            and sent == {place: (each.first_offset(place), each.reached(place)) for place in each.places()}
+            and (each is fetches or any(overlap(fetches, each, place) for place in sent))
+        ]
+        waited_ms = self._fetchers.now_ms - max(each.last_active_ms for each in these)
+        if (
+            len(these) > _MAX_MATCHED
+            or waited_ms < self._pair_after_ms
+            or any(each.connection.is_open for each in these)
+        ):
+            return
+        if not all(all_overlap(these, place) for place in sent):
+            return
+        options = [self._options_known(self._open_options, each, each.observations()) for each in these]
+        if len(these) == len(set().union(*options)):
+            for each, group in zip(these, pairs(options) or (), strict=False):
                 self._guess(each, group)
 
     def _guess(self, fetches: Fetches, group: str) -> None:

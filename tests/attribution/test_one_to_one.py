@@ -29,7 +29,7 @@ def poll(bench: Bench, connections: list[ConnectionState], at_ms: int, *, offset
     """Every connection fetches partition 0 and gets records."""
     for connection in connections:
         bench.fetching(connection, {0: offset}, at_ms=at_ms)
-        bench.send(0, at_ms=at_ms, connection=connection)
+        bench.send(0, at_ms=at_ms, connection=connection, offset=offset)
 
 
 def groups_of(bench: Bench, connections: list[ConnectionState], at_ms: int) -> list[str | None]:
@@ -226,3 +226,55 @@ def test_under_any_order_of_events_no_two_connections_are_one_groups(
     for stream in streams:
         off_by = abs(totals[stream.group] - (end - stream.begun))
         assert off_by <= distance + reconnects + totals[None]
+
+
+def leave(bench: Bench, says: Coordinator, connections: dict[str, ConnectionState], at_ms: int) -> None:
+    """Members of these groups leave, and close their connections."""
+    for group, connection in connections.items():
+        bench.account.updates([says.withdraw(group, f"m{group}", left=True)], at_ms)
+        bench.account.closed(connection)
+
+
+def test_the_group_that_leaves_first_is_known_by_the_one_that_goes_on(bench: Bench) -> None:
+    """Nothing is sent to the one that goes on, so none of its bytes wait; registrations may have been late."""
+    says = with_groups(bench, "g0", since_ms=NOW_MS)
+    first, second = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS + 1_100)
+    poll(bench, [first], NOW_MS + 100)
+    bench.account.updates([says.register("g1", "mg1", 0)], NOW_MS + 1_000)
+    poll(bench, [second], NOW_MS + 1_200)
+    for at_ms in range(NOW_MS + 1_500, NOW_MS + 10_000, 500):
+        bench.fetching(first, {0: 10}, at_ms=at_ms)
+        if at_ms < NOW_MS + 8_000:
+            bench.fetching(second, {0: 10}, at_ms=at_ms)
+        elif at_ms == NOW_MS + 8_000:
+            leave(bench, says, {"g1": second}, at_ms)
+        bench.settle(at_ms)
+    assert [sample.group for sample in bench.sink.final] == ["g0", "g1"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 12])
+def test_groups_that_begin_and_end_together_get_one_stream_each(hasty: Bench, number: int) -> None:
+    groups = [f"g{each:02}" for each in range(number)]
+    says = with_groups(hasty, *groups, since_ms=NOW_MS)
+    connections = {group: ConnectionState(opened_ms=NOW_MS) for group in groups}
+    poll(hasty, list(connections.values()), NOW_MS + 10)
+    for connection in connections.values():
+        hasty.fetching(connection, {0: 10}, at_ms=NOW_MS + 1_000)
+    leave(hasty, says, connections, NOW_MS + 1_200)
+    for second in range(2, 9):
+        hasty.settle(NOW_MS + second * 1_000)
+    assert Counter(label[:3:2] for label in hasty.labels()) == dict.fromkeys(
+        [(group, "one_to_one") for group in groups], 1
+    )
+
+
+def test_groups_that_end_together_and_were_sent_different_amounts_are_not_paired(hasty: Bench) -> None:
+    says = with_groups(hasty, "a", "b", since_ms=NOW_MS)
+    connections = {group: ConnectionState(opened_ms=NOW_MS) for group in "ab"}
+    poll(hasty, list(connections.values()), NOW_MS + 10)
+    hasty.fetching(connections["b"], {0: 10}, at_ms=NOW_MS + 1_000)
+    poll(hasty, [connections["a"]], NOW_MS + 1_000, offset=10)
+    leave(hasty, says, connections, NOW_MS + 1_200)
+    for second in range(2, 12):
+        hasty.settle(NOW_MS + second * 1_000)
+    assert {label[0] for label in hasty.labels()} == {None}
