@@ -13,28 +13,23 @@ from muster.gateway.attribution.verdict import Evidence, Verdict
 MAX_GROUP_CHARS = 200
 MAX_HOSTS = 64
 """A client id that more hosts use is taken as a default, which is no evidence."""
-_NO_GROUP_ID = "null"
 _JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
 
 
 def derived(table: RegistrationTable, principal: str, client_id: str | None) -> Verdict | None:
     """The group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
 
-    For consumers that assign() and never commit, which no coordinator knows (F13, F32). With group.instance.id in
-    place of n, the end of the group's name is ambiguous, so it is not used where a shorter group is registered. Not
-    used either: a group that is registered for other principals only (F23), an unprintable name, and ``null``, which
-    Java prints if there is no group.id.
+    For consumers that assign() and never commit, beside other clients of their group (F13, F32). A group without any
+    client that a coordinator knows may not exist: Spark's Kafka source makes up a group id for each query. Not used
+    either: a group that is registered for other principals only (F23), and an unprintable name.
     """
     match = _JAVA_DEFAULT.fullmatch(client_id or "")
     if match is None:
         return None
     group = match[1]
-    if group == _NO_GROUP_ID and not table.knows(group):
+    if len(group) > MAX_GROUP_CHARS or not group.isprintable():
         return None
-    if len(group) > MAX_GROUP_CHARS or not group.isprintable() or not table.may_be_of(group, principal):
-        return None
-    words = group.split("-")
-    if not table.knows(group) and any(table.knows("-".join(words[:count])) for count in range(1, len(words))):
+    if not table.may_be_of(group, principal):
         return None
     return Verdict.of(group, None, Evidence.DERIVED)
 

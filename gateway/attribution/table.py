@@ -85,14 +85,10 @@ class RegistrationTable:
         """The hosts of clients with that id, now or a short time ago."""
         return self._hosts.get(client_id, ())
 
-    def knows(self, group: str) -> bool:
-        """Whether a client is registered for the group now."""
-        return group in self._principals
-
     def may_be_of(self, group: str, principal: str) -> bool:
-        """Whether a client of that principal may belong to the group, judged by its registered clients."""
+        """Whether the group has a registered client that may be of that principal."""
         owners = self._principals.get(group)
-        return owners is None or principal in owners or None in owners
+        return owners is not None and (principal in owners or None in owners)
 
     def version(self, host: str, client_id: str | None) -> int:
         """Changes with every change to the candidates of that key; 0 while it has none."""

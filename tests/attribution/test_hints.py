@@ -16,7 +16,6 @@ NO_GROUP = (None, "none", "no_group")
     [
         ("consumer-orders-1", "orders"),
         ("consumer-orders-eu-12", "orders-eu"),
-        ("consumer-spark-kafka-source-5f3a-executor-3", "spark-kafka-source-5f3a-executor"),
         ("consumer-Ünïcode-1", "Ünïcode"),
         ("consumer-1", None),
         ("consumer-orders-01", None),
@@ -32,10 +31,19 @@ NO_GROUP = (None, "none", "no_group")
 def test_the_default_client_id_of_java_hints_at_the_group(
     bench: Bench, client_id: str | None, group: str | None
 ) -> None:
-    """F13: assign() without commits; no coordinator knows of it."""
+    """F13: assign() without commits, beside other clients of the group."""
+    if group is not None:
+        bench.account.updates([Coordinator().register(group, "m", 0, host="10.0.0.9")], NOW_MS)
     bench.send(0, client_id=client_id)
     assert bench.settle(NOW_MS + 59_999) == []
     assert bench.settle(NOW_MS + 60_000) == ([(group, "derived", None)] if group else [NO_GROUP])
+
+
+@pytest.mark.parametrize("group", ["spark-kafka-source-5f3a-executor", "console-consumer-17", "null", "reports"])
+def test_a_hint_makes_up_no_group(bench: Bench, group: str) -> None:
+    """Spark's source, the console consumer and Java without a group id, as far as any coordinator knows."""
+    bench.send(0, client_id=f"consumer-{group}-1")
+    assert bench.settle(NOW_MS + 60_000) == [NO_GROUP]
 
 
 def test_a_hint_says_nothing_against_a_candidate(bench: Bench) -> None:
@@ -150,6 +158,7 @@ def test_a_update_of_an_older_coordinator_gives_nothing_back(bench: Bench) -> No
 
 def test_a_hint_names_no_group_that_the_client_may_not_read(bench: Bench) -> None:
     bench.account.limit_hints(lambda principal, host, group: (principal, host, group) == ("User:a", HOST, "orders"))
+    bench.account.updates([Coordinator().register("orders", "m", 0, host="10.0.0.9", principal=None)], NOW_MS)
     for principal in ("User:a", "User:b"):
         bench.send(0, client_id="consumer-orders-1", connection=ConnectionState(principal))
     assert sorted(bench.settle(NOW_MS + 60_000), key=str) == [("orders", "derived", None), NO_GROUP]
