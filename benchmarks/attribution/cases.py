@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from benchmarks.attribution import simple_cases
 from benchmarks.attribution.stage import PARTITIONS, Stage
 
 LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "aiokafka-0.12.0", "consumer-1")
@@ -250,6 +251,11 @@ CASES = (
     Case("together", "one id and host, identical assignments and positions", identical_together, may_swap=True),
     Case("nat", "many groups behind one address", nat),
     Case("simple", "simple consumers, and one without a group", simple_consumers),
+    Case("simple-turns", "simple consumers, readers and members one after another", simple_cases.in_turn),
+    Case("tools", "admin tools that ask for offsets and set them, and readers", simple_cases.tools),
+    Case("frameworks", "readers as Beam, kafka-go and Spark have them", simple_cases.frameworks),
+    Case("short", "groups that begin and end together", simple_cases.short_lived, may_swap=True),
+    Case("quiet", "a group that leaves first, on a quiet topic", simple_cases.quiet),
     Case("readers", "readers without a group beside members, one id and host", readers_beside),
     Case("turns", "groups one after another, one id and host, one topic", in_turn),
     Case("lanes", "the same, many at a time", in_lanes, is_alone=True),

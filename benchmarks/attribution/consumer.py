@@ -77,7 +77,9 @@ class Consumer:
         self._client_id = client_id
         self._reading = reading
         self._positions: dict[Place, int] = {}
-        self._fetch_links: dict[int, Link] = {}
+        self.connects_each = False
+        """Whether each partition has a connection of its own, as in kafka-go."""
+        self._fetch_links: dict[tuple[int, Place | None], Link] = {}
         self._fetching: asyncio.Task[None] | None = None
         self._resting = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -153,20 +155,20 @@ class Consumer:
     async def _fetch(self) -> None:
         """Fetch from all leaders in parallel; start over when one of the connections is lost."""
         while not self._resting.is_set() and self._positions:
-            led: dict[int, list[Place]] = {}
+            led: dict[tuple[int, Place | None], list[Place]] = {}
             leaders = await self._world.leaders(topic for topic, _ in self._positions)
             for place in self._positions.keys() & leaders.keys():
-                led.setdefault(leaders[place], []).append(place)
+                led.setdefault((leaders[place], place if self.connects_each else None), []).append(place)
             again = asyncio.Event()
-            await asyncio.gather(*(self._fetch_from(node, sorted(places), again) for node, places in led.items()))
+            await asyncio.gather(*(self._fetch_from(each, sorted(places), again) for each, places in led.items()))
             if not self._resting.is_set():
                 await asyncio.sleep(_RETRY_S)
 
-    async def _fetch_from(self, gateway: int, places: list[Place], again: asyncio.Event) -> None:
+    async def _fetch_from(self, which: tuple[int, Place | None], places: list[Place], again: asyncio.Event) -> None:
         try:
-            link = self._fetch_links.get(gateway)
+            link = self._fetch_links.get(which)
             if link is None or link.is_lost:
-                link = self._fetch_links[gateway] = await self._world.link(gateway, self._host, self._client_id)
+                link = self._fetch_links[which] = await self._world.link(which[0], self._host, self._client_id)
             while not (self._resting.is_set() or again.is_set()):
                 async with self._world.gate:
                     response = await link.call(FETCH, self._fetch_body(places))

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from benchmarks.attribution.consumer import Consumer, Member, Nobody, Reading, Simple, Team
+from benchmarks.attribution.consumer import OFFSET_FETCH, Consumer, Member, Nobody, Reading, Simple, Team
 from benchmarks.attribution.muster import GATEWAYS, Muster
+from benchmarks.attribution.world import OFFSET_COMMIT, Link, committed
 from muster.gateway.attribution.identity import pair_after_ms
 
 PARTITIONS = 6
@@ -64,6 +65,32 @@ class Stage:
     def host(self) -> str:
         """An unused address."""
         return next(self._hosts)
+
+    async def look_at(self, team: Team, host: str, client_id: str) -> None:
+        """Send OffsetFetch for the group as a tool does, on a connection of its own."""
+        link = await self._of_coordinator(team, host, client_id)
+        topics = [{"name": team.topic, "partition_indexes": list(team.partitions)}]
+        await link.call(OFFSET_FETCH, {"group_id": team.name, "topics": topics, "require_stable": False})
+        link.close()
+
+    async def set_offsets(self, team: Team, host: str, client_id: str, offset: int) -> None:
+        """Commit that offset of all its partitions as a tool does, on a connection of its own."""
+        link = await self._of_coordinator(team, host, client_id)
+        offsets = {(team.topic, partition): offset for partition in team.partitions}
+        body = {"group_id": team.name, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        await link.call(OFFSET_COMMIT, {**body, "topics": committed(offsets)})
+        link.close()
+
+    async def _of_coordinator(self, team: Team, host: str, client_id: str) -> Link:
+        assert team.name is not None
+        link = await self.world.link(None, host, client_id)
+        gateway = None
+        async with asyncio.timeout(_READ_S):
+            while gateway is None:
+                await asyncio.sleep(_POLL_S)
+                gateway = await link.find_coordinator(team.name)
+        link.close()
+        return await self.world.link(gateway, host, client_id)
 
     async def topic(self, partitions: int = PARTITIONS, batches: int | None = None) -> str:
         """A topic with that many batches in each partition; by default the number of the scale."""
@@ -186,11 +213,15 @@ class Stage:
             while not all(team.positions.get(place, 0) > before.get(place, 0) for place in places):
                 await self._look()
 
-    async def has_gone(self, team: Team) -> None:
-        """The team reads to the end, and all its consumers leave."""
+    async def has_read(self, team: Team) -> None:
+        """Wait until the team has read to the end."""
         async with asyncio.timeout(_READ_S):
             while not team.has_read(self.world.ends):
                 await self._look()
+
+    async def has_gone(self, team: Team) -> None:
+        """The team reads to the end, and all its consumers leave."""
+        await self.has_read(team)
         for consumer in list(team.consumers):
             await self.go(consumer)
 

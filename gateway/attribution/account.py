@@ -207,7 +207,8 @@ class Account(Generic[T]):
         """Streams with amounts that are not in the totals yet, at most since the last settle."""
         self._now_ms = 0
         self.on_begun: Callable[[], None] | None = None
-        """Called when a client begins to fetch a partition: the coordinators must be queried (:meth:`heard`)."""
+        """Called when a client begins to fetch a partition, or has gone while its bytes wait: the coordinators must be
+        queried (:meth:`heard`)."""
         self.on_attributed: Callable[[str, int], None] | None = None
         """Called with each number of bytes whose group is certain, and the group."""
 
@@ -341,7 +342,13 @@ class Account(Generic[T]):
         self._fetchers.tick(now_ms)
 
     def closed(self, connection: ConnectionState) -> None:
-        """Record that the connection is closed. What was sent on it may still wait for evidence."""
+        """Record that the connection is closed. What was sent on it may still wait for evidence.
+
+        Then coordinators are queried: who joins after they responded was not the one that has gone.
+        """
+        streams = [stream for fetches in connection.fetches.values() for stream in fetches.streams.values()]
+        if self.on_begun is not None and any(stream.cell is None for stream in streams):
+            self.on_begun()
         self._evidence_rules.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:

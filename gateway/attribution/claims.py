@@ -50,8 +50,6 @@ class Claim:
     last_ms: int
     of_member: bool
     """As in :class:`~muster.gateway.attribution.slot.Tenure`."""
-    begin_ms: int
-    """As in :class:`~muster.gateway.attribution.slot.Tenure`."""
     left_ms: int
     """When the member had left with LeaveGroup; a connection that was opened later is not its own."""
     places: frozenset[Place] | None

@@ -7,6 +7,7 @@ no more belong to the group than it has owners. Those that do are, strongest fir
 
 * those that began at the committed offset that a client of the group received (OffsetFetch);
 * those that have been known as the group's for a while, and were alone then; the longest known first;
+* those that began when the group owned it, or may have;
 * those that began closest to the time from which the group owned it: a member fetches as soon as it is assigned.
 
 The others are outsiders for the life of their connections. Where none of that distinguishes them, as in a gateway that
@@ -22,7 +23,7 @@ from muster.gateway.attribution.claims import Claim, Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
-from muster.gateway.attribution.slot import LAG_MS, ClientKey
+from muster.gateway.attribution.slot import ClientKey
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 
@@ -85,8 +86,7 @@ class NonMembers:
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
         """It fetched the partition before any member could, and the member that owns it may not have begun yet."""
-        since_ms = min(claim.since_ms for claim in (*owners, *anything))
-        if since_ms - fetches.first_ms(place) <= LAG_MS:
+        if fetches.first_ms(place) >= min(claim.first_ms for claim in (*owners, *anything)):
             return False
         return not owners or self._fetchers.now_ms - max(claim.since_ms for claim in owners) < PATIENCE_MS
 
@@ -126,7 +126,9 @@ class NonMembers:
                 self._watch(other)  # it may be a member's new connection while the old one is not closed yet
         return fetches in seated
 
-    def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int]:
+    def _rank(
+        self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]
+    ) -> tuple[bool, bool, bool, int]:
         """Ascending: the strongest evidence that the connection is the group's comes first."""
         identity = fetches.identity
         is_known = identity is not None and identity.group == group
@@ -137,6 +139,7 @@ class NonMembers:
         return (
             not (shows_it or self._received_offset(fetches, place, group)),
             not has_stood,
+            not has_stood and began_ms < min(claim.first_ms for claim in owners),
             fetches.identified_ms if has_stood else distance_ms,
         )
 

@@ -57,14 +57,10 @@ class Tenure:
         """Bytes that were sent before this time do not belong to this tenure.
 
         A member is registered before it fetches, and the update comes soon. A simple consumer becomes known with its
-        first commit, at any later time; and a snapshot says nothing about the time before.
+        first commit, at any later time; and a snapshot says nothing about the time before. A reader that fetched a
+        partition before this time did not begin in this tenure, either.
         """
-        return max(0, self.since_ms - LAG_MS) if self.member else 0
-
-    @property
-    def begin_ms(self) -> int:
-        """A reader that fetched a partition before this time did not begin in this tenure."""
-        return max(self.first_ms, self.heard_ms + 1) if self.member else 0
+        return max(0, self.since_ms - LAG_MS, self.heard_ms + 1) if self.member else 0
 
 
 @dataclass(slots=True)
@@ -138,7 +134,7 @@ class Slot:
             at_ms = max(observation.first_ms, self._whole_since_ms)
             owners, others = index.owning(observation.place, at_ms, by), index.opaque.holding(at_ms, by)
             claims = (*owners, *others, *index.simple.holding(at_ms, by))
-            began &= {claim.group for claim in claims if claim.begin_ms <= at_ms}
+            began &= {claim.group for claim in claims}
         left_ms: dict[str, int] = {}
         for (group, owner), presence in index.presences().items():
             if group in found and same_principal(owner, by.principal):
@@ -273,7 +269,6 @@ class Slot:
             first_ms=tenure.first_ms,
             last_ms=min(tenure.until_ms + self._grace_ms, FOREVER_MS),
             of_member=tenure.member,
-            begin_ms=tenure.begin_ms,
             left_ms=left_ms,
             places=tenure.partitions,
             until_ms=tenure.until_ms,

@@ -118,6 +118,34 @@ def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordin
     assert bench.settle(NOW_MS + 2_012) == [("a", "unique_candidate", None)] * 2
 
 
+def test_who_joins_when_a_reader_has_gone_is_not_that_reader(bench: Bench, says: Coordinator) -> None:
+    """Coordinators are queried when a connection is closed for which bytes wait, so this needs no five seconds."""
+    queries: list[None] = []
+    bench.account.on_begun = lambda: queries.append(None)
+    reader = ConnectionState(opened_ms=NOW_MS)
+    run(bench, [reader], NOW_MS, NOW_MS + 1_000)
+    bench.account.heard(NOW_MS)
+    bench.account.closed(reader)
+    assert len(queries) == 2
+    bench.account.heard(NOW_MS + 1_000)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS + 1_010)
+    assert {group for group, *_ in bench.settle(NOW_MS + 62_000)} == {None}
+
+
+def test_a_reader_is_not_the_member_that_joins_beside_it(bench: Bench, says: Coordinator) -> None:
+    """Coordinators had been queried when it began, so the member is another client: it has five seconds to begin."""
+    bench.account.on_begun = lambda: None
+    reader, member = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS + 1_500)
+    run(bench, [reader], NOW_MS, NOW_MS + 1_000)
+    bench.account.heard(NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS + 1_000)
+    run(bench, [reader], NOW_MS + 1_000, NOW_MS + 2_000)
+    run(bench, [reader, member], NOW_MS + 2_000, NOW_MS + 9_000)
+    bench.account.heard(NOW_MS + 2_000)
+    bench.settle(NOW_MS + 80_000)
+    assert [sample.group for sample in bench.sink.final].count("a") == 7 * 4
+
+
 def test_a_group_that_may_be_reported_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
     """No coordinator was queried, so certainty takes LAG_MS."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
