@@ -266,7 +266,9 @@ class Committer:
     def _is_old(self, write: Write) -> bool:
         """By timestamps, as Kafka rolls: the records of a segment then lie within one ``segment.ms``."""
         first_ms = self._first_timestamp_ms
-        return first_ms != NO_TIMESTAMP and write.header.max_timestamp_ms - first_ms > self.config.roll_ms
+        if first_ms == NO_TIMESTAMP:
+            return False
+        return write.header.max_timestamp_ms - first_ms > self.config.roll_ms(self.segments[-1].path)
 
     def _is_quick(self, batches: list[bytearray], begin_segment: bool) -> bool:
         """Whether a commit neither syncs nor creates a file, and the kernel has not been slow lately."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
-from muster.actors.log.format.compression import CODEC_OF, CODECS, NO_COMPRESSION, PRODUCER
+from muster.actors.log.format.compression import CODEC_OF, CODECS, GZIP, LZ4, NO_COMPRESSION, PRODUCER, ZSTD
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -27,8 +29,11 @@ class LogConfig:
     """message.timestamp.type: CreateTime or LogAppendTime."""
     compression_type: str = PRODUCER
     """compression.type: the codec of the batches that are stored, or producer."""
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     index_interval_bytes: int = 4096
-    """index.interval.bytes: there is one index entry for each interval of this size."""
+    """index.interval.bytes: there is one index entry for each interval of this size; 0: one for each batch."""
     own_codec: int = NO_COMPRESSION
     """offsets.topic.compression.codec: for batches that are built by the log's owner, not by a producer."""
     load_buffer_bytes: int = 256 << 10
@@ -45,6 +50,8 @@ class LogConfig:
     """retention.bytes, with the policy delete; -1: no limit."""
     segment_ms: int = 7 * _DAY_MS
     """segment.ms: a segment that began longer ago is closed, to make it removable or cleanable."""
+    segment_jitter_ms: int = 0
+    """segment.jitter.ms: by how much earlier, at most, it is closed."""
     delete_retention_ms: int = _DAY_MS
     """delete.retention.ms: for how long the cleaner keeps a tombstone that it has seen."""
     min_cleanable_dirty_ratio: float = 0.5
@@ -67,8 +74,8 @@ class LogConfig:
     """How often, and for how long in total, to try to add a partition to a transaction whose predecessor is ending."""
 
     def __post_init__(self) -> None:
-        if min(self.segment_bytes, self.index_interval_bytes) <= 0 or self.max_message_bytes < 0:
-            raise ValueError("segment.bytes and index.interval.bytes are greater than 0, max.message.bytes at least 0")
+        if self.segment_bytes <= 0 or min(self.index_interval_bytes, self.max_message_bytes) < 0:
+            raise ValueError("segment.bytes is greater than 0, index.interval.bytes and max.message.bytes at least 0")
         if self.flush_messages < 1 or self.flush_ms < 0:
             raise ValueError("flush.messages is at least 1, and flush.ms at least 0")
         if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
@@ -94,9 +101,17 @@ class LogConfig:
         return CODEC_OF.get(self.compression_type)
 
     @property
-    def roll_ms(self) -> int:
-        """The age at which a segment is closed and the next begins."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+    def level(self) -> int | None:
+        """The level of that codec; None if it has none."""
+        levels = {GZIP: self.compression_gzip_level, LZ4: self.compression_lz4_level, ZSTD: self.compression_zstd_level}
+        return None if self.codec is None else levels.get(self.codec)
+
+    def roll_ms(self, segment: Path) -> int:
+        """The age at which the segment is closed and the next begins: its own, by its name, with segment.jitter.ms."""
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
+        early_ms = zlib.crc32(bytes(segment)) % jitter_ms if jitter_ms else 0
+        longest_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+        return max(longest_ms - early_ms, 0)
 
     @property
     def max_batch_bytes(self) -> int:

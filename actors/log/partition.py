@@ -398,7 +398,7 @@ class PartitionLog(LogReader):
         if codec is None or codec == header.codec:
             self._check_segment_holds(header)
             return bytearray(records)
-        batch = recompressed(records, header, codec)
+        batch = recompressed(records, header, codec, self.config.level)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"with compression.type={self.config.compression_type} a batch of {len(batch)} bytes")
         self._check_segment_holds(read_header(batch))

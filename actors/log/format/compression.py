@@ -22,15 +22,21 @@ decompresses at most two batches at a time: one of a request, in its event loop,
 MAX_STORED_RECORDS_BYTES = 256 << 20
 """The limit of a batch that is stored: earlier versions accepted as much."""
 
+_ZLIB_DEFAULT, _LZ4_FAST, _ZSTD_DEFAULT = -1, 9, 3
+"""Kafka's defaults of the levels: zlib's own, lz4's fast compressor in place of the 9 of lz4hc, zstd's own."""
+
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC + _XERIAL_VERSIONS)
 _XERIAL_BLOCK_BYTES = 32 << 10
 
 
-def compress(codec: int, payload: bytes) -> bytes:
-    """The records of a batch, compressed with the codec. KeyError for a codec that does not exist."""
-    return _COMPRESS[codec](payload)
+def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
+    """The records of a batch, compressed with the codec. KeyError for a codec that does not exist.
+
+    ``level`` is that of compression.gzip.level, compression.lz4.level or compression.zstd.level; None: the default.
+    """
+    return _COMPRESS[codec](payload, level)
 
 
 def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
@@ -84,7 +90,7 @@ def _snappy_block(block: Buffer, room: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _to_xerial(payload: bytes) -> bytes:
+def _to_xerial(payload: bytes, _: int | None) -> bytes:
     out = bytearray(_XERIAL_MAGIC + _XERIAL_VERSIONS)
     for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK_BYTES]))
@@ -92,9 +98,14 @@ def _to_xerial(payload: bytes) -> bytes:
     return bytes(out)
 
 
-def _to_lz4(payload: bytes) -> bytes:
+def _to_gzip(payload: bytes, level: int | None) -> bytes:
+    return bytes(cramjam.gzip.compress(payload, None if level == _ZLIB_DEFAULT else level))
+
+
+def _to_lz4(payload: bytes, level: int | None) -> bytes:
     """A frame of independent blocks: Java's client can only read these."""
-    compressor = cramjam.lz4.Compressor(block_linked=False)
+    fast = level is None or level == _LZ4_FAST
+    compressor = cramjam.lz4.Compressor(level=0 if fast else level, block_linked=False)
     compressor.compress(payload)
     return bytes(compressor.finish())
 
@@ -106,10 +117,10 @@ _DECOMPRESS: dict[int, _Decompress] = {
     LZ4: _into_memory(cramjam.lz4.decompress_into),
     ZSTD: _into_memory(cramjam.zstd.decompress_into),
 }
-_COMPRESS: dict[int, Callable[[bytes], bytes]] = {
-    NO_COMPRESSION: bytes,
-    GZIP: lambda payload: bytes(cramjam.gzip.compress(payload)),
+_COMPRESS: dict[int, Callable[[bytes, int | None], bytes]] = {
+    NO_COMPRESSION: lambda payload, _: bytes(payload),
+    GZIP: _to_gzip,
     SNAPPY: _to_xerial,
     LZ4: _to_lz4,
-    ZSTD: lambda payload: bytes(cramjam.zstd.compress(payload)),
+    ZSTD: lambda payload, level: bytes(cramjam.zstd.compress(payload, _ZSTD_DEFAULT if level is None else level)),
 }

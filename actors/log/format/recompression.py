@@ -7,10 +7,10 @@ from muster.actors.log.format.compression import compress, decompress
 from muster.actors.wire.framing import Buffer
 
 
-def recompressed(batch: Buffer, header: BatchHeader, codec: int) -> bytearray:
+def recompressed(batch: Buffer, header: BatchHeader, codec: int, level: int | None) -> bytearray:
     """The same records and header fields in another codec. CorruptMessage if the records cannot be read."""
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
-    changed = bytearray(HEADER_BYTES) + compress(codec, payload)
+    changed = bytearray(HEADER_BYTES) + compress(codec, payload, level)
     attributes = header.attributes & ~CODEC_MASK | codec
     HEADER.pack_into(changed, 0, *header._replace(length=len(changed) - LENGTH_OVERHEAD, attributes=attributes))
     seal(changed)

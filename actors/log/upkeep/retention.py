@@ -21,7 +21,8 @@ def is_roll_due(writer: Committer, now_ms: int) -> bool:
     if not active.size_bytes:
         return False
     began_ms = writer.began_ms if writer.began_ms is not None else now_ms
-    return now_ms - began_ms > writer.config.roll_ms or len(expired(segments, writer.config, now_ms)) == len(segments)
+    is_old = now_ms - began_ms > writer.config.roll_ms(active.path)
+    return is_old or len(expired(segments, writer.config, now_ms)) == len(segments)
 
 
 def expired(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Sequence[Segment]:
@@ -51,7 +52,7 @@ def _largest_timestamp_ms(segment: Segment) -> int:
 
 def _too_many(segments: Sequence[Segment], retention_bytes: int) -> int:
     count = 0
-    if retention_bytes != FOR_EVER:
+    if retention_bytes > FOR_EVER:
         surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
         for count, segment in enumerate(segments):
             surplus_bytes -= segment.size_bytes

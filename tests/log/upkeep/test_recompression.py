@@ -104,3 +104,22 @@ def test_what_cannot_be_decompressed_is_refused(tmp_path: Path) -> None:
         await log.close()
 
     run(main())
+
+
+@pytest.mark.parametrize(("wanted", "fast", "small"), [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -100, 19)])
+def test_a_batch_is_as_small_as_its_level_makes_it(tmp_path: Path, wanted: str, fast: int, small: int) -> None:
+    """With lz4, 9 is the fast compressor, as in Kafka."""
+
+    async def main() -> None:
+        sizes = []
+        for level in (fast, small):
+            config = LogConfig(compression_type=wanted).override({f"compression.{wanted}.level": str(level)})
+            log = open_log(tmp_path / f"t-{level}", 1, config=config)
+            await log.append(client_batch(50, value=LONG))
+            header, records = stored(log)
+            sizes.append(header.size_bytes)
+            assert len(records) == 50
+            await log.close()
+        assert sizes[0] > sizes[1]
+
+    run(main())

@@ -113,6 +113,7 @@ def test_the_oldest_segments_go_when_the_log_is_too_large(tmp_path: Path) -> Non
     [
         LogConfig(segment_bytes=200, retention_ms=-1),
         LogConfig(segment_bytes=200, retention_ms=1, retention_bytes=1, cleanup_policy="compact"),
+        LogConfig(segment_bytes=200, retention_ms=-1, retention_bytes=-2),
     ],
 )
 def test_nothing_goes_by_age_or_size_where_that_is_not_wanted(tmp_path: Path, config: LogConfig) -> None:
@@ -139,6 +140,24 @@ def test_segments_are_rolled_by_age(tmp_path: Path) -> None:
         await log.apply_retention()
         assert len(segment_files(log.directory)) == 3
         assert offsets(log) == [0, 1, 2]
+        await log.close()
+
+    run(main())
+
+
+def test_segments_are_rolled_earlier_by_a_part_of_the_jitter(tmp_path: Path) -> None:
+    """Each segment by another part, which is the same after a restart."""
+
+    async def main() -> None:
+        config = LogConfig(segment_ms=60_000, segment_jitter_ms=90_000, retention_ms=-1)
+        ages = [config.roll_ms(tmp_path / "t-0" / str(serial)) for serial in range(100)]
+        assert 0 <= min(ages) < 20_000 < 40_000 < max(ages) <= 60_000
+        log = opened(tmp_path / "t-0", 1, config, clock=Clock())
+        [active] = segment_files(log.directory)
+        first_ms = NOW_MS + config.roll_ms(active)
+        for at_ms in (NOW_MS, first_ms, first_ms + 1):
+            await log.append(client_batch(1, first_ms=at_ms))
+        assert len(segment_files(log.directory)) == 2
         await log.close()
 
     run(main())
