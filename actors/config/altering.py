@@ -1,8 +1,8 @@
 """How AlterConfigs and IncrementalAlterConfigs change a resource's configs, and when they are refused. No I/O.
 
 Rules and codes are those of Kafka's ConfigAdminManager, ConfigurationControlManager and
-ControllerConfigurationValidator (KIP-339), with one exception: a config that has no effect is refused, while Kafka
-keeps unknown configs of brokers.
+ControllerConfigurationValidator (KIP-339), with one exception: unknown configs of brokers are
+refused, while Kafka keeps them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS, InvalidS
 from muster.actors.config.derived import COORDINATOR_TOPICS, topic_values
 from muster.actors.config.dynamic import DYNAMIC, altered, in_force, is_dynamic_of_a_broker
 from muster.actors.config.groups import GroupConfigs, group_config_errors
+from muster.actors.config.kept import KEPT, kept_errors
 from muster.actors.config.overrides import OF_A_LISTENER, Override
 from muster.actors.config.properties import PASSWORDS, ConfigError, MusterConfig, property_names
 from muster.actors.config.refused import unknown_property
 from muster.actors.config.resources import ResourceType
-from muster.actors.config.topics import TopicConfigs, topic_config_errors
+from muster.actors.config.topics import TYPES, topic_config_errors
 from muster.actors.config.types import ConfigType, text_of, type_of
 from muster.placement.view import DynamicConfigs
 
@@ -65,7 +66,7 @@ class InvalidAlteration(ValueError):
 
 
 class _Topic:
-    types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in TopicConfigs.model_fields.values()}
+    types = TYPES
 
     def __init__(self, name: str, config: MusterConfig, configs: DynamicConfigs) -> None:
         self._name = name
@@ -86,7 +87,10 @@ class _Topic:
 
 
 class _Broker:
-    types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in MusterConfig.model_fields.values()}
+    types: Mapping[str, ConfigType] = {
+        **{str(field.alias): type_of(field) for field in MusterConfig.model_fields.values()},
+        **KEPT,
+    }
 
     def __init__(self, name: str, config: MusterConfig, configs: DynamicConfigs) -> None:
         self._is_one = bool(name)
@@ -98,6 +102,9 @@ class _Broker:
         return text_of(getattr(self._config, name.replace(".", "_")))
 
     def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
+        if wrong := kept_errors(changed):
+            _refuse("; ".join(wrong))
+        changed = {name: value for name, value in changed.items() if name not in KEPT}
         if unknown := sorted(name for name in changed if not self._is_known(name)):
             _refuse("; ".join(unknown_property(name, property_names()) for name in unknown))
         if secret := sorted(name for name in changed if _is_password(name)):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic.fields import FieldInfo
 
 from muster.actors.config.groups import own_configs
+from muster.actors.config.kept import KeptProperties
 from muster.actors.config.properties import MusterConfig
-from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
+from muster.actors.config.topics import TopicConfigs, default_of, synonym_of, valid_topic_configs
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from muster.actors.log.config import LogConfig
     from muster.actors.transactions.config import TransactionConfig
 
+_IN_MS = {"log_retention_ms": "retention_ms", "log_roll_ms": "roll_ms", "log_roll_jitter_ms": "roll_jitter_ms"}
+"""What :class:`MusterConfig` makes of properties that have other units, too."""
 _FIXED = {"cleanup.policy": "compact", "flush.messages": "1", "message.timestamp.type": "CreateTime"}
 COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -83,7 +86,10 @@ def coordinator_topic_configs(topic: str, config: MusterConfig, topic_overrides:
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
-    """A topic's typed values by field name (``retention_ms``, ...): its own where valid, else the broker's."""
+    """A topic's typed values by field name (``retention_ms``, ...): its own where valid, else the broker's.
+
+    Where the broker's property is one of :class:`KeptProperties`, its default.
+    """
     own = TopicConfigs.model_validate(valid_topic_configs(topic_overrides))
     return {
         name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)
@@ -94,10 +100,10 @@ def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> di
 def _broker_value(config: MusterConfig, field: FieldInfo) -> Any:
     synonym = synonym_of(field)
     if synonym is None:
-        return 1
-    if synonym in BY_UNIT:
-        return config.retention_ms if synonym == "log_retention_ms" else config.roll_ms
-    return getattr(config, synonym)
+        return default_of(field)
+    if synonym in KeptProperties.model_fields:
+        return KeptProperties.model_fields[synonym].default
+    return getattr(config, _IN_MS.get(synonym, synonym))
 
 
 def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:

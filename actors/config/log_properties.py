@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from muster.actors.config.types import Bool, CleanupPolicy, Compression, Double, Int, Long, TimestampType
+from muster.actors.config.types import (
+    Bool,
+    CleanupPolicy,
+    Compression,
+    Double,
+    GzipLevel,
+    Int,
+    Long,
+    TimestampType,
+)
 
 _MAX_LONG = 2**63 - 1
 
@@ -36,6 +45,17 @@ class LogProperties(BaseModel):
         "producer",
         description="Codec in which records are stored: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
     )
+    compression_gzip_level: GzipLevel = Field(
+        -1, description="Level at which batches are compressed with compression.type=gzip: 1 to 9; -1: zlib's default."
+    )
+    compression_lz4_level: Int = Field(
+        9,
+        ge=1,
+        le=17,
+        description="As compression.gzip.level, with lz4. As in Kafka, 9 is the fastest; of the others, higher ones "
+        "compress more, up to 12.",
+    )
+    compression_zstd_level: Int = Field(3, ge=-131_072, le=22, description="As compression.gzip.level, with zstd.")
     log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
     log_retention_ms: Long | None = Field(
         None, ge=-1, description="How long records are kept, in ms; -1: forever. Overrides .minutes and .hours."
@@ -52,6 +72,16 @@ class LogProperties(BaseModel):
         None, ge=1, description="Maximum age of a segment before the next one begins, in ms. Overrides .hours."
     )
     log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
+    log_roll_jitter_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="Maximum time by which a segment is closed before its maximum age, in ms: another part of it for "
+        "each segment, so that not all are closed at the same time. Overrides .hours.",
+    )
+    log_roll_jitter_hours: Int = Field(0, ge=0, description="As log.roll.jitter.ms.")
+    log_index_interval_bytes: Int = Field(
+        4096, ge=0, description="Bytes of a segment between two entries of its index."
+    )
     log_flush_interval_messages: Long = Field(
         1,
         ge=1,
@@ -66,6 +96,12 @@ class LogProperties(BaseModel):
     )
     log_message_timestamp_type: TimestampType = Field(
         "CreateTime", description="Whether a record's timestamp is the producer's or the time of the append."
+    )
+    log_message_timestamp_after_max_ms: Long = Field(
+        3_600_000, ge=0, description="How far a record's timestamp may be ahead of the clock, in ms."
+    )
+    log_message_timestamp_before_max_ms: Long = Field(
+        _MAX_LONG, ge=0, description="How far a record's timestamp may be behind the clock, in ms."
     )
     log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
     log_cleaner_enable: Bool = Field(True, description="Whether logs are cleaned (compacted).")

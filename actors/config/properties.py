@@ -381,6 +381,13 @@ class MusterConfig(
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
     @property
+    def roll_jitter_ms(self) -> int:
+        """By how much earlier than :attr:`roll_ms` a segment may be closed; .ms overrides .hours."""
+        return (
+            self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * 3_600_000
+        )
+
+    @property
     def sasl_mechanisms(self) -> tuple[str, ...]:
         """Of ``sasl.enabled.mechanisms``; none: clients need not log in."""
         return tuple(filter(None, self.sasl_enabled_mechanisms.split(",")))

@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
+from muster.actors.config.kept import KeptProperties
+
 NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
     (r"log\.dirs?", "say storage.path"),
@@ -45,6 +47,8 @@ def unknown_property(name: str, known: Iterable[str]) -> str:
     for pattern, reason in NO_EFFECT:
         if re.fullmatch(pattern, name):
             return f"{name} has no effect in Muster ({reason}); leave it out"
+    if (kept := KeptProperties.model_fields.get(name.replace(".", "_"))) is not None:
+        return f"{name} has no effect in Muster ({kept.description}); leave it out"
     if any(re.fullmatch(pattern, name) for pattern in LATER):
         return f"{name} comes with a later version of Muster; leave it out"
     if name in REMOVED:

@@ -13,12 +13,14 @@ from muster.actors.config.client_metrics import CLIENT_METRICS_CONFIGS
 from muster.actors.config.derived import COORDINATOR_TOPICS, coordinator_topic_configs, topic_values
 from muster.actors.config.dynamic import DYNAMIC, Started, in_force
 from muster.actors.config.groups import GROUP_BYTE_RATE, GroupConfigs
+from muster.actors.config.kept import KeptProperties
 from muster.actors.config.overrides import Override, is_dynamic
 from muster.actors.config.properties import PASSWORDS, MusterConfig
 from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 from muster.actors.config.types import ConfigType, text_of, type_of
 from muster.placement.view import DynamicConfigs
 
+_FIELDS = {**MusterConfig.model_fields, **KeptProperties.model_fields}
 _NOTHING: Mapping[str, str] = {}
 _NONE_ALTERED = DynamicConfigs()
 
@@ -67,7 +69,7 @@ def describe_broker(
 ) -> list[ConfigRow]:
     """Every property of a broker; without an id, of no broker in particular."""
     layers = _Layers(config, configs, broker_id)
-    rows = [layers.row(name) for name in sorted(type(config).model_fields)]
+    rows = [layers.row(name) for name in sorted(type(config).model_fields)] + layers.kept_rows()
     return rows + [layers.row_of_a_listener(name) for name in sorted(layers.in_force.overrides)]
 
 
@@ -75,6 +77,7 @@ def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> li
     """The properties that were set for the whole cluster."""
     layers = _Layers(config, configs, None)
     rows = [layers.row(name) for name in sorted(type(config).model_fields) if _alias(name) in configs.cluster]
+    rows += [row for row in layers.kept_rows() if row.name in configs.cluster]
     rows += [layers.row_of_a_listener(name) for name in sorted(layers.in_force.overrides) if name in configs.cluster]
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [row._replace(synonyms=tuple(each for each in row.synonyms if each.source is source)) for row in rows]
@@ -133,7 +136,7 @@ class _Layers:
         self.in_force = in_force(config, configs, broker_id)
         started_with = {_alias(name): text_of(getattr(config, name)) for name in config.model_fields_set}
         started_with |= {name: text_of(value) for name, value in config.overrides.items()}
-        defaults = {_alias(name): text_of(field.default) for name, field in MusterConfig.model_fields.items()}
+        defaults = {_alias(name): text_of(field.default) for name, field in _FIELDS.items()}
         of_broker = configs.brokers.get(broker_id, {}) if broker_id is not None else {}
         self._layers: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...] = (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, of_broker),
@@ -160,6 +163,17 @@ class _Layers:
         value = text_of(getattr(self.in_force, name))
         return _row(alias, value, self.synonyms(name), field, read_only=alias not in DYNAMIC)
 
+    def kept_rows(self) -> list[ConfigRow]:
+        """Properties without an effect; one without a default is shown if it is set."""
+        found = ((field, self._synonyms([_alias(name)])) for name, field in sorted(KeptProperties.model_fields.items()))
+        return [
+            _row(str(field.alias), synonyms[0].value, synonyms, field, read_only=False)._replace(
+                documentation=f"No effect: {field.description}."
+            )
+            for field, synonyms in found
+            if synonyms
+        ]
+
     def row_of_a_listener(self, name: str) -> ConfigRow:
         """A property of one listener; what it has without it is a synonym, too."""
         override = Override.parse(name)
@@ -182,6 +196,8 @@ def _topic_row(layers: _Layers, name: str, value: Any, overrides: Mapping[str, s
     synonyms = layers.synonyms(synonym) if synonym else ()
     if alias in overrides:
         synonyms = (Synonym(alias, overrides[alias], ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
+    elif synonym in KeptProperties.model_fields:
+        value = synonyms[0].value
     return _row(alias, text_of(value), synonyms, field, read_only=False)
 
 
@@ -207,4 +223,4 @@ def _row(
 
 
 def _alias(name: str) -> str:
-    return str(MusterConfig.model_fields[name].alias)
+    return str(_FIELDS[name].alias)

@@ -9,34 +9,71 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from muster.actors.config.types import (
+    Bool,
     CleanupPolicy,
     Compression,
+    ConfigType,
     Double,
+    GzipLevel,
     Int,
     Long,
+    ThrottledReplicas,
     TimestampType,
-    problems_of,
+    kafka_problems_of,
+    type_of,
 )
 
 
 class TopicConfigs(BaseModel):
-    """Configs that can be set on a topic. ``synonym`` is the broker's property that applies where one is not set."""
+    """Every config of a topic that Kafka 4 has, in its bounds.
+
+    ``synonym`` is the broker's property that applies where one is not set, of ``MusterConfig`` or ``KeptProperties``;
+    ``default`` is for those that have none. Those without an effect say so first in their description: they are kept
+    and shown, since programs that were written for Kafka set them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
     cleanup_policy: CleanupPolicy | None = Field(
         None, description="delete, compact, or both.", json_schema_extra={"synonym": "log_cleanup_policy"}
     )
+    compression_gzip_level: GzipLevel | None = Field(
+        None,
+        description="Level at which batches are compressed anew with compression.type=gzip: 1 to 9, or "
+        "-1: the default of zlib.",
+        json_schema_extra={"synonym": "compression_gzip_level"},
+    )
+    compression_lz4_level: Int | None = Field(
+        None,
+        ge=1,
+        le=17,
+        description="As compression.gzip.level, with lz4: 1 to 17. As in Kafka, 9 is the fastest; of the others, "
+        "higher ones compress more, up to 12.",
+        json_schema_extra={"synonym": "compression_lz4_level"},
+    )
     compression_type: Compression | None = Field(
         None,
         description="Codec that records are stored in: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
         json_schema_extra={"synonym": "compression_type"},
+    )
+    compression_zstd_level: Int | None = Field(
+        None,
+        ge=-131_072,
+        le=22,
+        description="As compression.gzip.level, with zstd: up to 22; negative ones are faster.",
+        json_schema_extra={"synonym": "compression_zstd_level"},
     )
     delete_retention_ms: Long | None = Field(
         None,
         ge=0,
         description="For how long the cleaner keeps a tombstone that it has seen, in ms.",
         json_schema_extra={"synonym": "log_cleaner_delete_retention_ms"},
+    )
+    file_delete_delay_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="No effect: files are removed at once; whoever is reading one can go on.",
+        json_schema_extra={"synonym": "log_segment_delete_delay_ms"},
     )
     flush_messages: Long | None = Field(
         None,
@@ -50,6 +87,34 @@ class TopicConfigs(BaseModel):
         description="How long a record may wait to be synced, in ms; only with flush.messages above 1.",
         json_schema_extra={"synonym": "log_flush_interval_ms"},
     )
+    follower_replication_throttled_replicas: ThrottledReplicas | None = Field(
+        None,
+        description="No effect: there is one copy, so nothing is replicated.",
+        json_schema_extra={"default": ""},
+    )
+    index_interval_bytes: Int | None = Field(
+        None,
+        ge=0,
+        description="How many bytes of a segment lie between two entries of its index.",
+        json_schema_extra={"synonym": "log_index_interval_bytes"},
+    )
+    leader_replication_throttled_replicas: ThrottledReplicas | None = Field(
+        None,
+        description="No effect: there is one copy, so nothing is replicated.",
+        json_schema_extra={"default": ""},
+    )
+    local_retention_bytes: Long | None = Field(
+        None,
+        ge=-2,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"synonym": "log_local_retention_bytes"},
+    )
+    local_retention_ms: Long | None = Field(
+        None,
+        ge=-2,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"synonym": "log_local_retention_ms"},
+    )
     max_compaction_lag_ms: Long | None = Field(
         None,
         ge=1,
@@ -61,6 +126,18 @@ class TopicConfigs(BaseModel):
         ge=0,
         description="Largest record batch that is accepted, in bytes.",
         json_schema_extra={"synonym": "message_max_bytes"},
+    )
+    message_timestamp_after_max_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="How far ahead of the clock the time of a record may be, in ms.",
+        json_schema_extra={"synonym": "log_message_timestamp_after_max_ms"},
+    )
+    message_timestamp_before_max_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="How far behind the clock the time of a record may be, in ms.",
+        json_schema_extra={"synonym": "log_message_timestamp_before_max_ms"},
     )
     message_timestamp_type: TimestampType | None = Field(
         None,
@@ -83,12 +160,32 @@ class TopicConfigs(BaseModel):
     min_insync_replicas: Int | None = Field(
         None,
         ge=1,
-        description="Stated only: there is one copy, as durable as storage.path.",
+        description="No effect: there is one copy, as durable as storage.path.",
+        json_schema_extra={"synonym": "min_insync_replicas"},
+    )
+    preallocate: Bool | None = Field(
+        None,
+        description="No effect: a segment file grows as it is written.",
+        json_schema_extra={"synonym": "log_preallocate"},
+    )
+    remote_log_copy_disable: Bool | None = Field(
+        None,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"default": "false"},
+    )
+    remote_log_delete_on_disable: Bool | None = Field(
+        None,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"default": "false"},
+    )
+    remote_storage_enable: Bool | None = Field(
+        None,
+        description="Only false: there is no tiered storage.",
+        json_schema_extra={"default": "false"},
     )
     retention_bytes: Long | None = Field(
         None,
-        ge=-1,
-        description="Size at which a partition loses old segments, in bytes; -1: none.",
+        description="Size at which a partition loses old segments, in bytes; negative: no limit.",
         json_schema_extra={"synonym": "log_retention_bytes"},
     )
     retention_ms: Long | None = Field(
@@ -103,16 +200,35 @@ class TopicConfigs(BaseModel):
         description="Size of a log segment file, in bytes.",
         json_schema_extra={"synonym": "log_segment_bytes"},
     )
+    segment_index_bytes: Int | None = Field(
+        None,
+        ge=4,
+        description="No effect: an index is as large as its segment needs.",
+        json_schema_extra={"synonym": "log_index_size_max_bytes"},
+    )
+    segment_jitter_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="By how much earlier than segment.ms a segment may be closed, in ms: each by another "
+        "part of it, so that not all begin anew at the same time.",
+        json_schema_extra={"synonym": "log_roll_jitter_ms"},
+    )
     segment_ms: Long | None = Field(
         None,
         ge=1,
         description="How old a segment may become before the next begins, in ms.",
         json_schema_extra={"synonym": "log_roll_ms"},
     )
+    unclean_leader_election_enable: Bool | None = Field(
+        None,
+        description="No effect: there is one copy, so no leader lacks records.",
+        json_schema_extra={"synonym": "unclean_leader_election_enable"},
+    )
 
 
 BY_UNIT = {
     "log_retention_ms": ("log_retention_ms", "log_retention_minutes", "log_retention_hours"),
+    "log_roll_jitter_ms": ("log_roll_jitter_ms", "log_roll_jitter_hours"),
     "log_roll_ms": ("log_roll_ms", "log_roll_hours"),
 }
 """Broker properties that are equivalent in other units, in order of precedence."""
@@ -120,54 +236,42 @@ BY_UNIT = {
 TOPIC_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in TopicConfigs.model_fields.values())
 """Names that can be set on a topic."""
 
-TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
-    {
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "file.delete.delay.ms",
-        "follower.replication.throttled.replicas",
-        "index.interval.bytes",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "message.downconversion.enable",
-        "message.format.version",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.difference.max.ms",
-        "preallocate",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "unclean.leader.election.enable",
-    }
+TYPES: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in TopicConfigs.model_fields.values()}
+
+
+_NO_TIERS = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 )
 
 
 def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
-    """Why CreateTopics must refuse these configs of a topic with INVALID_CONFIG; None if they are valid."""
+    """Why CreateTopics must refuse these configs of a topic with INVALID_CONFIG; None if they are valid.
+
+    In Kafka's words, those of several problems with a semicolon; Kafka stops at the first.
+    """
+    if without := [name for name, value in config.items() if value is None]:
+        return f"Null value not supported for topic configs: {','.join(without)}"
     problems = [_unknown(name) for name in sorted(set(config) - set(TOPIC_CONFIGS))]
-    problems += [f"{name} has no value" for name, value in config.items() if name in TOPIC_CONFIGS and value is None]
     try:
-        own = TopicConfigs.model_validate(
-            {name: config[name] for name in TOPIC_CONFIGS if config.get(name) is not None}
-        )
+        own = TopicConfigs.model_validate({name: config[name] for name in TOPIC_CONFIGS if name in config})
     except ValidationError as error:
-        problems += problems_of(error)
+        problems += kafka_problems_of(error, TYPES)
     else:
-        problems += _lags_that_leave_no_time(own)
+        problems += _conflicts(own)
     return "; ".join(problems) or None
 
 
-def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
-    """The check of Kafka's LogConfig."""
+def _conflicts(config: TopicConfigs) -> list[str]:
+    """The checks of Kafka's LogConfig."""
+    problems = []
     least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
-    if least is None or most is None or least <= most:
-        return []
-    return [f"max.compaction.lag.ms={most} must not be less than min.compaction.lag.ms={least}"]
+    if least is not None and most is not None and least > most:
+        problems.append(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if config.remote_storage_enable:
+        problems.append(_NO_TIERS)
+    return problems
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
@@ -176,13 +280,20 @@ def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown(name: str) -> str:
-    if name in TOPIC_CONFIGS_WITHOUT_EFFECT:
-        return f"{name} has no effect in Muster; leave it out"
     nearest = difflib.get_close_matches(name, TOPIC_CONFIGS, n=1, cutoff=0.7)
     return f"Unknown topic config name: {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")
 
 
 def synonym_of(field: FieldInfo) -> str | None:
     """The field of the broker's property that applies where a topic's config is not set; None if there is none."""
+    return _extra(field).get("synonym")
+
+
+def default_of(field: FieldInfo) -> str | None:
+    """The default of a config that no property of the broker has; None if one has."""
+    return _extra(field).get("default")
+
+
+def _extra(field: FieldInfo) -> Mapping[str, str]:
     extra = field.json_schema_extra
-    return str(extra["synonym"]) if isinstance(extra, dict) else None
+    return {key: str(value) for key, value in extra.items()} if isinstance(extra, dict) else {}

@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from enum import IntEnum
 from typing import Annotated, Any
 
@@ -38,10 +38,23 @@ AUTHORIZERS = (
 """Kafka's authorizers that decide by ACLs: in controller mode, and with ZooKeeper."""
 
 
+class InvalidValue(ValueError):
+    """Why a value is refused: in Muster's words, and in those of Kafka's ConfigDef, for admin clients."""
+
+    def __init__(self, says: str, kafka_says: str, value: str | None = None) -> None:
+        """``kafka_says`` may name ``{name}`` and ``{type}``; ``value`` is what is wrong, if not all of it."""
+        super().__init__(says)
+        self.kafka_says = kafka_says
+        self.value = value
+
+
+_NO_NUMBER = "Not a number of type {type}"
+
+
 def _integer(value: Any) -> Any:
     if isinstance(value, str):
         if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-            raise ValueError("is not a whole number")
+            raise InvalidValue("is not a whole number", _NO_NUMBER)
         return int(value)
     return value
 
@@ -51,9 +64,9 @@ def _number(value: Any) -> Any:
         try:
             value = float(value)
         except ValueError:
-            raise ValueError("is not a number") from None
+            raise InvalidValue("is not a number", _NO_NUMBER) from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("is not a number")
+        raise InvalidValue("is not a number", _NO_NUMBER)
     return value
 
 
@@ -61,7 +74,7 @@ def _boolean(value: Any) -> Any:
     if isinstance(value, str):
         lowered = value.strip().lower()
         if lowered not in ("true", "false"):
-            raise ValueError("is neither true nor false")
+            raise InvalidValue("is neither true nor false", "Expected value to be either true or false")
         return lowered == "true"
     return value
 
@@ -74,10 +87,14 @@ def _text(value: Any) -> Any:
     return value
 
 
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
 def _one_of(*allowed: str) -> AfterValidator:
     def check(value: str) -> str:
         if value not in allowed:
-            raise ValueError(f"is none of {', '.join(allowed)}")
+            raise InvalidValue(f"is none of {', '.join(allowed)}", f"String must be one of: {', '.join(allowed)}")
         return value
 
     return AfterValidator(check)
@@ -85,9 +102,28 @@ def _one_of(*allowed: str) -> AfterValidator:
 
 def _policies(value: str) -> str:
     named = [part.strip() for part in value.split(",")]
-    if not set(named) <= {"delete", "compact"}:
-        raise ValueError("is none of delete, compact, and both with a comma")
+    if wrong := [each for each in named if each not in ("delete", "compact")]:
+        says = "is none of delete, compact, and both with a comma"
+        raise InvalidValue(says, "String must be one of: compact, delete", wrong[0])
     return ",".join(dict.fromkeys(named))
+
+
+def _gzip_level(value: int) -> int:
+    if value != -1 and not 1 <= value <= 9:
+        raise InvalidValue("is neither -1 nor between 1 and 9", "Value must be between 1 and 9 or equal to -1")
+    return value
+
+
+def _throttled_replicas(value: str) -> str:
+    named = [part.strip() for part in value.split(",") if part.strip()]
+    if named != ["*"] and not all(re.fullmatch(r"[0-9]+:[0-9]+", each) for each in named):
+        form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        raise InvalidValue(
+            f"is neither * nor {form}",
+            f"{{name}} must be the literal '*' or a list of replicas in the following format: {form}",
+            f"[{', '.join(named)}]",
+        )
+    return ",".join(named)
 
 
 def _listing(*allowed: str, required: str = "") -> AfterValidator:
@@ -158,10 +194,12 @@ MigrationPolicy = Annotated[
     _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
     ConfigType.STRING,
 ]
+GzipLevel = Annotated[Int, AfterValidator(_gzip_level)]
+ThrottledReplicas = Annotated[str, AfterValidator(_throttled_replicas), ConfigType.LIST]
 CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
-TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
+TimestampType = Annotated[str, BeforeValidator(_stripped), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-Compression = Annotated[str, BeforeValidator(_text), _one_of(*COMPRESSION_TYPES), ConfigType.STRING]
+Compression = Annotated[str, BeforeValidator(_stripped), _one_of(*COMPRESSION_TYPES), ConfigType.STRING]
 
 
 def problems_of(error: ValidationError, secret: Container[str] = ()) -> list[str]:
@@ -186,6 +224,32 @@ def _sentence(problem: Any, secret: Container[str]) -> str:
         return says
     name = problem["loc"][0]
     return f"{name} {says}" if name in secret else f"{name}={problem['input']} {says}"
+
+
+def kafka_problems_of(error: ValidationError, types: Mapping[str, ConfigType]) -> list[str]:
+    """The same in the words of Kafka's ConfigDef, by the ``types`` of the configs."""
+    return [_kafka_sentence(problem, types) for problem in error.errors()]
+
+
+def _kafka_sentence(problem: Any, types: Mapping[str, ConfigType]) -> str:
+    name, value, context = problem["loc"][0], problem["input"], problem.get("ctx", {})
+    number = float if types[name] is ConfigType.DOUBLE else int
+    cause = context.get("error")
+    match problem["type"]:
+        case "greater_than_equal" if context["ge"] not in _SMALLEST:
+            says, value = f"Value must be at least {context['ge']}", number(value)
+        case "less_than_equal" if context["le"] not in _LARGEST:
+            says, value = f"Value must be no more than {context['le']}", number(value)
+        case "value_error" if isinstance(cause, InvalidValue):
+            says, value = cause.kafka_says, value if cause.value is None else cause.value
+        case _:
+            says = _NO_NUMBER
+    says = says.format(name=name, type=types[name].name)
+    return f"Invalid value {value} for configuration {name}: {says}"
+
+
+_SMALLEST, _LARGEST = (-(2**31), -(2**63)), (2**31 - 1, 2**63 - 1)
+"""Bounds of the types themselves, INT and LONG."""
 
 
 def text_of(value: Any) -> str | None:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
 from muster.actors.config.dynamic import OF_A_BROKER
+from muster.actors.config.kept import KEPT, KeptProperties
+from muster.actors.config.types import text_of
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.docs.compatibility import render
 from muster.gateway.docs.markdown import table
@@ -30,12 +32,20 @@ def properties() -> str:
     broker = [
         (f"`{row.name}`", _default(row.value), _while_running(row.name), row.documentation)
         for row in describe_broker(config)
+        if row.name not in KEPT
+    ]
+    kept = [
+        (f"`{field.alias}`", _default(text_of(field.default)), f"{(field.description or '').capitalize()}.")
+        for field in KeptProperties.model_fields.values()
     ]
     topic = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_topic(config, {})]
     group = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_group()]
     return "\n\n".join(
         (
             table(("property", "default", "while running", "what"), broker),
+            "Properties of Kafka that admin clients may set for the cluster or a gateway, and that are kept and shown, "
+            "but have no effect:",
+            table(("property", "default", "why it has no effect"), kept),
             "On a topic (`muster topics create` and `alter`, or any admin client), all of them while running:",
             table(("config", "default", "what"), topic),
             "On a group (`kafka-configs --entity-type groups`, or any admin client), all of them while running:",

@@ -19,6 +19,7 @@ from muster.actors.config import (
     offsets_log_config,
     topic_config_errors,
 )
+from muster.actors.config.properties import property_names
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.options import read_config
 
@@ -198,15 +199,14 @@ def test_parts_get_what_they_know() -> None:
     ("config", "error"),
     [
         ({"retention.ms": "86400000", "cleanup.policy": "compact,delete"}, None),
-        ({"retention.ms": "-2"}, "retention.ms=-2 must be at least -1"),
+        ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
         ({"retention.msec": "1"}, "Unknown topic config name: retention.msec (did you mean retention.ms?)"),
-        ({"segment.jitter.ms": "1"}, "segment.jitter.ms has no effect in Muster; leave it out"),
         ({"compression.type": "zstd"}, None),
         (
             {"compression.type": "none"},
-            "compression.type=none is none of uncompressed, zstd, lz4, snappy, gzip",
+            "Invalid value none for configuration compression.type: String must be one of: uncompressed, zstd, lz4",
         ),
-        ({"retention.ms": None}, "retention.ms has no value"),
+        ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
     ],
 )
 def test_configs_of_a_topic(config: dict[str, str | None], error: str | None) -> None:
@@ -226,7 +226,7 @@ def test_describe_names_sources_and_synonyms() -> None:
 
 def test_describe_shows_every_property_of_a_broker() -> None:
     rows = {row.name: row for row in describe_broker(MusterConfig.from_properties({"num.partitions": "6"}))}
-    assert len(rows) == len(MusterConfig.model_fields)
+    assert rows.keys() >= property_names()
     assert rows["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert rows["auto.create.topics.enable"].value == "true"
     assert all(row.documentation for row in rows.values())

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from muster.actors.config.kept import KEPT, kept_errors
 from muster.actors.wire.codec import ErrorCode
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Tools
 from tests.conformance.topics import create_topic
-from tests.gateway.config_requests import BROKER, CASES, DELETE, THE_TOPIC, Case, incremental
+from tests.gateway.config_requests import (
+    BROKER,
+    CASES,
+    DELETE,
+    KAFKA_TOPIC_CONFIGS,
+    SET,
+    SET_BY_PROGRAMS,
+    THE_TOPIC,
+    THROTTLE,
+    TOPIC,
+    Case,
+    create,
+    described,
+    incremental,
+)
 from tests.gateway.serving import Client
 
 Fresh = Callable[[str], str]
@@ -36,12 +52,44 @@ def test_requests_get_kafkas_responses(bootstrap: str, fresh: Fresh) -> None:
     create_topic(bootstrap, topic, 1)
     host, _, port = bootstrap.split(",")[0].rpartition(":")
 
-    def response(case: Case) -> ErrorCode:
+    def response(case: Case) -> tuple[ErrorCode, str | None]:
         with Client(int(port), host=host) as client:
             name = topic if case.name == THE_TOPIC else case.name
-            return ErrorCode(incremental(client, (case.kind, name, case.changes))[0].error_code)
+            found = incremental(client, (case.kind, name, case.changes))[0]
+            return ErrorCode(found.error_code), case.message and found.error_message
 
-    assert [(case, response(case)) for case in CASES] == [(case, case.error) for case in CASES]
+    assert [(case, response(case)) for case in CASES] == [(case, (case.error, case.message)) for case in CASES]
+
+
+def test_every_config_of_a_topic(bootstrap: str, fresh: Fresh) -> None:
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    plain, configured = fresh("topic"), fresh("topic")
+    with Client(int(port), host=host) as client:
+        assert create(client, plain, {}).error_code == create(client, configured, SET_BY_PROGRAMS).error_code == 0
+        create_topic(bootstrap, fresh("topic"), 1)  # a broker of Kafka knows of the others, too, once it knows of this
+        found = {name: (config.value, config.config_type) for name, config in described(client, TOPIC, plain).items()}
+        found["flush.messages"] = KAFKA_TOPIC_CONFIGS["flush.messages"]  # Muster's is 1
+        assert found == KAFKA_TOPIC_CONFIGS
+        shown = described(client, TOPIC, configured)
+        assert {name: shown[name].value for name in SET_BY_PROGRAMS} == SET_BY_PROGRAMS
+        null = create(client, fresh("topic"), {"retention.ms": None, "preallocate": None})
+        says = "Null value not supported for topic configs: retention.ms,preallocate"
+        assert (null.error_code, null.error_message) == (ErrorCode.invalid_config, says)
+
+
+def test_properties_without_an_effect_have_kafkas_bounds(bootstrap: str) -> None:
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    with Client(int(port), host=host) as client:
+        for name, value in itertools.product(KEPT, ("-7", "x")):
+            [response] = incremental(client, (BROKER, "", [(name, SET, value)]), validate_only=True)
+            assert (response.error_message or "") == "".join(kept_errors({name: value}))
+
+
+def test_the_throttle_of_a_reassignment_is_kept(bootstrap: str) -> None:
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    with Client(int(port), host=host) as client:
+        for name in ("", "1"):
+            assert incremental(client, (BROKER, name, THROTTLE), validate_only=True)[0].error_code == ErrorCode.none
 
 
 def test_configs_of_a_topic(tools: Tools, bootstrap: str, fresh: Fresh) -> None:

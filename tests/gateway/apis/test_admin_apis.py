@@ -301,7 +301,7 @@ def test_created_topics_say_what_they_became(served: Serving) -> None:
         (new_topic("new", replication_factor=0), ErrorCode.invalid_replication_factor, "larger than 0"),
         (new_topic("new", replication_factor=-2), ErrorCode.invalid_replication_factor, "larger than 0"),
         (new_topic("new", configs=[{"name": "retention.ms", "value": "x"}]), ErrorCode.invalid_config, "retention.ms"),
-        (new_topic("new", configs=[{"name": "retention.ms", "value": None}]), ErrorCode.invalid_config, "no value"),
+        (new_topic("new", configs=[{"name": "retention.ms", "value": None}]), ErrorCode.invalid_config, "Null value"),
         (new_topic("new", configs=[{"name": "no.such", "value": "1"}]), ErrorCode.invalid_config, "no.such"),
     ],
 )

@@ -32,10 +32,15 @@ from tests.gateway.config_requests import (
     DELETE,
     GROUP,
     INCREMENTAL,
+    KAFKA_TOPIC_CONFIGS,
     SET,
+    SET_BY_PROGRAMS,
     THE_TOPIC,
+    THROTTLE,
     TOPIC,
     Case,
+    create,
+    described,
     incremental,
     replace,
 )
@@ -99,7 +104,39 @@ def test_responses_are_those_of_kafka(full: Serving, fresh: Fresh, case: Case) -
     [response] = incremental(full.client, (case.kind, name, case.changes))
     assert response.error_code is case.error
     assert (response.error_message is None) is (case.error is ErrorCode.none)
+    assert case.message in (None, response.error_message)
     assert case.error is ErrorCode.none or shown(full, TOPIC, topic.name) == {}
+
+
+def test_every_config_of_a_topic_is_described(full: Serving, fresh: Fresh) -> None:
+    rows = described(full.client, TOPIC, full.create(fresh("topic")).name)
+    found = {name: (config.value, config.config_type) for name, config in rows.items()}
+    assert found == {**KAFKA_TOPIC_CONFIGS, "flush.messages": ("1", 5)}
+    assert all(config.documentation and not config.read_only for config in rows.values())
+
+
+def test_configs_without_an_effect_are_kept_and_shown(full: Serving, fresh: Fresh) -> None:
+    created, altered = fresh("topic"), full.create(fresh("topic")).name
+    held = {name: (value, 1) for name, value in SET_BY_PROGRAMS.items()}
+    assert create(full.client, created, {**SET_BY_PROGRAMS}).error_code is ErrorCode.none
+    changes = [(name, SET, value) for name, value in SET_BY_PROGRAMS.items()]
+    assert errors(incremental(full.client, (TOPIC, altered, changes))) == [ErrorCode.none]
+    assert shown(full, TOPIC, created) == shown(full, TOPIC, altered) == held
+
+
+def test_kafkas_dynamic_properties_are_kept_and_shown(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("topic")).name
+    changes = [("num.io.threads", SET, "16"), ("min.insync.replicas", SET, "2")]
+    assert errors(incremental(full.client, (*CLUSTER, changes), (BROKER, "1", THROTTLE))) == [ErrorCode.none] * 2
+    assert shown(full, *CLUSTER) == {"num.io.threads": ("16", 3), "min.insync.replicas": ("2", 3)}
+    assert shown(full, BROKER, "1") == {
+        **shown(full, *CLUSTER),
+        "leader.replication.throttled.rate": ("1000", 2),
+        "follower.replication.throttled.rate": ("1000", 2),
+    }
+    config = described(full.client, TOPIC, topic)["min.insync.replicas"]
+    assert [(each.value, each.source) for each in config.synonyms] == [("2", 3), ("1", 5)]
+    assert (config.value, config.config_source) == ("2", 3)
 
 
 def test_what_muster_does_not_have_is_refused(full: Serving) -> None:
@@ -310,7 +347,7 @@ def test_a_real_client(full: Serving, fresh: Fresh) -> None:
         resource = ConfigResource(kind, name, incremental_configs=entries)
         admin.incremental_alter_configs([resource])[resource].result(30)
 
-    def described(kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
+    def entries_of(kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         resource = ConfigResource(kind, name)
         found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(30)
         return found
@@ -321,11 +358,13 @@ def test_a_real_client(full: Serving, fresh: Fresh) -> None:
         alter(ResourceType.TOPIC, topic, retention_ms=(set_, "5000"), cleanup_policy=(append, "compact"))
         alter(ResourceType.BROKER, "1", max_connections=(set_, "500"))
         alter(ResourceType.GROUP, group, consumer_session_timeout_ms=(set_, "50000"))
-        configs = described(ResourceType.TOPIC, topic)
+        configs = entries_of(ResourceType.TOPIC, topic)
         assert (configs["retention.ms"].value, configs["cleanup.policy"].value) == ("5000", "delete,compact")
-        assert described(ResourceType.BROKER, "1")["max.connections"].value == "500"
-        assert described(ResourceType.GROUP, group)["consumer.session.timeout.ms"].value == "50000"
-        with pytest.raises(KafkaException, match=r"retention\.ms=x is not a whole number"):
+        assert entries_of(ResourceType.BROKER, "1")["max.connections"].value == "500"
+        assert entries_of(ResourceType.GROUP, group)["consumer.session.timeout.ms"].value == "50000"
+        with pytest.raises(
+            KafkaException, match=r"Invalid value x for configuration retention\.ms: Not a number of type LONG"
+        ):
             alter(ResourceType.TOPIC, topic, retention_ms=(set_, "x"))
 
 
@@ -347,6 +386,6 @@ def test_muster_topics_alter(full: Serving, fresh: Fresh) -> None:
         }
         wrong = alter("--config", "retention.ms=x", "--delete-config", "flush.ms")
         assert wrong.exit_code != 0
-        assert "retention.ms=x is not a whole number" in wrong.output
+        assert "Invalid value x for configuration retention.ms" in wrong.output
         assert "nothing to alter" in alter().output
         assert "flush.ms" in shown(full, TOPIC, topic)
