@@ -210,7 +210,7 @@ def _list_with(change: Change, operation: Operation, current: Mapping[str, str],
     if kind.types.get(change.name) is not ConfigType.LIST:
         message = f"Can't {operation.name} to key {change.name} because its type is not LIST."
         raise InvalidAlteration(ErrorCode.invalid_config, message)
-    before = current.get(change.name) or kind.default(change.name) or ""
+    before = current.get(change.name, kind.default(change.name)) or ""
     parts = [part for part in before.split(",") if part]
     for part in (change.value or "").split(","):
         if operation is Operation.SUBTRACT:

@@ -103,7 +103,9 @@ class LogProperties(BaseModel):
     log_message_timestamp_before_max_ms: Long = Field(
         _MAX_LONG, ge=0, description="How far a record's timestamp may be behind the clock, in ms."
     )
-    log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
+    log_cleanup_policy: CleanupPolicy = Field(
+        "delete", description="delete, compact, or both; empty: records are kept forever, except for DeleteRecords."
+    )
     log_cleaner_enable: Bool = Field(True, description="Whether logs are cleaned (compacted).")
     log_cleaner_backoff_ms: Long = Field(
         15_000, ge=1, description="How often the cleaner looks for a log to clean, in ms."

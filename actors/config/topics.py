@@ -35,7 +35,9 @@ class TopicConfigs(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
     cleanup_policy: CleanupPolicy | None = Field(
-        None, description="delete, compact, or both.", json_schema_extra={"synonym": "log_cleanup_policy"}
+        None,
+        description="delete, compact, or both; empty: records are kept for ever, but for DeleteRecords.",
+        json_schema_extra={"synonym": "log_cleanup_policy"},
     )
     compression_gzip_level: GzipLevel | None = Field(
         None,

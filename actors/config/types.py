@@ -101,9 +101,9 @@ def _one_of(*allowed: str) -> AfterValidator:
 
 
 def _policies(value: str) -> str:
-    named = [part.strip() for part in value.split(",")]
+    named = [part.strip() for part in value.split(",")] if value else []
     if wrong := [each for each in named if each not in ("delete", "compact")]:
-        says = "is none of delete, compact, and both with a comma"
+        says = "is none of delete, compact, both with a comma, and nothing"
         raise InvalidValue(says, "String must be one of: compact, delete", wrong[0])
     return ",".join(dict.fromkeys(named))
 
@@ -196,7 +196,7 @@ MigrationPolicy = Annotated[
 ]
 GzipLevel = Annotated[Int, AfterValidator(_gzip_level)]
 ThrottledReplicas = Annotated[str, AfterValidator(_throttled_replicas), ConfigType.LIST]
-CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
+CleanupPolicy = Annotated[str, BeforeValidator(_stripped), AfterValidator(_policies), ConfigType.LIST]
 TimestampType = Annotated[str, BeforeValidator(_stripped), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 Compression = Annotated[str, BeforeValidator(_stripped), _one_of(*COMPRESSION_TYPES), ConfigType.STRING]

@@ -43,7 +43,7 @@ class LogConfig:
     flush_ms: int = _MAX_LONG
     """flush.ms: sync after this much time."""
     cleanup_policy: str = "delete"
-    """cleanup.policy: delete, compact, or both with a comma."""
+    """cleanup.policy: delete, compact, or both with a comma; empty: neither."""
     retention_ms: int = 7 * _DAY_MS
     """retention.ms, with the policy delete; -1: for ever."""
     retention_bytes: int = -1

@@ -322,7 +322,7 @@ class PartitionLog(LogReader):
         Partition.deleteRecordsOnLeader), NotLeader, StorageError.
         """
         self._check_leader()
-        if not self.config.deletes:
+        if self.config.compacts and not self.config.deletes:
             raise PolicyViolation(f"{self.directory.name}: cleanup.policy is {self.config.cleanup_policy}")
         high_watermark = self._writer.high_watermark
         start = high_watermark if before_offset == HIGH_WATERMARK else before_offset

@@ -32,7 +32,7 @@ from muster.gateway.cli.options import read_config
         ({"num.partitions": "1_0"}, "num.partitions=1_0 is not a whole number"),
         ({"num.partitions": "2147483648"}, "num.partitions=2147483648 must be at most 2147483647"),
         ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable=yes is neither true nor false"),
-        ({"log.cleanup.policy": "keep"}, "log.cleanup.policy=keep is none of delete, compact, and both with a comma"),
+        ({"log.cleanup.policy": "keep"}, "log.cleanup.policy=keep is none of delete, compact, both with a comma"),
         (
             {"listeners": "SSL://:9093"},
             "listener SSL: TLS needs a key: set ssl.keystore.location, or ssl.keystore.key and",

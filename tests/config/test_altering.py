@@ -62,6 +62,13 @@ def test_a_list_that_is_not_set_grows_from_what_holds() -> None:
     assert topic({}, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
 
 
+def test_a_list_may_become_empty_and_grows_again() -> None:
+    empty = topic({"cleanup.policy": "compact"}, ("cleanup.policy", SUBTRACT, "compact"))
+    assert empty == {"cleanup.policy": ""}
+    assert (log_config(STARTED_WITH, empty).deletes, log_config(STARTED_WITH, empty).compacts) == (False, False)
+    assert topic(empty, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "delete"}
+
+
 def test_a_list_grows_from_what_was_altered_for_the_cluster() -> None:
     configs = DynamicConfigs(cluster={"log.cleanup.policy": "delete"})
     alteration = Alteration(ResourceType.TOPIC, "t", changes(("cleanup.policy", APPEND, "compact")))

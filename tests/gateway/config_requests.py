@@ -199,6 +199,7 @@ KAFKA_TOPIC_CONFIGS = {
 """Every config of a topic with its default and type, as a Kafka 4.3 describes a new topic."""
 
 SET_BY_PROGRAMS = {
+    "cleanup.policy": "",
     "compression.gzip.level": "9",
     "compression.lz4.level": "17",
     "compression.zstd.level": "-7",

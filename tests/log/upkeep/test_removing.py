@@ -114,6 +114,7 @@ def test_the_oldest_segments_go_when_the_log_is_too_large(tmp_path: Path) -> Non
         LogConfig(segment_bytes=200, retention_ms=-1),
         LogConfig(segment_bytes=200, retention_ms=1, retention_bytes=1, cleanup_policy="compact"),
         LogConfig(segment_bytes=200, retention_ms=-1, retention_bytes=-2),
+        LogConfig(segment_bytes=200, retention_ms=1, retention_bytes=1, cleanup_policy=""),
     ],
 )
 def test_nothing_goes_by_age_or_size_where_that_is_not_wanted(tmp_path: Path, config: LogConfig) -> None:
@@ -228,6 +229,8 @@ def test_what_cannot_be_deleted_is_refused(tmp_path: Path) -> None:
             await log.delete_records(1)
         log.config = dataclasses.replace(log.config, cleanup_policy="compact,delete")
         assert await log.delete_records(1) == 1
+        log.config = dataclasses.replace(log.config, cleanup_policy="")
+        assert await log.delete_records(2) == 2
         await log.close()
         with pytest.raises(NotLeader):
             await log.delete_records(2)
