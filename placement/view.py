@@ -195,6 +195,11 @@ class ClusterView:
         leaders = self.leaders.get(topic.topic_id, ())
         return self._broker(leaders[partition]) if partition < len(leaders) else None
 
+    @property
+    def controller_id(self) -> int:
+        """The gateway that clients are told is the controller; -1 without gateways."""
+        return min((broker.id for broker in self.brokers), default=-1)
+
     def replicas_of(self, topic: Topic, partition: int) -> list[int]:
         """Ids of the gateways that Metadata names as replicas: the leader, one of each other rack, then others.
 

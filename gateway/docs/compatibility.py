@@ -28,7 +28,7 @@ NOT_SERVED = (
     NotServed(
         "Between Kafka's brokers and controllers",
         "there is no KRaft quorum: Ray and ZooKeeper do this",
-        (52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70, 73, 80, 81, 82),
+        (52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82),
     ),
 )
 """Every API that kio knows and no handler serves, by reason. What a handler leaves out is in its own module."""

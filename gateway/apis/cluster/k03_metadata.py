@@ -105,7 +105,7 @@ def _cluster(call: Call) -> dict[str, Any]:
             {"node_id": broker.id, "host": at.host, "port": at.port, "rack": broker.rack} for broker, at in brokers
         ],
         "cluster_id": view.cluster_id,
-        "controller_id": min((broker.id for broker in view.brokers), default=-1),
+        "controller_id": view.controller_id,
     }
 
 

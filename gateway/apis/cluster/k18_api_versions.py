@@ -16,11 +16,11 @@ vain, and librdkafka prints a line when it has asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.cluster.features import FEATURES
 from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
@@ -31,20 +31,6 @@ _OF_TELEMETRY = frozenset({71, 72})
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LOWEST_ZERO = 4
 """Clients of earlier versions fail at a lowest level of 0 (KAFKA-17011)."""
-
-
-class Feature(NamedTuple):
-    """A feature of Kafka's, its levels, and which of them is finalized; 0: none."""
-
-    lowest: int
-    highest: int
-    level: Callable[[Gateway], int]
-
-
-FEATURES: Mapping[str, Feature] = {
-    "group.version": Feature(0, 1, lambda _: 1),
-    "transaction.version": Feature(0, 2, lambda gateway: gateway.config.transaction_version),
-}
 
 
 @api(codec.API_VERSIONS, "ApiVersions", guard=UNGUARDED, error_body=lambda _, error: _body(error, []))

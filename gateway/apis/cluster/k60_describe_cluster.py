@@ -40,7 +40,7 @@ async def describe_cluster(call: Call) -> Reply | None:
             "error_code": ErrorCode.none,
             "endpoint_type": _BROKERS,
             "cluster_id": view.cluster_id,
-            "controller_id": min((broker.id for broker in view.brokers), default=-1),
+            "controller_id": view.controller_id,
             "brokers": [
                 {"broker_id": broker.id, "host": at.host, "port": at.port, "rack": broker.rack, "is_fenced": False}
                 for broker, at in brokers

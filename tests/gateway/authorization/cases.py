@@ -429,6 +429,8 @@ def cluster() -> Iterator[Case]:
     created = acl("x", OP.READ, TYPE.TOPIC, "none")
     quota = {"entity": [{"entity_type": "client-id", "entity_name": "x"}], "ops": []}
     upserted = {"name": "x", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
+    quorum = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    feature = {"feature": "group.version", "max_version_level": 1, "allow_downgrade": False, "upgrade_type": 1}
     for user in BY_CLUSTER_RIGHT:
         yield Case(29, (1, 3), "", user, _always(**anything))
         yield Case(30, (1, 3), "", user, _always(creations=[created, created]))
@@ -441,6 +443,9 @@ def cluster() -> Iterator[Case]:
         yield Case(46, (0,), "", user, _always(topics=listed, timeout=1000))
         yield Case(48, (0, 1), "", user, _always(components=[], strict=False))
         yield Case(49, (0, 1), "", user, _always(entries=[quota], validate_only=True))
+        yield Case(55, (0, 2), "", user, _always(topics=quorum))
+        yield Case(57, (0, 2), "", user, _always(feature_updates=[feature], timeout=1000, validate_only=True))
+        yield Case(64, (0,), "", user, _always(broker_id=99))
         yield Case(50, (0,), "", user, _always(users=[{"name": "x"}]))
         yield Case(51, (0,), "", user, _always(deletions=[{"name": "x", "mechanism": 1}], upsertions=[]))
         yield Case(51, (0,), "upsert", user, _always(deletions=[], upsertions=[{**upserted, "iterations": 1}]))

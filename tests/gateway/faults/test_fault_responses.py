@@ -166,6 +166,15 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         47: {"group_id": group, "topics": [{**named, "partitions": by_partition}]},
         50: {"users": None},
         51: {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": []},
+        55: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
+        57: {
+            "timeout": 1000,
+            "feature_updates": [
+                {"feature": "group.version", "max_version_level": 1, "allow_downgrade": False, "upgrade_type": 1}
+            ],
+            "validate_only": True,
+        },
+        64: {"broker_id": 99},
         60: {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False},
         61: {"topics": fetched},
         65: {"transactional_ids": ["t"]},
