@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from muster.actors.config.refused import property_without_effect
 from muster.actors.config.tls.properties import RELOADED, SSL_KEYS
 from muster.actors.config.types import SASL_MECHANISMS
 
@@ -77,7 +78,8 @@ def read_overrides(
         override = Override.parse(name)
         if override is None or not override.is_known:
             raise ValueError(
-                f"{name} is no property of one listener in Muster; ssl...., "
+                property_without_effect(name)
+                or f"{name} is no property of one listener in Muster; ssl...., "
                 f"{', '.join(sorted(OF_A_LISTENER - SSL_KEYS))} are"
             )
         of = override.listener.upper()

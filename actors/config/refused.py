@@ -24,6 +24,11 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"ssl\.protocol", "ssl.enabled.protocols says which versions there are"),
     (r"ssl\.endpoint\..*", "gateways do not connect to each other as clients do"),
     (r"ssl\.(provider|engine|secure|trustmanager|keymanager)\b.*", "OpenSSL serves TLS"),
+    (
+        r"(.*\.)?sasl\.kerberos\..*",
+        "Kerberos (GSSAPI) is not served: docs/security.md says why, and how users of a directory can log in",
+    ),
+    (r"sasl\.mechanism\.inter\.broker\.protocol", "gateways do not connect to each other"),
     (r"transaction\.state\.log\.min\.isr", "one copy, in storage.path"),
     (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
 )
@@ -42,13 +47,18 @@ REMOVED: Mapping[str, str] = {
 """Properties that Muster had, and what became of each."""
 
 
+def property_without_effect(name: str) -> str | None:
+    """The message for a property of Kafka that nothing here would obey; None if it is not known to be one."""
+    kept = KeptProperties.model_fields.get(name.replace(".", "_"))
+    reasons = (reason for pattern, reason in NO_EFFECT if re.fullmatch(pattern, name))
+    reason = next(reasons, kept.description if kept is not None else None)
+    return None if reason is None else f"{name} has no effect in Muster ({reason}); leave it out"
+
+
 def unknown_property(name: str, known: Iterable[str]) -> str:
     """The message for a property that is none of the ``known`` ones."""
-    for pattern, reason in NO_EFFECT:
-        if re.fullmatch(pattern, name):
-            return f"{name} has no effect in Muster ({reason}); leave it out"
-    if (kept := KeptProperties.model_fields.get(name.replace(".", "_"))) is not None:
-        return f"{name} has no effect in Muster ({kept.description}); leave it out"
+    if (problem := property_without_effect(name)) is not None:
+        return problem
     if any(re.fullmatch(pattern, name) for pattern in LATER):
         return f"{name} comes with a later version of Muster; leave it out"
     if name in REMOVED:

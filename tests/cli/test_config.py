@@ -37,7 +37,12 @@ from muster.gateway.cli.options import read_config
             {"listeners": "SSL://:9093"},
             "listener SSL: TLS needs a key: set ssl.keystore.location, or ssl.keystore.key and",
         ),
-        ({"sasl.kerberos.kinit.cmd": "x"}, "sasl.kerberos.kinit.cmd comes with a later version"),
+        ({"sasl.kerberos.kinit.cmd": "x"}, "sasl.kerberos.kinit.cmd has no effect in Muster (Kerberos (GSSAPI) is not"),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            "sasl.mechanism.inter.broker.protocol has no effect in Muster",
+        ),
+        ({"sasl.login.class": "x"}, "sasl.login.class comes with a later version"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms=GSSAPI is not empty and none of PLAIN"),
         ({"listeners": "SASL_PLAINTEXT://:9093"}, "listeners=SASL_PLAINTEXT://:9093 needs sasl.enabled.mechanisms"),
         ({"log.flush.scheduler.interval.ms": "1"}, "log.flush.scheduler.interval.ms has no effect in Muster"),

@@ -136,6 +136,10 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
         ),
         ({"broker.rack": "{zone}"}, "broker.rack={zone} has the unknown placeholder {zone}"),
         ({"replica.selector.class": "x"}, "replica.selector.class has no effect in Muster (a consumer's client.rack"),
+        (
+            {"listener.name.plaintext.gssapi.sasl.kerberos.service.name": "x"},
+            "listener.name.plaintext.gssapi.sasl.kerberos.service.name has no effect in Muster (Kerberos (GSSAPI)",
+        ),
         ({"inter.broker.listener.name": "A"}, "inter.broker.listener.name has no effect in Muster (gateways do not"),
         (
             {"listeners": "PLAINTEXT://:1", "sasl.enabled.mechanisms": "PLAIN", "sasl.credentials.file": "x"},
