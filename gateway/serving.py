@@ -79,6 +79,9 @@ class RayController:
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         return await self._in_time(self._handle.add_partitions.remote(totals, validate_only))
 
+    async def set_replication_factors(self, factors: dict[str, int]) -> list[TopicOutcome]:
+        return await self._in_time(self._handle.set_replication_factors.remote(factors))
+
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
         return await self._in_time(self._handle.alter_configs.remote(alterations, validate_only))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -163,26 +163,37 @@ class TopicRegistry:
 
     def add_partitions(self, name: str, total: int) -> Topic:
         """Grow the topic to ``total`` partitions. UnknownTopic; InvalidPartitions unless it grows."""
-        zk = self._zk
         check_partitions(total)
-        while True:
-            try:
-                data, stat = zk.call(zk.get_async, topic_path(name))
-            except NoNodeError:
-                raise unknown_topic(name) from None
-            topic = decode_topic(name, data, self._config(name))
+
+        def grown(topic: Topic) -> Topic:
             if total == topic.partitions:
                 raise InvalidPartitions(f"Topic already has {total} partitions.")
             if total < topic.partitions:
                 raise InvalidPartitions(
                     f"Topic currently has {topic.partitions} partitions, which is higher than the requested {total}."
                 )
-            grown = dataclasses.replace(topic, partitions=total)
+            return dataclasses.replace(topic, partitions=total)
+
+        return self._change(name, grown)
+
+    def set_replication_factor(self, name: str, factor: int) -> Topic:
+        """Keep another replication factor with the topic. UnknownTopic."""
+        return self._change(name, lambda topic: dataclasses.replace(topic, replication_factor=factor))
+
+    def _change(self, name: str, changed: Callable[[Topic], Topic]) -> Topic:
+        """Replace the topic by what ``changed`` makes of it, and return that. UnknownTopic."""
+        zk = self._zk
+        while True:
             try:
-                self._commit([("set_data", topic_path(name), encode_topic(grown), stat.version)])
+                data, stat = zk.call(zk.get_async, topic_path(name))
+            except NoNodeError:
+                raise unknown_topic(name) from None
+            topic: Topic = changed(decode_topic(name, data, self._config(name)))
+            try:
+                self._commit([("set_data", topic_path(name), encode_topic(topic), stat.version)])
             except (BadVersionError, NoNodeError):
                 continue
-            return grown
+            return topic
 
     def next_producer_id_block(self, size: int = 1000) -> range:
         """See :func:`muster.placement.epochs.next_producer_id_block`."""

@@ -436,6 +436,10 @@ class Controller:
         """Increase the numbers of partitions of topics to these totals."""
         return await (await self._topics_admin()).add_partitions(totals, validate_only)
 
+    async def set_replication_factors(self, factors: dict[str, int]) -> list[TopicOutcome]:
+        """Keep these replication factors with topics."""
+        return await (await self._topics_admin()).set_replication_factors(factors)
+
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
         """Change configs of topics, brokers and groups, in order and each independently of the others."""
         return await (await self._topics_admin()).alter_configs(alterations, validate_only)

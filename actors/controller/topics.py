@@ -124,7 +124,7 @@ class TopicsAdmin:
         return outcomes
 
     def _warn_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
-        """Warn about the first created topic with a replication factor above 1, and not again."""
+        """Warn about the first topic that gets a replication factor above 1, and not again."""
         if self._has_warned_of_one_copy:
             return
         for topic in (outcome.topic for outcome in created if not outcome.error):
@@ -155,6 +155,18 @@ class TopicsAdmin:
             return registry.add_partitions(name, total)
 
         return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
+
+    async def set_replication_factors(self, factors: dict[str, int]) -> list[TopicOutcome]:
+        """Keep these replication factors with topics."""
+
+        def change(name: str, factor: int, registry: TopicRegistry) -> Topic:
+            return registry.set_replication_factor(name, factor)
+
+        outcomes = await self._change(
+            [(name, partial(change, name, factor)) for name, factor in factors.items()], False
+        )
+        self._warn_of_one_copy(outcomes)
+        return outcomes
 
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
         """Change configs of topics, brokers and groups, each independently of the others. Outcomes are in order."""

@@ -61,6 +61,10 @@ def _records(name: str, _: Any, response: Any, names: NameOf) -> Iterator[Change
     return _of_partitions(name, "TOPIC", "", response.topics, names)
 
 
+def _reassigned(name: str, _: Any, response: Any, names: NameOf) -> Iterator[Change]:
+    return _of_partitions(name, "TOPIC", "", response.responses, names)
+
+
 def _commits(name: str, request: Any, response: Any, names: NameOf) -> Iterator[Change]:
     return _of_partitions(name, "GROUP", request.group_id, response.topics, names)
 
@@ -162,6 +166,7 @@ READERS: Mapping[int, tuple[str, Read]] = {
     37: ("CreatePartitions", _topics),
     42: ("DeleteGroups", _groups),
     44: ("IncrementalAlterConfigs", _configs),
+    45: ("AlterPartitionReassignments", _reassigned),
     47: ("OffsetDelete", _offset_delete),
     49: ("AlterClientQuotas", _quotas),
     51: ("AlterUserScramCredentials", _users),

@@ -149,6 +149,10 @@ class RegistryController:
 
         return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()])
 
+    async def set_replication_factors(self, factors: dict[str, int]) -> list[TopicOutcome]:
+        changes = [(name, partial(self.registry.set_replication_factor, name, each)) for name, each in factors.items()]
+        return await self._change(changes)
+
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
         def change(alteration: Alteration) -> None:
             alter(self.configs, alteration, self.config, validate_only)

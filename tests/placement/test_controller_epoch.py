@@ -35,6 +35,7 @@ def other(zk_hosts: str) -> Iterator[ZooKeeperClient]:
 CHANGES: dict[str, Callable[[TopicRegistry], object]] = {
     "create": lambda registry: registry.create("late", 1),
     "delete": lambda registry: registry.delete("flights"),
+    "replication factor": lambda registry: registry.set_replication_factor("flights", 3),
     "add partitions": lambda registry: registry.add_partitions("flights", 9),
 }
 

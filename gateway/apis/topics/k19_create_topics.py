@@ -118,14 +118,20 @@ def _check(gateway: Gateway, topic: Any) -> NewTopic | TopicOutcome:
     if (problem := topic_config_errors(configs)) is not None:
         return refusal(name, ErrorCode.invalid_config, problem)
     checked = _check_assignments(gateway.view, topic, configs) if topic.assignments else _check_counts(topic, configs)
-    most = gateway.config.max_replication_factor
-    if isinstance(checked, NewTopic) and checked.replication_factor > most:
-        problem = (
-            f"Replication factor {checked.replication_factor} is more than max.replication.factor={most}: there is one "
-            "copy of a partition, on the path that all nodes share (storage.path)."
-        )
-        return refusal(name, ErrorCode.invalid_replication_factor, problem)
-    return checked
+    if not isinstance(checked, NewTopic):
+        return checked
+    problem = factor_error(checked.replication_factor, gateway.config.max_replication_factor)
+    return checked if problem is None else refusal(name, ErrorCode.invalid_replication_factor, problem)
+
+
+def factor_error(factor: int, most: int) -> str | None:
+    """Why a replication factor gets INVALID_REPLICATION_FACTOR; None if ``max.replication.factor`` allows it."""
+    if factor <= most:
+        return None
+    return (
+        f"Replication factor {factor} is more than max.replication.factor={most}: there is one copy of a partition, on "
+        "the path that all nodes share (storage.path)."
+    )
 
 
 def _check_counts(topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcome:

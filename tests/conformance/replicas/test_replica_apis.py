@@ -86,3 +86,24 @@ def test_kafkas_own_tools(
     assert "No partition reassignments found." in tools.run(command, "--list")
     text = tools.run("TopicCommand", "--describe", "--topic", topic.name)
     assert text.count("LastKnownElr:") == 2
+
+
+def test_a_topic_gets_more_replicas(muster: Muster, release: Kafka, fresh: Fresh, tmp_path: Path) -> None:
+    """With two gateways; there is one Kafka here."""
+    name = fresh("grown")
+    tools = Tools(release, muster.bootstrap)
+    tools.run("TopicCommand", "--create", "--topic", name, "--partitions", "2", "--replication-factor", "1")
+    replicas = [[1, 2], [2, 1]]
+    host, _, port = muster.bootstrap.split(",")[0].rpartition(":")
+    with Client(int(port), host=host) as client:
+        if leads(client, name) != [1]:
+            replicas.reverse()
+    partitions = [{"topic": name, "partition": index, "replicas": each} for index, each in enumerate(replicas)]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    plan = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(file))
+    started = tools.run(*plan, "--execute", "--throttle", "1000000")
+    assert f"Successfully started partition reassignments for {name}-0,{name}-1" in started
+    verified = tools.run(*plan, "--verify")
+    assert all(f"Reassignment of partition {name}-{index} is completed." in verified for index in range(2))
+    assert "ReplicationFactor: 2" in tools.run("TopicCommand", "--describe", "--topic", name)

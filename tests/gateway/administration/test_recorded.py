@@ -48,6 +48,17 @@ def test_readers_are_of_served_apis_by_their_names() -> None:
         assert key not in APIS or APIS[key].name == name
 
 
+def test_reassignments(full: Serving, fresh: Fresh, rows: list[Any]) -> None:
+    topic = full.create(fresh("t"), 2)
+    items = [{"partition_index": index, "replicas": [1, 2]} for index in range(3)]
+    topics = [{"name": topic.name, "partitions": items}]
+    full.exchange(45, 1, {"timeout": 10_000, "allow_replication_factor_change": True, "topics": topics})
+    assert [(row["resource"], row["error"], row["detail"]) for row in rows] == [
+        (topic.name, "NONE", "2 partitions"),
+        (topic.name, "UNKNOWN_TOPIC_OR_PARTITION", "1 partitions"),
+    ]
+
+
 def test_topics_and_configs(full: Serving, fresh: Fresh, rows: list[Any]) -> None:
     topic = fresh("t")
     _create(full.client, topic, "not/valid")

@@ -13,6 +13,8 @@ from tests.gateway.apis.replicas.replica_apis import (
     DESCRIBE_TOPIC_PARTITIONS,
     Make,
     ReplicaApis,
+    described,
+    leads,
 )
 from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.group_client import Fresh
@@ -71,18 +73,41 @@ def test_each_gateway_reports_what_it_leads(full: Serving, fresh: Fresh) -> None
     assert len(led) == 2
 
 
+def altered(full: Serving, topic: Topic, *replicas: list[int], may_grow: bool = True) -> list[tuple[str, str | None]]:
+    """The result for each partition."""
+    items = [{"partition_index": index, "replicas": each} for index, each in enumerate(replicas)]
+    topics = [{"name": topic.name, "partitions": items}]
+    body = {"timeout": 1_000, "allow_replication_factor_change": may_grow, "topics": topics}
+    (found,) = full.exchange(ALTER_PARTITION_REASSIGNMENTS, 1, body).responses
+    return [(each.error_code.name, each.error_message) for each in found.partitions]
+
+
 def test_replicas_are_not_moved(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("t"), 1)
     (leader,) = full.gateway.view.replicas_of(topic, 0)
-
-    def altered(replicas: list[int], *, may_grow: bool) -> tuple[str, str]:
-        item = {"partition_index": 0, "replicas": replicas}
-        topics = [{"name": topic.name, "partitions": [item]}]
-        body = {"timeout": 1_000, "allow_replication_factor_change": may_grow, "topics": topics}
-        (found,) = full.exchange(ALTER_PARTITION_REASSIGNMENTS, 1, body).responses[0].partitions
-        return found.error_code.name, found.error_message
-
     text = f"Muster decides who serves {topic.name}-0, now {leader}: there is one copy, and every broker serves it."
-    assert altered([3 - leader], may_grow=True) == ("invalid_replica_assignment", text)
-    assert altered([1, 2], may_grow=True) == ("invalid_replica_assignment", text)
-    assert altered([1, 2], may_grow=False)[0] == "invalid_replication_factor"
+    assert altered(full, topic, [3 - leader]) == [("invalid_replica_assignment", text)]
+    assert altered(full, topic, [1, 2], may_grow=False)[0][0] == "invalid_replication_factor"
+    assert altered(full, topic, [1, 2, 3])[0][0] == "invalid_replica_assignment"
+    assert leads(full.client, topic.name) == [leader]
+
+
+def test_a_reassignment_to_more_replicas_sets_the_replication_factor(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"), 3)
+    none = ("none", None)
+    assert altered(full, topic, [1, 2], [2, 1]) == [none, none]
+    (found,) = described(full.client, [topic.name]).topics
+    assert [sorted(each.replica_nodes) for each in found.partitions] == [[1, 2]] * 3
+    assert full.controller.registry.load()[topic.name].replication_factor == 2
+    assert altered(full, topic, [2, 1], [1, 2]) == [none, none]
+    full.controller.away = True
+    other = full.create(fresh("t"), 1)
+    assert altered(full, other, [1, 2])[0][0] == "request_timed_out"
+    full.controller.away = False
+
+
+@pytest.mark.parametrize("served", [{"max.replication.factor": "1"}], indirect=True)
+def test_a_reassignment_beyond_the_maximum_is_refused(served: Serving, fresh: Fresh) -> None:
+    topic = served.create(fresh("t"), 1)
+    ((error, message),) = altered(served, topic, [1, 2])
+    assert (error, "max.replication.factor=1" in (message or "")) == ("invalid_replication_factor", True)
