@@ -107,9 +107,11 @@ def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
         eventually(
             lambda: ends(muster.bootstrap, mirrored, 2), lambda found: found == wanted, "the records are", START_S
         )
-        set_config(muster.bootstrap, topic, "retention.ms", "777000000")
+        altered = {"retention.ms": "777000000", "segment.jitter.ms": "1000", "preallocate": "true"}
+        for name, value in altered.items():
+            set_config(muster.bootstrap, topic, name, value)
         configs = lambda: own_configs(muster.bootstrap, mirrored)  # noqa: E731
-        eventually(configs, lambda found: found.get("retention.ms") == "777000000", "the config is")
+        eventually(configs, lambda found: found.items() >= altered.items(), "the configs are")
         there = eventually(commit_at_the_end, lambda found: (mirrored, 1) in found, "the group's offset is", START_S)
         assert 100 < there[mirrored, 1] <= there[topic, 1] == written
         assert FAILED.findall(said.read_text()) == []
