@@ -47,7 +47,7 @@ from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.non_members import NonMembers
 from muster.gateway.attribution.simple_consumers import SimpleConsumers
-from muster.gateway.attribution.slot import ClientKey
+from muster.gateway.attribution.slot import LAG_MS, ClientKey
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 from muster.placement.mapping.registration import SimpleCommit
@@ -99,6 +99,8 @@ class EvidenceRules:
         possible.update(claim.group for claim in opaque)
 
         seen = connection.group_of(client_id)
+        if seen is not None and seen not in possible:  # it may have fetched a moment before it joined
+            possible.update(slot.possible(place, at_ms + LAG_MS, by) & {seen})
         if seen is not None and seen in possible:
             self._identities.same_connection(fetches, place, seen, possible, at_ms)
             return Verdict.of(seen, _member_of(seen, owners, opaque), Evidence.SAME_CONNECTION)

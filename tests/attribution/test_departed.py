@@ -6,7 +6,7 @@ import pytest
 
 from muster.gateway.attribution.account import End
 from muster.gateway.attribution.connection import ConnectionState
-from tests.attribution.bench import NOW_MS, Bench, Coordinator
+from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator
 from tests.attribution.churn import Churn, Timing
 
 GRACE_MS = 30_000
@@ -228,3 +228,14 @@ def test_many_groups_whose_updates_come_late(seed: int) -> None:
     churn = Churn(seed, lanes=6, timing=Timing(way=(0, 400)))
     churn.run()
     assert not churn.wrong()
+
+
+def test_a_client_that_fetches_and_then_joins_on_the_same_connection(bench: Bench, says: Coordinator) -> None:
+    """Coordinators had been queried in between; the connection itself shows whose it is."""
+    bench.account.on_begun = lambda: None
+    connection = ConnectionState(opened_ms=NOW_MS)
+    run(bench, [connection], NOW_MS, NOW_MS + 250)
+    bench.account.heard(NOW_MS)
+    bench.account.group_request(connection, HOST, CLIENT, "a")
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS + 1_000)
+    assert bench.settle(NOW_MS + 1_000) == [("a", "same_connection", None)]
