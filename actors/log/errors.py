@@ -23,12 +23,6 @@ class CorruptMessage(LogError):
     code = ErrorCode.corrupt_message
 
 
-class UnsupportedMessageFormat(LogError):
-    """A message set of format 0 or 1 (before KIP-98)."""
-
-    code = ErrorCode.unsupported_for_message_format
-
-
 class UnsupportedCompression(LogError):
     """A codec that Kafka's protocol does not name."""
 
@@ -36,7 +30,7 @@ class UnsupportedCompression(LogError):
 
 
 class InvalidRecord(LogError):
-    """A whole and undamaged batch that clients may not send."""
+    """An undamaged batch that clients may not send, also one of format 0 or 1 (before KIP-98)."""
 
     code = ErrorCode.invalid_record
 

@@ -47,7 +47,8 @@ Appends and reads continue meanwhile. Therefore:
   where a log ends;
 * changes are made one at a time, and each is decided when its turn comes, from the state in memory at that moment.
 
-Call all methods on the event loop's thread, except :meth:`PartitionLog.open` and :meth:`PartitionLog.replay`.
+Call all methods on the event loop's thread, except :meth:`PartitionLog.open`, :meth:`PartitionLog.replay` and
+:meth:`PartitionLog.check`.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ from muster.actors.log.format.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL,
     BatchHeader,
-    check_client_batch,
     read_header,
     stamp,
     stamp_log_append_time,
 )
+from muster.actors.log.format.client_batch import ClientBatch, Rules
 from muster.actors.log.format.control import EndOfTransaction, control_batch
 from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import NOT_A_PRODUCER, BatchProducer, build_batch
@@ -92,7 +93,6 @@ from muster.actors.log.transactions.decisions import Decisions
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
-from muster.actors.log.upkeep.compaction import check_keys
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 from muster.actors.wire.framing import Buffer
 from muster.actors.wire.markers import Marker
@@ -205,20 +205,30 @@ class PartitionLog(LogReader):
         """
         return await self.enqueue(records).durable()
 
+    def check(self, client_batch: ClientBatch) -> BatchHeader:
+        """Do the part of :meth:`enqueue_batch` that depends on nothing but the batch: :meth:`ClientBatch.check`.
+
+        May be called in any thread.
+        """
+        config = self.config
+        return client_batch.check(Rules(config.max_message_bytes, config.compacts))
+
     def enqueue(self, records: Buffer, guard: VerificationGuard | None = None) -> Append:
+        """Like :meth:`enqueue_batch`, for the one batch of a Produce request."""
+        return self.enqueue_batch(ClientBatch(records), guard)
+
+    def enqueue_batch(self, client_batch: ClientBatch, guard: VerificationGuard | None = None) -> Append:
         """Check a client's batch and assign its offsets. The order of the calls is the order in the log.
 
         ``guard``: from :meth:`guard_for`, once the coordinator has confirmed the transaction. LogError if the batch is
-        refused: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
+        refused: those of :meth:`check` and ``ProducerStates.check``.
         """
         self._check_leader()
-        header = check_client_batch(records, self.config.max_message_bytes)
-        if self.config.compacts:
-            check_keys(records, header)
+        header = self.check(client_batch)
         duplicate = self._writer.producers.check(header, guard)
         if duplicate is not None:
             return self._again(duplicate)
-        batch = self._in_own_codec(records, header)
+        batch = self._in_own_codec(client_batch.records, header)
         timestamp_ms, now_ms = NO_TIMESTAMP, self._now_ms()
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             timestamp_ms = now_ms

@@ -20,6 +20,7 @@ from muster.actors.log import progress
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
 from muster.actors.log.errors import LogError
+from muster.actors.log.format.client_batch import ClientBatch
 from muster.actors.log.leader_epochs import offset_for_leader_epoch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.partitions import OnOpen, Partitions, TopicIdPartition
@@ -78,7 +79,8 @@ class LogService:
         )
         self._verification = Verification(verifier, lambda: self._partitions.config)
         self._late: dict[TopicIdPartition, asyncio.Future[Any]] = {}
-        """The last batch or marker of each partition that is waiting for a view."""
+        """The last batch or marker of each partition that is waiting for a view, or to be checked in a thread."""
+        self._long_check = asyncio.Lock()
 
     def _opened(self, topic: str, partition: int, opened: PartitionLog) -> None:
         self.on_leader_epoch(LeaderEpoch(opened.topic_id, partition, opened.epoch))
@@ -111,16 +113,32 @@ class LogService:
         Except that transactional batches wait until the transaction is confirmed. ``transaction``: what the Produce
         request says of it; None without a transactional id.
         """
+        batch = ClientBatch(records)
         if transaction is None:
-            return self._submit((topic_id, partition), lambda log: log.enqueue(records))
+            return self._submit_batch((topic_id, partition), batch, lambda log: log.enqueue_batch(batch))
         outcome: Submitted = asyncio.get_running_loop().create_future()
 
         def begin(log: PartitionLog) -> None:
             topic = self._routing.topic(topic_id, partition).name
-            self._verification.submit(log, topic, partition, records, transaction, outcome)
+            self._verification.submit(log, topic, partition, batch, transaction, outcome)
 
-        self._submit((topic_id, partition), begin).add_done_callback(partial(_fail_too, outcome))
+        self._submit_batch((topic_id, partition), batch, begin).add_done_callback(partial(_fail_too, outcome))
         return outcome
+
+    def _submit_batch(
+        self, key: TopicIdPartition, batch: ClientBatch, action: Callable[[PartitionLog], T]
+    ) -> asyncio.Future[T]:
+        """Like :meth:`_submit`. A batch that takes long is checked in a thread before, one at a time."""
+        if batch.is_short():
+            submitted = self._submit(key, action)
+            batch.forget()  # it may have to wait
+            return submitted
+
+        async def check(log: PartitionLog) -> None:
+            async with self._long_check:
+                await asyncio.to_thread(log.check, batch)
+
+        return self._submit_late(key, action, check)
 
     def mark(self, topic_id: UUID, partition: int, marker: Marker) -> Submitted:
         """End a transaction, after the batches submitted before, except those that wait to be confirmed."""
@@ -140,13 +158,23 @@ class LogService:
             return refused
         return self._submit_late(key, action)
 
-    def _submit_late(self, key: TopicIdPartition, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
-        """Submit once the view has the partition, after requests for the same partition that already wait."""
+    def _submit_late(
+        self,
+        key: TopicIdPartition,
+        action: Callable[[PartitionLog], T],
+        first: Callable[[PartitionLog], Awaitable[None]] | None = None,
+    ) -> asyncio.Future[T]:
+        """Submit once the view has the partition, after requests for the same partition that already wait.
+
+        ``first`` is awaited before ``action`` is called.
+        """
 
         async def submit(before: asyncio.Future[Any] | None) -> T:
             if before is not None:
                 await asyncio.wait([before])
             topic = await self._routing.soon(lambda: self._routing.topic(*key))
+            if first is not None:
+                await first(await self._partitions.use(topic, key[1], lambda log: log))
             return await self._partitions.use(topic, key[1], action)
 
         task = asyncio.get_running_loop().create_task(submit(self._late.get(key)))

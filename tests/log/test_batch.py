@@ -20,7 +20,6 @@ from muster.actors.log.errors import (
     InvalidTimestamp,
     MessageTooLarge,
     UnsupportedCompression,
-    UnsupportedMessageFormat,
 )
 from muster.actors.log.format import batch, compression
 from muster.actors.log.format.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
@@ -102,7 +101,7 @@ def test_a_payload_that_unpacks_to_too_much_is_refused(codec: int) -> None:
         (client_batch(2, transactional=True, producer=(-1, -1, -1)), InvalidRecord),
         (changed(client_batch(2), attributes=0x08), InvalidTimestamp),
         (changed(client_batch(2), attributes=0x05), UnsupportedCompression),
-        (changed(client_batch(2), magic=1), UnsupportedMessageFormat),
+        (changed(client_batch(2), magic=1), InvalidRecord),
         (changed(client_batch(2), magic=3), CorruptMessage),
         (changed(client_batch(2), length=-1), CorruptMessage),
         (changed(client_batch(2), length=10), CorruptMessage),

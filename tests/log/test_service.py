@@ -13,8 +13,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from muster.actors.log import LogConfig, LogService, partitions, routing
+from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
-from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.format.batch import iter_headers, read_header
+from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.produces import Produce
 from muster.actors.wire.codec import ErrorCode
@@ -22,6 +24,7 @@ from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchR
 from muster.actors.wire.framing import Buffer
 from muster.actors.wire.producing import ProducedPartition
 from muster.placement.view import ClusterView, Topic
+from tests.fuzz.batches import changed
 from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of
 
 FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=3)
@@ -489,3 +492,30 @@ def test_what_was_counted_is_logged_when_the_actor_stops(tmp_path: Path, caplog:
     run(main())
     logged = [line for line in caplog.messages if "flights-0 cannot be opened" in line]
     assert [line.startswith("and 2 more from flights-0") for line in logged] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "long",
+    [client_batch(AT_ONCE_RECORDS + 1), client_batch(1, codec=GZIP, value=bytes(8 << 20))],
+    ids=["many records", "many bytes"],
+)
+def test_a_batch_that_takes_long_holds_up_its_own_partition_only(tmp_path: Path, long: bytes) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)), (FLIGHTS.topic_id, 1, client_batch(1)))
+        first = cluster.service.submit(FLIGHTS.topic_id, 0, long)
+        behind = cluster.service.submit(FLIGHTS.topic_id, 0, client_batch(1))
+        beside = cluster.service.submit(FLIGHTS.topic_id, 1, client_batch(1))
+        assert (first.done(), behind.done(), beside.done()) == (False, False, True)
+        count = read_header(long).record_count
+        assert ((await first).result.base_offset, (await behind).result.base_offset) == (1, 1 + count)
+        unsound = cluster.service.submit(
+            FLIGHTS.topic_id, 0, changed(long, record_count=count + 1, last_offset_delta=count)
+        )
+        assert [each.error_code for each in await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))] == [
+            ErrorCode.none
+        ]
+        assert isinstance(unsound.exception(), InvalidRecord)
+        await cluster.service.close()
+
+    run(main())

@@ -25,7 +25,6 @@ from muster.actors.log.errors import (
     InvalidTimestamp,
     MessageTooLarge,
     UnsupportedCompression,
-    UnsupportedMessageFormat,
 )
 from muster.actors.wire.framing import Buffer
 
@@ -163,9 +162,8 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
     """Check the one batch that a Produce request may carry per partition (v3 and later). Returns its header.
 
     As Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
-    LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedMessageFormat,
-    UnsupportedCompression, MessageTooLarge or InvalidTimestamp. Unlike Kafka, it does not decompress the records: what
-    the CRC covers is stored as the producer sent it.
+    LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedCompression,
+    MessageTooLarge or InvalidTimestamp. ``client_batch`` looks at the records.
     """
     if not records:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
@@ -189,7 +187,7 @@ def _check_format(records: Buffer) -> None:
         raise CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
     magic = records[_MAGIC_AT]
     if magic in (0, 1):
-        raise UnsupportedMessageFormat(f"message format {magic}, only 2 is stored")
+        raise InvalidRecord(f"message format {magic}, only 2 is stored")
     if magic != 2:
         raise CorruptMessage(f"message format {magic} does not exist")
 

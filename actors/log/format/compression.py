@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Callable
 
 import cramjam
@@ -17,18 +18,28 @@ PRODUCER = "producer"
 CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """The other values of compression.type."""
 MAX_RECORDS_BYTES = 64 << 20
-"""The limit of decompressed records per batch of a client: a batch of a few kilobytes may hold gigabytes. A log actor
-decompresses at most two batches at a time: one of a request, in its event loop, and one in its cleaner's thread."""
+"""The limit of decompressed records per batch of a client: a batch of a few kilobytes may hold gigabytes. Beyond
+AT_ONCE_BYTES, a log actor has three at a time at most: one is checked, one gets another codec, one is cleaned."""
+AT_ONCE_BYTES = 1 << 20
+"""Decompressed in an event loop: in a few milliseconds. With this limit, decompression is fastest."""
 MAX_STORED_RECORDS_BYTES = 256 << 20
 """The limit of a batch that is stored: earlier versions accepted as much."""
 
 _ZLIB_DEFAULT, _LZ4_FAST, _ZSTD_DEFAULT = -1, 9, 3
 """Kafka's defaults of the levels: zlib's own, lz4's fast compressor in place of the 9 of lz4hc, zstd's own."""
 
+_NO_ROOM = "failed to write whole buffer"
+"""What Rust says of an output that is full."""
+_SNAPPY_MAX_RATIO = 22
+"""Its shortest element takes three bytes for 64."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC + _XERIAL_VERSIONS)
 _XERIAL_BLOCK_BYTES = 32 << 10
+
+
+class DecompressedTooLarge(CorruptMessage):
+    """The records exceed the limit when decompressed."""
 
 
 def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
@@ -40,12 +51,18 @@ def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
-    """The records' bytes. CorruptMessage if they cannot be decompressed or exceed the limit, MAX_RECORDS_BYTES."""
+    """The records' bytes. CorruptMessage if they cannot be decompressed.
+
+    DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES.
+    """
+    limit_bytes = MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes
     try:
-        return _DECOMPRESS[codec](payload, MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes)
+        return _DECOMPRESS[codec](payload, limit_bytes)
     except KeyError:
         raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
     except cramjam.DecompressionError as error:
+        if _NO_ROOM in str(error):
+            raise DecompressedTooLarge(f"more than {limit_bytes} bytes when decompressed") from error
         raise CorruptMessage(f"records cannot be decompressed: {error}") from error
 
 
@@ -53,8 +70,20 @@ _Decompress = Callable[[Buffer, int], bytes]
 """From the payload and the limit in bytes."""
 
 
-def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> _Decompress:
+class _Kept(threading.local):
+    """New memory for each batch takes more time than the decompression does."""
+
+    def __init__(self) -> None:
+        self.room = bytearray(AT_ONCE_BYTES)
+
+
+_kept = _Kept()
+
+
+def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap | bytearray], int]) -> _Decompress:
     def run(payload: Buffer, limit_bytes: int) -> bytes:
+        if limit_bytes == AT_ONCE_BYTES:
+            return bytes(memoryview(_kept.room)[: decompress_into(payload, _kept.room)])
         with mmap.mmap(-1, limit_bytes) as room:  # only pages that are written take memory
             return room[: decompress_into(payload, room)]
 
@@ -63,7 +92,7 @@ def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> _Decomp
 
 def _plain(payload: Buffer, limit_bytes: int) -> bytes:
     if len(payload) > limit_bytes:
-        raise CorruptMessage(f"{len(payload)} bytes, the limit is {limit_bytes}")
+        raise DecompressedTooLarge(f"{len(payload)} bytes, the limit is {limit_bytes}")
     return bytes(payload)
 
 
@@ -85,8 +114,11 @@ def _snappy(payload: Buffer, limit_bytes: int) -> bytes:
 
 
 def _snappy_block(block: Buffer, room: int) -> bytes:
-    if not block or cramjam.snappy.decompress_raw_len(block) > room:
-        raise CorruptMessage(f"a snappy block of {len(block)} bytes is empty or claims more than {room} bytes")
+    size_bytes = cramjam.snappy.decompress_raw_len(block) if block else 0
+    if not block or size_bytes > _SNAPPY_MAX_RATIO * len(block):
+        raise CorruptMessage(f"a snappy block of {len(block)} bytes cannot have {size_bytes}")
+    if size_bytes > room:
+        raise DecompressedTooLarge(f"a snappy block of {size_bytes} bytes, {room} are left")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 

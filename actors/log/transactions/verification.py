@@ -20,12 +20,12 @@ from typing import NamedTuple
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidTxnState, NotLeader, NotVerified
 from muster.actors.log.format.batch import read_header
+from muster.actors.log.format.client_batch import ClientBatch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.producers import EPOCH_BUMPS
 from muster.actors.log.produces import Submitted
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import Buffer
 from muster.actors.wire.verifying import TransactionVerifier, VerifyRequest
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class _Held:
     topic: str
     partition: int
     guard: VerificationGuard
-    batches: list[tuple[Buffer, Transaction, Submitted]] = field(default_factory=list)
+    batches: list[tuple[ClientBatch, Transaction, Submitted]] = field(default_factory=list)
 
 
 class Verification:
@@ -93,15 +93,15 @@ class Verification:
         partition_log: PartitionLog,
         topic: str,
         partition: int,
-        records: Buffer,
+        batch: ClientBatch,
         transaction: Transaction,
         outcome: Submitted,
     ) -> None:
         """Append a batch now, or once its transaction is confirmed; ``outcome`` gets the result. LogError."""
         try:
-            outcome.set_result(partition_log.enqueue(records))
+            outcome.set_result(partition_log.enqueue_batch(batch))
         except InvalidTxnState:
-            header = read_header(records)
+            header = read_header(batch.records)
             if not header.is_transactional:
                 raise
             if self._is_closed:
@@ -110,7 +110,7 @@ class Verification:
             guard = partition_log.guard_for(*producer, header.base_sequence, transaction.transaction_version)
             assert guard is not None
             if not transaction.adds and not self._config().transaction_partition_verification_enable:
-                outcome.set_result(partition_log.enqueue(records, guard))
+                outcome.set_result(partition_log.enqueue_batch(batch, guard))
                 return
             if self._verifier is None:
                 partition_log.release(guard)
@@ -121,7 +121,7 @@ class Verification:
                 held = self._held[key] = _Held(key, topic, partition, guard)
                 self._waiting.add(held)
                 self._query_about(held)
-            held.batches.append((records, transaction, outcome))
+            held.batches.append((batch, transaction, outcome))
 
     def close(self) -> None:
         """Give up all batches that wait, and later ones that would: they get NOT_LEADER_OR_FOLLOWER."""
@@ -186,11 +186,11 @@ class Verification:
             del self._held[held.key]
         if error is not ErrorCode.none:
             held.key.log.release(held.guard)
-        for records, transaction, outcome in held.batches:
+        for batch, transaction, outcome in held.batches:
             try:
                 if error is not ErrorCode.none:
                     raise refusal(error, transaction)
-                outcome.set_result(held.key.log.enqueue(records, _guard_of(held)))
+                outcome.set_result(held.key.log.enqueue_batch(batch, _guard_of(held)))
             except Exception as refused:  # whatever it is, the others still get their outcome
                 outcome.set_exception(refused)
                 outcome.exception()  # the one who waits may be gone

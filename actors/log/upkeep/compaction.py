@@ -19,12 +19,10 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
 from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, compress, decompress
 from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
 from muster.actors.log.transactions.aborted import AbortedRanges
-from muster.actors.wire.framing import Buffer
 
 BYTES_PER_KEY = 160
 """Measured memory of a key in a :class:`KeyMap`: the dict's slot, 16 bytes of key, the offset."""
@@ -35,14 +33,6 @@ _DELETE_HORIZON = 0x40
 def delete_horizon_ms(header: BatchHeader) -> int | None:
     """When the batch's tombstones may be removed; None if the cleaner has not seen them yet."""
     return header.base_timestamp_ms if header.attributes & _DELETE_HORIZON else None
-
-
-def check_keys(batch: Buffer, header: BatchHeader) -> None:
-    """Check that every record of a client's batch has a key. InvalidRecord, CorruptMessage."""
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
-    for index, record in enumerate(scan_records(payload, header)):
-        if record.key is None:
-            raise InvalidRecord(f"record {index}: Compacted topic cannot accept message without key")
 
 
 class KeyMap:

@@ -225,11 +225,11 @@ class TestProduce:
         assert errors(results) == [
             ErrorCode.corrupt_message,
             ErrorCode.message_too_large,
-            ErrorCode.unsupported_for_message_format,
+            ErrorCode.invalid_record,
             ErrorCode.invalid_record,
             ErrorCode.none,
         ]
-        assert [int(code) for code in errors(results)] == [2, 10, 43, 87, 0]
+        assert [int(code) for code in errors(results)] == [2, 10, 87, 87, 0]
         assert [item.high_watermark for item in fetch(full.client, *((topic, index, 0) for index in range(5)))] == [
             *(0, 0, 0, 0, 1)
         ]

@@ -129,7 +129,7 @@ def test_a_batch_that_cannot_be_appended_holds_up_no_other(tmp_path: Path, monke
             def fail(*_: object) -> Append:
                 raise OSError(12, "Cannot allocate memory")
 
-            monkeypatch.setattr(first, "enqueue", fail)
+            monkeypatch.setattr(first, "enqueue_batch", fail)
             world.coordinator.respond(0, ErrorCode.none, ErrorCode.none)
             errors = [(await world.results(each))[0].error_code for each in sent]
             assert errors == [ErrorCode.unknown_server_error, ErrorCode.none]

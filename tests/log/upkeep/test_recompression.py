@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.actors.log import LogConfig, PartitionLog
-from muster.actors.log.errors import CorruptMessage, MessageTooLarge, OutOfOrderSequence, RecordListTooLarge
+from muster.actors.log.errors import InvalidRecord, MessageTooLarge, OutOfOrderSequence, RecordListTooLarge
 from muster.actors.log.format.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header, seal
 from muster.actors.log.format.compression import CODEC_OF
 from muster.actors.log.format.records import Record, read_records
@@ -98,7 +98,7 @@ def test_what_cannot_be_decompressed_is_refused(tmp_path: Path) -> None:
         broken = bytearray(client_batch(3, codec=GZIP))
         broken[HEADER_BYTES:] = b"x" * (len(broken) - HEADER_BYTES)
         seal(broken)
-        with pytest.raises(CorruptMessage):
+        with pytest.raises(InvalidRecord):
             await log.append(bytes(broken))
         assert log.high_watermark == 0
         await log.close()

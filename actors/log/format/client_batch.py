@@ -1,0 +1,185 @@
+"""A client's batch on its way into a log: its header, and what its records are.
+
+As Kafka's LogValidator, all records are looked at, because a consumer that cannot read one of them fails at its offset
+for ever. Their lengths are, not their contents: keys, values and headers are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster.actors.log.errors import CorruptMessage, InvalidRecord, LogError, MessageTooLarge
+from muster.actors.log.format.batch import HEADER_BYTES, BatchHeader, check_client_batch, read_header
+from muster.actors.log.format.compression import AT_ONCE_BYTES, NO_COMPRESSION, DecompressedTooLarge, decompress
+from muster.actors.log.format.records import scan_records
+from muster.actors.wire.framing import Buffer
+
+AT_ONCE_RECORDS = 4_000
+"""Batches of up to so many records, and AT_ONCE_BYTES when decompressed, are checked in the event loop."""
+_NULL = 1
+"""The length -1 as it is encoded."""
+_INT_SHIFT, _LONG_SHIFT = 28, 63
+"""The last shifts of a varint of 32 and 64 bits."""
+
+
+class Rules(NamedTuple):
+    """What a log requires of the batches of clients."""
+
+    max_message_bytes: int
+    needs_keys: bool
+    """With cleanup.policy=compact."""
+
+
+class ClientBatch:
+    """The one batch of a partition in a Produce request. It is checked once, in whichever thread."""
+
+    __slots__ = ("_checked", "_payload", "records")
+
+    def __init__(self, records: Buffer) -> None:
+        self.records = records
+        self._payload: bytes | None = None
+        """The records, decompressed, from :meth:`is_short` to :meth:`check`."""
+        self._checked: BatchHeader | None = None
+
+    def is_short(self) -> bool:
+        """Whether :meth:`check` takes no longer than an event loop may be kept from its other work. Raises nothing."""
+        try:
+            header = read_header(self.records)
+            if header.codec == NO_COMPRESSION:
+                return header.record_count <= AT_ONCE_RECORDS
+            self._payload = decompress(header.codec, memoryview(self.records)[HEADER_BYTES:], AT_ONCE_BYTES)
+        except DecompressedTooLarge:
+            return False
+        except LogError:
+            return True
+        return header.record_count <= AT_ONCE_RECORDS
+
+    def check(self, rules: Rules) -> BatchHeader:
+        """The batch's header. The errors of ``batch.check_client_batch``, and InvalidRecord."""
+        if self._checked is None:
+            header = check_client_batch(self.records, rules.max_message_bytes)
+            payload = self._payload if self._payload is not None else _payload(self.records, header)
+            self.forget()
+            if has_keyless(payload, header.record_count) and rules.needs_keys:
+                raise _keyless(payload, header)
+            self._checked = header
+        return self._checked
+
+    def forget(self) -> None:
+        """Release what is kept for :meth:`check`: many batches may wait, each of which decompresses to a lot more."""
+        self._payload = None
+
+
+def _payload(records: Buffer, header: BatchHeader) -> bytes:
+    packed = memoryview(records)[HEADER_BYTES:]
+    if header.codec == NO_COMPRESSION:
+        return bytes(packed)
+    try:
+        return decompress(header.codec, packed)
+    except DecompressedTooLarge as error:  # producers divide a batch that is too large
+        raise MessageTooLarge(str(error)) from error
+    except CorruptMessage as error:  # its CRC is right: to send it again does not help
+        raise InvalidRecord(str(error)) from error
+
+
+def _keyless(payload: bytes, header: BatchHeader) -> InvalidRecord:
+    index = next(index for index, record in enumerate(scan_records(payload, header)) if record.key is None)
+    return InvalidRecord(f"record {index}: Compacted topic cannot accept message without key")
+
+
+def has_keyless(payload: bytes, count: int) -> bool:
+    """Whether any of the records has no key. InvalidRecord unless they are ``count`` records that all clients can read.
+
+    That is: every length is right, and offsets are 0, 1, 2 and so on. Kafka ignores the offsets of records that are not
+    compressed, and some wrong lengths of those that are. Lengths below -1 are refused, too; Kafka reads them as -1.
+    One loop with everything in it, since all that is produced passes it.
+    """
+    at, keyless = 0, False
+    try:
+        for offset in range(0, 2 * count, 2):  # as it is encoded
+            length = payload[at]
+            if length < 0x80:
+                at += 1
+            elif (more := payload[at + 1]) < 0x80:
+                length += (more << 7) - 0x80
+                at += 2
+            else:
+                length, at = _long_varint(payload, at, _INT_SHIFT)
+            end = at + (length >> 1)
+            if payload[at + 1] < 0x80:  # the timestamp, behind the attributes
+                at += 2
+            elif payload[at + 2] < 0x80:
+                at += 3
+            else:
+                _, at = _long_varint(payload, at + 1, _LONG_SHIFT)
+            found = payload[at]
+            if found < 0x80:
+                at += 1
+            elif (more := payload[at + 1]) < 0x80:
+                found += (more << 7) - 0x80
+                at += 2
+            else:
+                found, at = _long_varint(payload, at, _INT_SHIFT)
+            if found != offset:
+                raise InvalidRecord(f"record {offset >> 1} has the offset {(found >> 1) ^ -(found & 1)} in its batch")
+            size = payload[at]
+            if size == _NULL:
+                keyless = True
+                at += 1
+            elif size < 0x80 and not size & 1:
+                at += 1 + (size >> 1)
+            else:
+                at = _end_of_field(payload, at)
+            size = payload[at]
+            if size < 0x80 and not size & 1:
+                at += 1 + (size >> 1)
+            elif (more := payload[at + 1]) < 0x80 and not size & 1:
+                at += 2 + ((size + (more << 7) - 0x80) >> 1)
+            else:
+                at = _end_of_field(payload, at)
+            at = at + 1 if payload[at] == 0 else _end_of_headers(payload, at)
+            if at != end:
+                raise InvalidRecord(f"record {offset >> 1} is not as long as it says")
+    except IndexError:
+        raise InvalidRecord(f"the batch ends inside one of its {count} records") from None
+    if at != len(payload):
+        raise InvalidRecord(f"the batch has {len(payload) - at} bytes after its {count} records")
+    return keyless
+
+
+def _end_of_field(payload: bytes, at: int, *, may_be_null: bool = True) -> int:
+    size, at = _long_varint(payload, at, _INT_SHIFT)
+    if size & 1:
+        if size == _NULL and may_be_null:
+            return at
+        raise InvalidRecord(f"a field of {-(size >> 1) - 1} bytes")
+    return at + (size >> 1)
+
+
+def _end_of_headers(payload: bytes, at: int) -> int:
+    count, at = _long_varint(payload, at, _INT_SHIFT)
+    if count & 1:
+        raise InvalidRecord(f"{-(count >> 1) - 1} headers in a record")
+    for _ in range(count >> 1):
+        size = payload[at]
+        at = at + 1 + (size >> 1) if size < 0x80 and not size & 1 else _end_of_field(payload, at, may_be_null=False)
+        size = payload[at]
+        at = at + 1 + (size >> 1) if size < 0x80 and not size & 1 else _end_of_field(payload, at)
+    return at
+
+
+def _long_varint(payload: bytes, at: int, last_shift: int) -> tuple[int, int]:
+    """A varint as it is encoded, before zigzag, and the position behind it."""
+    value, shift = 0, 0
+    while True:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > last_shift:
+            raise InvalidRecord("a varint is too long")
+    if value >> (last_shift + 1 if last_shift == _LONG_SHIFT else 32):
+        raise InvalidRecord("a varint is too large")
+    return value, at

@@ -1,0 +1,206 @@
+"""Batches for Produce, good and bad: the same to Muster and to Kafka, whose outcomes are in ``kafka_produced.json``.
+
+``python -m tests.conformance.produced.record`` writes the file again; ``make ring-conformance`` checks that it is true.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.format.compression import GZIP, LZ4, NO_COMPRESSION, SNAPPY, ZSTD, compress
+from muster.actors.log.format.records import read_records
+from muster.actors.wire.codec import ErrorCode
+from tests.gateway.apis.produced.batches import batch, field, header, record, varint
+from tests.gateway.serving import Client
+from tests.zookeeper_fixture import eventually
+
+PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS = 0, 1, 2, 19
+FILE = Path(__file__).with_name("kafka_produced.json")
+CODECS = {"none": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    "plain": {"retention.ms": "-1"},
+    "compacted": {"cleanup.policy": "compact"},
+    "appended": {"message.timestamp.type": "LogAppendTime"},
+    "recompressed": {"compression.type": "lz4", "retention.ms": "-1"},
+}
+_RANDOM = random.Random(39).randbytes(200)
+_LONG = b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00"
+_THREE = b"".join(map(record, range(3)))
+
+Outcome = dict[str, Any]
+"""``error``, or what is ``stored``."""
+
+
+class Case(NamedTuple):
+    name: str
+    topic: str
+    records: bytes
+
+
+SOUND: Mapping[str, tuple[int, bytes]] = {
+    "three records": (3, _THREE),
+    "null key, value and header": (1, record(0, key=None, value=None, headers=varint(1) + header(b"h", None))),
+    "empty key, value and header": (1, record(0, key=b"", value=b"", headers=varint(1) + header(b"", b""))),
+    "long key, value and header": (1, record(0, key=_RANDOM, value=_RANDOM, headers=varint(1) + header(_RANDOM, b"h"))),
+    "attributes of a record": (1, record(0, attributes=7)),
+}
+UNSOUND: Mapping[str, tuple[int, bytes]] = {
+    "5 of 1": (5, record(0)),
+    "2^30 of 1": (1 << 30, record(0)),
+    "2^31-1 of 1": ((1 << 31) - 1, record(0)),
+    "2 of 3": (2, _THREE),
+    "1 of none": (1, b""),
+    "a byte after the records": (3, _THREE + b"\0"),
+    "random bytes": (1, _RANDOM),
+    "zeros": (10, bytes(10)),
+    "longer than its batch": (1, record(0, length=1000)),
+    "a byte longer than its batch": (1, record(0, length=1)),
+    "a byte shorter": (2, record(0, length=-1) + record(1)),
+    "a byte longer than its fields": (2, record(0, length=1) + record(1)),
+    "length of 0": (1, b"\0"),
+    "negative length": (1, varint(-5) + record(0)[1:]),
+    "key longer than its record": (1, varint(8) + b"\0\0\0" + varint(100) + b"abcd"),
+    "key up to the next record": (2, varint(8) + b"\0\0\0" + varint(12) + b"abcd" + record(1)),
+    "negative key": (1, varint(6) + b"\0\0\0" + varint(-2) + varint(-1) + b"\0"),
+    "negative value": (1, record(0, key=b"", value=None).replace(b"\0\1\0", b"\0\3\0")),
+    "value longer than its record": (1, varint(8) + b"\0\0\0" + varint(-1) + varint(100) + b"abc"),
+    "negative number of headers": (1, record(0, headers=varint(-1))),
+    "more headers than bytes": (1, record(0, headers=varint(100))),
+    "a header less": (1, record(0, headers=varint(2) + header(b"h", b"v"))),
+    "null header key": (1, record(0, headers=varint(1) + header(None, b"v"))),
+    "negative header value": (1, record(0, headers=varint(1) + field(b"h") + varint(-2))),
+    "header longer than its record": (1, record(0, headers=varint(1) + field(b"h") + varint(50))),
+    "a byte after the headers": (1, record(0, rest=b"x")),
+    "length too long": (1, _LONG + record(0)[1:]),
+    "timestamp too long": (1, varint(20) + b"\0" + _LONG + record(0)[3:]),
+    "offset of six bytes": (1, varint(len(record(0)) + 4) + b"\0\0" + _LONG[:5] + b"\0" + record(0)[4:]),
+    "offsets from 1": (2, record(1) + record(2)),
+    "offsets twice": (2, record(0) + record(0)),
+    "offsets back": (2, record(1) + record(0)),
+    "offsets with a gap": (2, record(0) + record(5)),
+    "negative offset": (1, record(-1)),
+}
+"""How many records the header says there are, and the records."""
+
+
+def payload_cases(now_ms: int) -> Iterator[Case]:
+    for name, (count, payload) in {**SOUND, **UNSOUND}.items():
+        for codec in ("none", "lz4") if name in UNSOUND else CODECS:
+            yield Case(f"{name}, {codec}", "plain", batch(payload, now_ms, count, codec=CODECS[codec]))
+        for topic in ("compacted", "recompressed", "appended"):
+            yield Case(f"{name}, {topic}", topic, batch(payload, now_ms, count))
+
+
+def header_cases(now_ms: int) -> Iterator[Case]:
+    changes: Mapping[str, Mapping[str, Any]] = {
+        "count -1": {"count": -1, "last": -2},
+        "count -1 of 1": {"count": -1, "last": 0},
+        "count 0": {"count": 0, "last": 0},
+        "last offset delta 5 of 1": {"last": 5},
+        "last offset delta -1 of 1": {"last": -1},
+        "control batch": {"attributes": 0x20},
+        "control batch of a transaction": {"attributes": 0x30},
+        "log append time": {"attributes": 0x08},
+        "codec 5": {"attributes": 5},
+        "unused attributes": {"attributes": 0x100},
+        "no sequence": {"producer": (5, 0, -1)},
+    }
+    for name, fields in changes.items():
+        yield Case(name, "plain", batch(record(0), now_ms, **fields))
+    for codec, number in CODECS.items():
+        if number != NO_COMPRESSION:
+            half = compress(number, _THREE * 100)
+            half = half[: len(half) // 2]
+            for name, packed in {"not": _RANDOM, "empty": b"", "half of": half}.items():
+                yield Case(f"{name} {codec}", "plain", batch(b"", now_ms, codec=number, packed=packed))
+    for magic in (0, 1, 3):
+        content = bytearray(batch(record(0), now_ms))
+        content[16] = magic
+        yield Case(f"magic {magic}", "plain", bytes(content))
+
+
+def cases(now_ms: int) -> list[Case]:
+    return [*payload_cases(now_ms), *header_cases(now_ms)]
+
+
+def played(client: Client, now_ms: int, named: Callable[[str], str]) -> dict[str, Outcome]:
+    """The outcome of each case by its name. ``named``: the topic's name at the server."""
+    return {case.name: _outcome(client, case, named(case.topic), now_ms) for case in cases(now_ms)}
+
+
+def create_topics(client: Client) -> None:
+    """Create them, and wait until the server's logs of them are there."""
+    topics = [
+        {
+            "name": name,
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in configs.items()],
+        }
+        for name, configs in TOPICS.items()
+    ]
+    created = client.exchange(CREATE_TOPICS, 5, {"topics": topics, "timeout": 10_000, "validate_only": False})
+    assert {topic.error_code for topic in created.topics} == {ErrorCode.none}
+    queries = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]} for name in TOPICS]
+    request = {"replica_id": -1, "isolation_level": 0, "topics": queries}
+
+    def errors() -> set[ErrorCode]:
+        found = client.exchange(LIST_OFFSETS, 6, request).topics
+        return {each.error_code for topic in found for each in topic.partitions}
+
+    eventually(lambda: errors() == {ErrorCode.none}, "all topics have a log")
+
+
+def _outcome(client: Client, case: Case, topic: str, now_ms: int) -> Outcome:
+    partition = {"index": 0, "records": case.records}
+    request = {"transactional_id": None, "acks": -1, "timeout": 10_000}
+    topic_data = [{"name": topic, "topic_id": None, "partition_data": [partition]}]
+    ((result,),) = (
+        each.partition_responses
+        for each in client.exchange(PRODUCE, 12, request | {"topic_data": topic_data}).responses
+    )
+    if result.error_code is not ErrorCode.none:
+        return {"error": result.error_code.name}
+    return {"stored": _stored(client, topic, result.base_offset, now_ms)}
+
+
+def _stored(client: Client, topic: str, offset: int, now_ms: int) -> list[Any]:
+    """Codec, number of records, offsets and times of the batch, relative to those that were sent."""
+    partitions = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1}]
+    request = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "forgotten_topics_data": [],
+        "rack_id": "",
+        "topics": [{"topic": topic, "topic_id": None, "partitions": partitions}],
+    }
+    ((result,),) = (each.partitions for each in client.exchange(FETCH, 12, request).responses)
+    _, head = next(iter_headers(result.records))
+    try:
+        offsets: Any = [each.offset - offset for each in read_records(result.records, head)]
+    except CorruptMessage:
+        offsets = "unreadable"
+    return [head.codec, head.record_count, offsets]
+
+
+def recorded() -> dict[str, Outcome]:
+    """Kafka's outcome of each case by its name."""
+    found: dict[str, Outcome] = json.loads(FILE.read_text())
+    return found
+
+
+def record_outcomes(found: Mapping[str, Outcome]) -> None:
+    """Write the file."""
+    FILE.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found) + "\n}\n")
