@@ -30,7 +30,7 @@ _HEADERS = [
     ("type", b"com.example.Flight"),
 ]
 _LIMIT_BYTES = 1 << 24
-_RULES = Rules(_LIMIT_BYTES, needs_keys=False)
+_RULES = Rules("t-0", _LIMIT_BYTES, needs_keys=False)
 _WORDS = [
     "delayed",
     "departed",

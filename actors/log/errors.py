@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kio.schema.errors import ErrorCode
+
+from muster.actors.wire.producing import RecordError
 
 
 class LogError(Exception):
@@ -33,6 +37,19 @@ class InvalidRecord(LogError):
     """An undamaged batch that clients may not send, also one of format 0 or 1 (before KIP-98)."""
 
     code = ErrorCode.invalid_record
+
+
+class InvalidRecords(LogError):
+    """Some records of a batch, for which it is refused as a whole (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, text: str, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(code, text, record_errors)
+        self.code = code
+        self.record_errors = record_errors
+        """In ascending order of their indexes."""
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class InvalidTimestamp(LogError):

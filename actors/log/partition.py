@@ -211,7 +211,7 @@ class PartitionLog(LogReader):
         May be called in any thread.
         """
         config = self.config
-        return client_batch.check(Rules(config.max_message_bytes, config.compacts))
+        return client_batch.check(Rules(self.directory.name, config.max_message_bytes, config.compacts))
 
     def enqueue(self, records: Buffer, guard: VerificationGuard | None = None) -> Append:
         """Like :meth:`enqueue_batch`, for the one batch of a Produce request."""

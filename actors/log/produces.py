@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from muster.actors.log.commit import Done
-from muster.actors.log.errors import LogError, NotLeader
+from muster.actors.log.errors import InvalidRecords, LogError, NotLeader
 from muster.actors.log.partition import Append
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.producing import ProducedPartition
@@ -63,6 +63,8 @@ def _written(append: Append) -> ProducedPartition:
 
 
 def _refused(error: BaseException) -> ProducedPartition:
+    if isinstance(error, InvalidRecords):
+        return ProducedPartition(error.code, error_message=str(error), record_errors=error.record_errors)
     if isinstance(error, LogError):
         return ProducedPartition(error.code, error_message=str(error))
     log.error("a produce failed", exc_info=error)

@@ -18,7 +18,8 @@ from muster.actors.wire.framing import Buffer
 _HEAD = struct.Struct(">BI")
 _TRANSACTION = struct.Struct(">b?i")
 _PARTITION = struct.Struct(">16siI")
-_RESULT = struct.Struct(">hqqqi")
+_RESULT = struct.Struct(">hqqqiI")
+_RECORD_ERROR = struct.Struct(">iI")
 _NO_TEXT = -1
 
 
@@ -41,6 +42,13 @@ class ProduceRequest(NamedTuple):
     """Whether the producer knows TRANSACTION_ABORTABLE: Produce v11 and later."""
 
 
+class RecordError(NamedTuple):
+    """Why a batch is refused because of one of its records (KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
 class ProducedPartition(NamedTuple):
     """Fields as in the response to Kafka's Produce."""
 
@@ -50,6 +58,7 @@ class ProducedPartition(NamedTuple):
     """-1 with message.timestamp.type=CreateTime."""
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[RecordError] = ()
 
 
 def write_produce(token: int, request: ProduceRequest) -> list[Buffer]:
@@ -88,9 +97,13 @@ def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
 def write_produced(token: int, partitions: Iterable[ProducedPartition]) -> bytes:
     """A PRODUCED; partitions in the order of the PRODUCE."""
     parts = [_HEAD.pack(Kind.PRODUCED, token)]
-    for error_code, *numbers, error_message in partitions:
+    for error_code, *numbers, error_message, record_errors in partitions:
         text = b"" if error_message is None else error_message.encode()
-        parts += (_RESULT.pack(error_code, *numbers, _NO_TEXT if error_message is None else len(text)), text)
+        text_bytes = _NO_TEXT if error_message is None else len(text)
+        parts += (_RESULT.pack(error_code, *numbers, text_bytes, len(record_errors)), text)
+        for batch_index, message in record_errors:
+            text = message.encode()
+            parts += (_RECORD_ERROR.pack(batch_index, len(text)), text)
     return b"".join(parts)
 
 
@@ -100,11 +113,18 @@ def read_produced(body: bytes) -> Sequence[ProducedPartition]:
     found: list[ProducedPartition] = []
     try:
         while at < len(body):
-            error, base_offset, log_append_time_ms, log_start_offset, size_bytes = _RESULT.unpack_from(body, at)
+            error, base_offset, log_append_time_ms, log_start_offset, size_bytes, count = _RESULT.unpack_from(body, at)
             at += _RESULT.size
             text = None if size_bytes == _NO_TEXT else body[at : at + size_bytes].decode()
             at += max(size_bytes, 0)
-            found.append(ProducedPartition(ErrorCode(error), base_offset, log_append_time_ms, log_start_offset, text))
+            record_errors = []
+            for _ in range(count):
+                batch_index, size_bytes = _RECORD_ERROR.unpack_from(body, at)
+                at += _RECORD_ERROR.size
+                record_errors.append(RecordError(batch_index, body[at : at + size_bytes].decode()))
+                at += size_bytes
+            numbers = base_offset, log_append_time_ms, log_start_offset
+            found.append(ProducedPartition(ErrorCode(error), *numbers, text, tuple(record_errors)))
     except struct.error as error:
         raise ValueError(f"a PRODUCED: {error}") from error
     if at != len(body):

@@ -63,7 +63,7 @@ def test_what_an_earlier_version_stored_can_be_read() -> None:
     value = bytes(MAX_RECORDS_BYTES + 1)
     batch = client_batch(value=value, codec=ZSTD)
     with pytest.raises(MessageTooLarge):
-        ClientBatch(batch).check(Rules(MAX_MESSAGE_BYTES, needs_keys=False))
+        ClientBatch(batch).check(Rules("t-0", MAX_MESSAGE_BYTES, needs_keys=False))
     (record,) = read_records(batch, read_header(batch))
     assert record.value == value
 

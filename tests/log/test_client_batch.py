@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.actors.log.errors import InvalidRecord, MessageTooLarge
+from muster.actors.log.errors import InvalidRecord, InvalidRecords, MessageTooLarge
 from muster.actors.log.format.batch import read_header
-from muster.actors.log.format.client_batch import AT_ONCE_RECORDS, ClientBatch, Rules
+from muster.actors.log.format.client_batch import AT_ONCE_RECORDS, MAX_RECORD_ERRORS, ClientBatch, Rules
 from muster.actors.log.format.compression import AT_ONCE_BYTES, MAX_RECORDS_BYTES
 from muster.actors.log.format.records import read_records
 from tests.gateway.apis.produced.batches import batch, header, record, varint
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch
 
-RULES = Rules(max_message_bytes=1 << 30, needs_keys=False)
+RULES = Rules("t-0", max_message_bytes=1 << 30, needs_keys=False)
 CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 TEXTS = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.binary(max_size=70), TEXTS), max_size=3).map(
@@ -41,8 +41,10 @@ def test_what_clients_write_is_accepted(records: list[dict[str, Any]], codec: in
     if all(fields["key"] is not None for fields in records):
         ClientBatch(content).check(with_keys)
     else:
-        with pytest.raises(InvalidRecord):
+        with pytest.raises(InvalidRecords) as refused:
             ClientBatch(content).check(with_keys)
+        keyless = [index for index, fields in enumerate(records) if fields["key"] is None]
+        assert [error.batch_index for error in refused.value.record_errors] == keyless
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 8191, 8192, 8193, 20_000])
@@ -61,6 +63,15 @@ def test_what_is_accepted_can_be_read(records: list[dict[str, Any]], data: st.Da
     except InvalidRecord:
         return
     assert [each.offset for each in read_records(content, accepted)] == list(range(len(records)))
+
+
+def test_the_list_of_invalid_records_is_limited() -> None:
+    """The batch is small, the response would not be."""
+    count = 3 * MAX_RECORD_ERRORS
+    content = batch(b"".join(record(delta, key=None) for delta in range(count)), NOW_MS, count, codec=ZSTD)
+    with pytest.raises(InvalidRecords, match=f"due to {count} record errors in total") as refused:
+        ClientBatch(content).check(RULES._replace(needs_keys=True))
+    assert [error.batch_index for error in refused.value.record_errors] == list(range(MAX_RECORD_ERRORS))
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])

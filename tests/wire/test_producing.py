@@ -11,6 +11,7 @@ from muster.actors.wire.producing import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
+    RecordError,
     read_produce,
     read_produced,
     write_produce,
@@ -23,6 +24,7 @@ PRODUCED = [
     ProducedPartition(ErrorCode.none, 2**50, 1_700_000_000_000, 7),
     ProducedPartition(ErrorCode.corrupt_message, error_message="é: no batch"),
     ProducedPartition(ErrorCode.invalid_record, error_message=""),
+    ProducedPartition(ErrorCode.invalid_record, record_errors=(RecordError(3, ""), RecordError(2**31 - 1, "é"))),
 ]
 HEAD_BYTES = 5
 """Kind and token, which the connection reads."""

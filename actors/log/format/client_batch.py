@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.actors.log.errors import CorruptMessage, InvalidRecord, LogError, MessageTooLarge
+from muster.actors.log.errors import CorruptMessage, InvalidRecord, InvalidRecords, LogError, MessageTooLarge
 from muster.actors.log.format.batch import HEADER_BYTES, BatchHeader, check_client_batch, read_header
 from muster.actors.log.format.compression import AT_ONCE_BYTES, NO_COMPRESSION, DecompressedTooLarge, decompress
 from muster.actors.log.format.records import scan_records
+from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import Buffer
+from muster.actors.wire.producing import RecordError
 
 AT_ONCE_RECORDS = 4_000
 """Batches of up to so many records, and AT_ONCE_BYTES when decompressed, are checked in the event loop."""
+MAX_RECORD_ERRORS = 1_000
+"""Of a batch that is refused; Kafka lists all. A batch of some kilobytes could have a million of them."""
+_SHOWN = 3
 _NULL = 1
 """The length -1 as it is encoded."""
 _INT_SHIFT, _LONG_SHIFT = 28, 63
@@ -25,6 +30,8 @@ _INT_SHIFT, _LONG_SHIFT = 28, 63
 class Rules(NamedTuple):
     """What a log requires of the batches of clients."""
 
+    partition: str
+    """As ``topic-0``."""
     max_message_bytes: int
     needs_keys: bool
     """With cleanup.policy=compact."""
@@ -55,13 +62,13 @@ class ClientBatch:
         return header.record_count <= AT_ONCE_RECORDS
 
     def check(self, rules: Rules) -> BatchHeader:
-        """The batch's header. The errors of ``batch.check_client_batch``, and InvalidRecord."""
+        """The batch's header. The errors of ``batch.check_client_batch``, InvalidRecord, InvalidRecords."""
         if self._checked is None:
             header = check_client_batch(self.records, rules.max_message_bytes)
             payload = self._payload if self._payload is not None else _payload(self.records, header)
             self.forget()
             if has_keyless(payload, header.record_count) and rules.needs_keys:
-                raise _keyless(payload, header)
+                raise _invalid_records(payload, header, rules)
             self._checked = header
         return self._checked
 
@@ -82,9 +89,21 @@ def _payload(records: Buffer, header: BatchHeader) -> bytes:
         raise InvalidRecord(str(error)) from error
 
 
-def _keyless(payload: bytes, header: BatchHeader) -> InvalidRecord:
-    index = next(index for index, record in enumerate(scan_records(payload, header)) if record.key is None)
-    return InvalidRecord(f"record {index}: Compacted topic cannot accept message without key")
+def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> InvalidRecords:
+    """The error of a sound batch with records that do not follow the rules, with Kafka's texts (LogValidator)."""
+    errors, count = [], 0
+    for index, record in enumerate(scan_records(payload, header)):
+        if record.key is None:
+            count += 1
+            if count <= MAX_RECORD_ERRORS:
+                message = f"Compacted topic cannot accept message without key in topic partition {rules.partition}"
+                errors.append(RecordError(index, message))
+    first = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:_SHOWN])
+    text = (
+        f"One or more records have been rejected due to {count} record errors in total, "
+        f"and only showing the first three errors at most: [{first}]"
+    )
+    return InvalidRecords(ErrorCode.invalid_record, text, tuple(errors))
 
 
 def has_keyless(payload: bytes, count: int) -> bool:

@@ -277,7 +277,9 @@ def _result(partition: int, result: ProducedPartition) -> dict[str, Any]:
         "base_offset": result.base_offset,
         "log_append_time": None if result.log_append_time_ms < 0 else result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
-        "record_errors": [],
+        "record_errors": [
+            {"batch_index": index, "batch_index_error_message": message} for index, message in result.record_errors
+        ],
         "error_message": result.error_message,
     }
 

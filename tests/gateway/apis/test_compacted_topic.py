@@ -92,3 +92,23 @@ def test_records_that_are_too_old_go_by_themselves(full: Serving, fresh: Fresh) 
     assert earliest(kept.name) == 0
     [result] = produce(full.client, (old, 0, client_batch(1)))
     assert (result.base_offset, result.log_start_offset) == (5, 5)
+
+
+def test_librdkafka_says_which_records_are_invalid(full: Serving, fresh: Fresh) -> None:
+    """KIP-467: ten of a hundred, all of one batch, for which the others are refused, too."""
+    topic = full.create(fresh("keyed"), cleanup_policy="compact")
+    failed: dict[int, KafkaError] = {}
+    with reachable(full) as bootstrap:
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 60_000, "batch.num.messages": 100})
+        for number in range(100):
+            producer.produce(
+                topic.name,
+                key=None if number % 10 == 3 else b"key",
+                value=b"value",
+                on_delivery=lambda error, _, number=number: failed.update({number: error}),
+            )
+        producer.flush(30)
+    assert {number: error.code() for number, error in failed.items()} == {
+        number: KafkaError.INVALID_RECORD if number % 10 == 3 else KafkaError._INVALID_DIFFERENT_RECORD
+        for number in range(100)
+    }

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from muster.actors.log import LogConfig, PartitionLog
-from muster.actors.log.errors import InvalidRecord, OutOfOrderSequence, StorageError
+from muster.actors.log.errors import InvalidRecords, OutOfOrderSequence, StorageError
 from muster.actors.log.format.batch import crc_matches, iter_headers
 from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, latest, opened
@@ -322,7 +322,7 @@ def test_records_without_a_key_are_refused_on_compact_topics(tmp_path: Path) -> 
     async def main() -> None:
         log = opened(tmp_path / "t-0", 1, COMPACT)
         for codec in (NONE, ZSTD):
-            with pytest.raises(InvalidRecord, match="record 1: Compacted topic cannot accept message without key"):
+            with pytest.raises(InvalidRecords, match=r"batchIndex=1.*Compacted topic cannot accept"):
                 log.enqueue(keyed([(b"a", b"1"), (None, b"2")], codec=codec))
         log.config = dataclasses.replace(COMPACT, cleanup_policy="delete")
         await log.append(keyed([(None, b"2")]))

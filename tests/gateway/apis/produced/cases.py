@@ -15,8 +15,8 @@ from muster.actors.log.errors import CorruptMessage
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.compression import GZIP, LZ4, NO_COMPRESSION, SNAPPY, ZSTD, compress
 from muster.actors.log.format.records import read_records
-from muster.actors.wire.codec import ErrorCode
-from tests.gateway.apis.produced.batches import batch, field, header, record, varint
+from muster.actors.wire.codec import ErrorCode, field
+from tests.gateway.apis.produced.batches import batch, header, record, varint
 from tests.gateway.serving import Client
 from tests.zookeeper_fixture import eventually
 
@@ -34,13 +34,14 @@ _LONG = b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00"
 _THREE = b"".join(map(record, range(3)))
 
 Outcome = dict[str, Any]
-"""``error``, or what is ``stored``."""
+"""``error``, ``message`` and ``records`` (KIP-467), or what is ``stored``."""
 
 
 class Case(NamedTuple):
     name: str
     topic: str
     records: bytes
+    version: int = 12
 
 
 SOUND: Mapping[str, tuple[int, bytes]] = {
@@ -74,8 +75,8 @@ UNSOUND: Mapping[str, tuple[int, bytes]] = {
     "more headers than bytes": (1, record(0, headers=varint(100))),
     "a header less": (1, record(0, headers=varint(2) + header(b"h", b"v"))),
     "null header key": (1, record(0, headers=varint(1) + header(None, b"v"))),
-    "negative header value": (1, record(0, headers=varint(1) + field(b"h") + varint(-2))),
-    "header longer than its record": (1, record(0, headers=varint(1) + field(b"h") + varint(50))),
+    "negative header value": (1, record(0, headers=varint(1) + header(b"h", b"")[:-1] + varint(-2))),
+    "header longer than its record": (1, record(0, headers=varint(1) + header(b"h", b"")[:-1] + varint(50))),
     "a byte after the headers": (1, record(0, rest=b"x")),
     "length too long": (1, _LONG + record(0)[1:]),
     "timestamp too long": (1, varint(20) + b"\0" + _LONG + record(0)[3:]),
@@ -125,8 +126,18 @@ def header_cases(now_ms: int) -> Iterator[Case]:
         yield Case(f"magic {magic}", "plain", bytes(content))
 
 
+def record_cases(now_ms: int) -> Iterator[Case]:
+    hundred = b"".join(record(delta, key=None if delta % 10 == 3 else b"k") for delta in range(100))
+    keyless = record(0) + record(1, key=None)
+    for version in (3, 7, 8, 12):
+        yield Case(f"ten keyless of 100, v{version}", "compacted", batch(hundred, now_ms, 100), version)
+    for codec, number in CODECS.items():
+        yield Case(f"one keyless, {codec}", "compacted", batch(keyless, now_ms, 2, codec=number))
+    yield Case("keyless and unsound", "compacted", batch(keyless + record(2, length=1), now_ms, 3))
+
+
 def cases(now_ms: int) -> list[Case]:
-    return [*payload_cases(now_ms), *header_cases(now_ms)]
+    return [*payload_cases(now_ms), *header_cases(now_ms), *record_cases(now_ms)]
 
 
 def played(client: Client, now_ms: int, named: Callable[[str], str]) -> dict[str, Outcome]:
@@ -164,11 +175,15 @@ def _outcome(client: Client, case: Case, topic: str, now_ms: int) -> Outcome:
     topic_data = [{"name": topic, "topic_id": None, "partition_data": [partition]}]
     ((result,),) = (
         each.partition_responses
-        for each in client.exchange(PRODUCE, 12, request | {"topic_data": topic_data}).responses
+        for each in client.exchange(PRODUCE, case.version, request | {"topic_data": topic_data}).responses
     )
-    if result.error_code is not ErrorCode.none:
-        return {"error": result.error_code.name}
-    return {"stored": _stored(client, topic, result.base_offset, now_ms)}
+    if result.error_code is ErrorCode.none:
+        return {"stored": _stored(client, topic, result.base_offset, now_ms)}
+    outcome = {"error": result.error_code.name}
+    if not field(result, "record_errors", ()):
+        return outcome
+    errors = [[each.batch_index, each.batch_index_error_message] for each in result.record_errors]
+    return outcome | {"message": result.error_message, "records": errors}
 
 
 def _stored(client: Client, topic: str, offset: int, now_ms: int) -> list[Any]:
