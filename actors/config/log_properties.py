@@ -97,11 +97,16 @@ class LogProperties(BaseModel):
     log_message_timestamp_type: TimestampType = Field(
         "CreateTime", description="Whether a record's timestamp is the producer's or the time of the append."
     )
-    log_message_timestamp_after_max_ms: Long = Field(
-        3_600_000, ge=0, description="How far a record's timestamp may be ahead of the clock, in ms."
-    )
     log_message_timestamp_before_max_ms: Long = Field(
-        _MAX_LONG, ge=0, description="How far a record's timestamp may be behind the clock, in ms."
+        _MAX_LONG,
+        ge=0,
+        description="How old a record's CreateTime may be when it is produced, in ms; if not, INVALID_TIMESTAMP.",
+    )
+    log_message_timestamp_after_max_ms: Long = Field(
+        3_600_000,
+        ge=0,
+        description="How far a record's CreateTime may be ahead of the clock when it is produced, in ms; "
+        "if not, INVALID_TIMESTAMP.",
     )
     log_cleanup_policy: CleanupPolicy = Field(
         "delete", description="delete, compact, or both; empty: records are kept forever, except for DeleteRecords."

@@ -132,13 +132,13 @@ class TopicConfigs(BaseModel):
     message_timestamp_after_max_ms: Long | None = Field(
         None,
         ge=0,
-        description="How far ahead of the clock the time of a record may be, in ms.",
+        description="How far a record's CreateTime may be ahead of the clock when it is produced, in ms.",
         json_schema_extra={"synonym": "log_message_timestamp_after_max_ms"},
     )
     message_timestamp_before_max_ms: Long | None = Field(
         None,
         ge=0,
-        description="How far behind the clock the time of a record may be, in ms.",
+        description="How old a record's CreateTime may be when it is produced, in ms.",
         json_schema_extra={"synonym": "log_message_timestamp_before_max_ms"},
     )
     message_timestamp_type: TimestampType | None = Field(

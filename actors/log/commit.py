@@ -32,8 +32,8 @@ from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.files.append_times import AppendTimes
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
-from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
-from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.files.segment import Segment, SegmentName
+from muster.actors.log.format.batch import NO_TIMESTAMP, BatchHeader, read_header
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.producers import ProducerEntry, ProducerStates
 from muster.actors.log.transactions.aborted import AbortedTransaction

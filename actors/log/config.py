@@ -14,7 +14,7 @@ from muster.actors.log.format.compression import CODEC_OF, CODECS, GZIP, LZ4, NO
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 FOR_EVER = -1
-_DAY_MS = 86_400_000
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 _MAX_LONG = 2**63 - 1
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
@@ -27,6 +27,10 @@ class LogConfig:
     """max.message.bytes: largest record batch, headers included."""
     message_timestamp_type: str = CREATE_TIME
     """message.timestamp.type: CreateTime or LogAppendTime."""
+    message_timestamp_before_max_ms: int = _MAX_LONG
+    """message.timestamp.before.max.ms: how old a record's CreateTime may be when it is produced."""
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    """message.timestamp.after.max.ms: how far it may be ahead of this node's clock."""
     compression_type: str = PRODUCER
     """compression.type: the codec of the batches that are stored, or producer."""
     compression_gzip_level: int = -1
@@ -78,6 +82,8 @@ class LogConfig:
             raise ValueError("segment.bytes is greater than 0, index.interval.bytes and max.message.bytes at least 0")
         if self.flush_messages < 1 or self.flush_ms < 0:
             raise ValueError("flush.messages is at least 1, and flush.ms at least 0")
+        if min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms) < 0:
+            raise ValueError("message.timestamp.before.max.ms and message.timestamp.after.max.ms are at least 0")
         if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
             raise ValueError("a codec is one of 0-4, and a buffer holds something")
         if self.compression_type not in (PRODUCER, *CODEC_OF):
@@ -117,6 +123,11 @@ class LogConfig:
     def max_batch_bytes(self) -> int:
         """The largest record batch that is accepted and fits into a segment."""
         return min(self.max_message_bytes, self.segment_bytes)
+
+    def accepted_times_ms(self, now_ms: int) -> tuple[int, int]:
+        """The earliest and the latest CreateTime of a record that is produced now."""
+        latest_ms = min(now_ms + self.message_timestamp_after_max_ms, _MAX_LONG)
+        return now_ms - self.message_timestamp_before_max_ms, latest_ms
 
     def override(self, topic: Mapping[str, str]) -> Self:
         """This configuration with the topic's overrides; properties of other components are ignored. ValueError."""

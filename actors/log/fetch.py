@@ -17,8 +17,9 @@ from muster.actors.log.errors import (
     StorageError,
     UnsupportedTimestamp,
 )
+from muster.actors.log.format.batch import NO_TIMESTAMP
 from muster.actors.log.leader_epochs import NO_EPOCH, check_leader_epoch, divergence
-from muster.actors.log.partition import NO_TIMESTAMP, PartitionLog
+from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.fetching import (
     READ_COMMITTED,

@@ -77,13 +77,15 @@ from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.segment import first_serial
 from muster.actors.log.format.batch import (
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     read_header,
     stamp,
     stamp_log_append_time,
+    stamp_max_timestamp,
 )
-from muster.actors.log.format.client_batch import ClientBatch, Rules
+from muster.actors.log.format.client_batch import Checked, ClientBatch, Rules
 from muster.actors.log.format.control import EndOfTransaction, control_batch
 from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import NOT_A_PRODUCER, BatchProducer, build_batch
@@ -99,7 +101,6 @@ from muster.actors.wire.markers import Marker
 
 HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""
-NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,13 +206,12 @@ class PartitionLog(LogReader):
         """
         return await self.enqueue(records).durable()
 
-    def check(self, client_batch: ClientBatch) -> BatchHeader:
+    def check(self, client_batch: ClientBatch) -> Checked:
         """Do the part of :meth:`enqueue_batch` that depends on nothing but the batch: :meth:`ClientBatch.check`.
 
         May be called in any thread.
         """
-        config = self.config
-        return client_batch.check(Rules(self.directory.name, config.max_message_bytes, config.compacts))
+        return client_batch.check(self._rules())
 
     def enqueue(self, records: Buffer, guard: VerificationGuard | None = None) -> Append:
         """Like :meth:`enqueue_batch`, for the one batch of a Produce request."""
@@ -224,7 +224,7 @@ class PartitionLog(LogReader):
         refused: those of :meth:`check` and ``ProducerStates.check``.
         """
         self._check_leader()
-        header = self.check(client_batch)
+        header, max_timestamp_ms = self.check(client_batch)
         duplicate = self._writer.producers.check(header, guard)
         if duplicate is not None:
             return self._again(duplicate)
@@ -233,6 +233,8 @@ class PartitionLog(LogReader):
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             timestamp_ms = now_ms
             stamp_log_append_time(batch, timestamp_ms)
+        elif header.max_timestamp_ms != max_timestamp_ms:
+            stamp_max_timestamp(batch, max_timestamp_ms)
         stamp(batch, self._writer.end_offset, self.epoch)
         write = self._writer.push(batch, now_ms if timestamp_ms == NO_TIMESTAMP else None)
         return Append(self._result(write.header.base_offset, timestamp_ms), write.done)
@@ -401,6 +403,14 @@ class PartitionLog(LogReader):
             await asyncio.get_running_loop().run_in_executor(None, directories.remove, self.directory, self.topic_id)
         except OSError as error:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
+
+    def _rules(self) -> Rules:
+        """What batches of clients have to follow now."""
+        config, name = self.config, self.directory.name
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            return Rules(name, config.max_message_bytes, config.compacts)
+        times_ms = config.accepted_times_ms(self._now_ms())
+        return Rules(name, config.max_message_bytes, config.compacts, *times_ms)
 
     def _in_own_codec(self, records: Buffer, header: BatchHeader) -> bytearray:
         """The client's batch in the codec of compression.type. MessageTooLarge if that makes it too large."""

@@ -24,7 +24,15 @@ from muster.actors.log.errors import CorruptSegment
 from muster.actors.log.files import index as indexes
 from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.index import Head, SparseIndex
-from muster.actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
+from muster.actors.log.format.batch import (
+    HEADER,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_matches,
+    find_damage,
+    is_plausible,
+)
 from muster.actors.log.format.control import EndOfTransaction, read_control
 from muster.actors.log.transactions import aborted as aborted_transactions
 from muster.actors.log.transactions.aborted import AbortedTransaction, AbortedTransactions
@@ -34,7 +42,6 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})(\.cleaned)?\.log")
 _SCAN_BYTES = 256 << 10
 _LOOKUP_BYTES = 8 << 10
-NO_TIMESTAMP = -1
 
 OnBatch = Callable[[BatchHeader, EndOfTransaction | None], AbortedTransaction | None]
 """Called with a batch's header and, of a control batch, what it says. Returns the transaction that it aborts."""

@@ -36,6 +36,7 @@ NO_PRODUCER = -1
 MAX_BATCH_RECORDS = 1_000_000
 """Kafka has no limit; but records that compress well would keep the event loop, and the cleaner's memory, busy."""
 NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 
 _MAGIC_AT = 16
@@ -225,6 +226,12 @@ def stamp_log_append_time(batch: bytearray, now_ms: int) -> None:
     attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
     _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
+    seal(batch)
+
+
+def stamp_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
+    """Correct what the client says: retention and look-ups by time rely on it."""
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp_ms)
     seal(batch)
 
 

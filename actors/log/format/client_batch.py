@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, InvalidRecords, LogError, MessageTooLarge
-from muster.actors.log.format.batch import HEADER_BYTES, BatchHeader, check_client_batch, read_header
+from muster.actors.log.format.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, check_client_batch, read_header
 from muster.actors.log.format.compression import AT_ONCE_BYTES, NO_COMPRESSION, DecompressedTooLarge, decompress
 from muster.actors.log.format.records import scan_records
 from muster.actors.wire.codec import ErrorCode
@@ -21,6 +21,9 @@ AT_ONCE_RECORDS = 4_000
 MAX_RECORD_ERRORS = 1_000
 """Of a batch that is refused; Kafka lists all. A batch of some kilobytes could have a million of them."""
 _SHOWN = 3
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+_EVER_MS = 1 << 65
+"""More than a timestamp and a delta together can be."""
 _NULL = 1
 """The length -1 as it is encoded."""
 _INT_SHIFT, _LONG_SHIFT = 28, 63
@@ -35,6 +38,25 @@ class Rules(NamedTuple):
     max_message_bytes: int
     needs_keys: bool
     """With cleanup.policy=compact."""
+    earliest_ms: int = -_EVER_MS
+    latest_ms: int = _EVER_MS
+    """Of the records that have a timestamp. With message.timestamp.type=LogAppendTime, any will do."""
+
+    def are_met(self, base_ms: int, found: Survey) -> bool:
+        """Whether all records follow them; if not, some may all the same."""
+        if self.needs_keys and found.has_keyless:
+            return False
+        return (
+            self.earliest_ms <= base_ms + found.least_delta_ms and base_ms + found.greatest_delta_ms <= self.latest_ms
+        )
+
+
+class Checked(NamedTuple):
+    """A batch that a log can take."""
+
+    header: BatchHeader
+    max_timestamp_ms: int
+    """That of its records, whatever the header says; -1 without any."""
 
 
 class ClientBatch:
@@ -46,7 +68,7 @@ class ClientBatch:
         self.records = records
         self._payload: bytes | None = None
         """The records, decompressed, from :meth:`is_short` to :meth:`check`."""
-        self._checked: BatchHeader | None = None
+        self._checked: Checked | None = None
 
     def is_short(self) -> bool:
         """Whether :meth:`check` takes no longer than an event loop may be kept from its other work. Raises nothing."""
@@ -61,15 +83,22 @@ class ClientBatch:
             return True
         return header.record_count <= AT_ONCE_RECORDS
 
-    def check(self, rules: Rules) -> BatchHeader:
-        """The batch's header. The errors of ``batch.check_client_batch``, InvalidRecord, InvalidRecords."""
+    def check(self, rules: Rules) -> Checked:
+        """Check it, unless that has been done.
+
+        The errors of ``batch.check_client_batch``, InvalidRecord and InvalidRecords.
+        """
         if self._checked is None:
             header = check_client_batch(self.records, rules.max_message_bytes)
             payload = self._payload if self._payload is not None else _payload(self.records, header)
             self.forget()
-            if has_keyless(payload, header.record_count) and rules.needs_keys:
-                raise _invalid_records(payload, header, rules)
-            self._checked = header
+            found = survey(payload, header.record_count)
+            if not rules.are_met(header.base_timestamp_ms, found):
+                refused = _invalid_records(payload, header, rules)
+                if refused is not None:
+                    raise refused
+            max_timestamp_ms = max(header.base_timestamp_ms + found.greatest_delta_ms, NO_TIMESTAMP)
+            self._checked = Checked(header, max_timestamp_ms)
         return self._checked
 
     def forget(self) -> None:
@@ -89,15 +118,29 @@ def _payload(records: Buffer, header: BatchHeader) -> bytes:
         raise InvalidRecord(str(error)) from error
 
 
-def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> InvalidRecords:
-    """The error of a sound batch with records that do not follow the rules, with Kafka's texts (LogValidator)."""
-    errors, count = [], 0
+def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> InvalidRecords | None:
+    """The error of a sound batch, with Kafka's texts (LogValidator); None if all of its records follow the rules."""
+    errors, count, are_late = [], 0, False
     for index, record in enumerate(scan_records(payload, header)):
-        if record.key is None:
-            count += 1
-            if count <= MAX_RECORD_ERRORS:
-                message = f"Compacted topic cannot accept message without key in topic partition {rules.partition}"
-                errors.append(RecordError(index, message))
+        timestamp_ms = header.base_timestamp_ms + record.timestamp_delta
+        if rules.needs_keys and record.key is None:
+            message = f"Compacted topic cannot accept message without key in topic partition {rules.partition}"
+        elif timestamp_ms != NO_TIMESTAMP and not rules.earliest_ms <= timestamp_ms <= rules.latest_ms:
+            are_late = True
+            message = (
+                f"Timestamp {timestamp_ms} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{rules.earliest_ms}, {rules.latest_ms}]"
+            )
+        else:
+            continue
+        count += 1
+        if count <= MAX_RECORD_ERRORS:
+            errors.append(RecordError(index, message))
+    if not errors:
+        return None
+    if are_late:
+        text = "One or more records have been rejected due to invalid timestamp"
+        return InvalidRecords(ErrorCode.invalid_timestamp, text, tuple(errors))
     first = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:_SHOWN])
     text = (
         f"One or more records have been rejected due to {count} record errors in total, "
@@ -106,14 +149,25 @@ def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> Inval
     return InvalidRecords(ErrorCode.invalid_record, text, tuple(errors))
 
 
-def has_keyless(payload: bytes, count: int) -> bool:
-    """Whether any of the records has no key. InvalidRecord unless they are ``count`` records that all clients can read.
+class Survey(NamedTuple):
+    """What is said of all records together."""
+
+    has_keyless: bool
+    """Whether any has no key."""
+    least_delta_ms: int
+    """Timestamps, relative to the batch's."""
+    greatest_delta_ms: int
+
+
+def survey(payload: bytes, count: int) -> Survey:
+    """Go over the records. InvalidRecord unless they are ``count`` records that all clients can read.
 
     That is: every length is right, and offsets are 0, 1, 2 and so on. Kafka ignores the offsets of records that are not
     compressed, and some wrong lengths of those that are. Lengths below -1 are refused, too; Kafka reads them as -1.
     One loop with everything in it, since all that is produced passes it.
     """
-    at, keyless = 0, False
+    at, keyless, before = 0, False, -1
+    least, greatest = _MAX_INT64, _MIN_INT64
     try:
         for offset in range(0, 2 * count, 2):  # as it is encoded
             length = payload[at]
@@ -125,12 +179,21 @@ def has_keyless(payload: bytes, count: int) -> bool:
             else:
                 length, at = _long_varint(payload, at, _INT_SHIFT)
             end = at + (length >> 1)
-            if payload[at + 1] < 0x80:  # the timestamp, behind the attributes
+            time = payload[at + 1]  # behind the attributes
+            if time < 0x80:
                 at += 2
-            elif payload[at + 2] < 0x80:
+            elif (more := payload[at + 2]) < 0x80:
+                time += (more << 7) - 0x80
                 at += 3
             else:
-                _, at = _long_varint(payload, at + 1, _LONG_SHIFT)
+                time, at = _long_varint(payload, at + 1, _LONG_SHIFT)
+            if time != before:  # it often is the one before
+                before = time
+                delta_ms = (time >> 1) ^ -(time & 1)
+                if delta_ms > greatest:
+                    greatest = delta_ms
+                if delta_ms < least:
+                    least = delta_ms
             found = payload[at]
             if found < 0x80:
                 at += 1
@@ -163,7 +226,7 @@ def has_keyless(payload: bytes, count: int) -> bool:
         raise InvalidRecord(f"the batch ends inside one of its {count} records") from None
     if at != len(payload):
         raise InvalidRecord(f"the batch has {len(payload) - at} bytes after its {count} records")
-    return keyless
+    return Survey(keyless, least, greatest)
 
 
 def _end_of_field(payload: bytes, at: int, *, may_be_null: bool = True) -> int:

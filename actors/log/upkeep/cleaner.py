@@ -32,8 +32,8 @@ from muster.actors.log.commit import Committer
 from muster.actors.log.config import LogConfig
 from muster.actors.log.files import append_times, snapshot
 from muster.actors.log.files.disk import Disk
-from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
-from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.files.segment import Segment, SegmentName
+from muster.actors.log.format.batch import NO_TIMESTAMP, BatchHeader, read_header
 from muster.actors.log.transactions.aborted import AbortedRanges, overlapping
 from muster.actors.log.upkeep.compaction import Compactor, KeyMap
 from muster.actors.log.upkeep.segment_replacement import Change, SegmentReplacer

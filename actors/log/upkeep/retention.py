@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from muster.actors.log.commit import Committer
 from muster.actors.log.config import FOR_EVER, LogConfig
-from muster.actors.log.files.segment import NO_TIMESTAMP, Segment
+from muster.actors.log.files.segment import Segment
+from muster.actors.log.format.batch import NO_TIMESTAMP
 from muster.actors.log.upkeep.segment_replacement import Change
 
 

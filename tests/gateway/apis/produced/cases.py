@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,10 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
     "compacted": {"cleanup.policy": "compact"},
     "appended": {"message.timestamp.type": "LogAppendTime"},
     "recompressed": {"compression.type": "lz4", "retention.ms": "-1"},
+    "bounded": {"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "10000"},
+    "unbounded": {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"},
 }
+_HOUR_MS, _FOR_EVER_MS = 3_600_000, 2**63 - 1
 _RANDOM = random.Random(39).randbytes(200)
 _LONG = b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00"
 _THREE = b"".join(map(record, range(3)))
@@ -136,8 +140,39 @@ def record_cases(now_ms: int) -> Iterator[Case]:
     yield Case("keyless and unsound", "compacted", batch(keyless + record(2, length=1), now_ms, 3))
 
 
+def time_cases(now_ms: int) -> Iterator[Case]:
+    late = record(0) + record(1, ms=2 * _HOUR_MS) + record(2, ms=3 * _HOUR_MS)
+    keyless = record(0, key=None) + record(1, ms=2 * _HOUR_MS) + record(2, key=None, ms=2 * _HOUR_MS)
+    for codec, number in CODECS.items():
+        yield Case(f"two of the future, {codec}", "plain", batch(late, now_ms, 3, codec=number))
+        for name, ms in {"later": now_ms + _HOUR_MS // 2, "for ever": _FOR_EVER_MS, "earlier": 0, "none": -1}.items():
+            content = batch(_THREE, now_ms, 3, codec=number, max_ms=ms)
+            yield Case(f"max timestamp {name}, {codec}", "plain", content)
+    yield Case("keyless and of the future", "compacted", batch(keyless, now_ms, 3))
+    for topic in ("appended", "recompressed"):
+        yield Case(f"two of the future, {topic}", topic, batch(late, now_ms, 3))
+        yield Case(f"max timestamp for ever, {topic}", topic, batch(_THREE, now_ms, 3, max_ms=_FOR_EVER_MS))
+    times_ms = {
+        "59 min ahead": now_ms + _HOUR_MS - 60_000,
+        "61 min ahead": now_ms + _HOUR_MS + 60_000,
+        "microseconds": now_ms * 1_000,
+        "for ever": _FOR_EVER_MS,
+        "5 s ahead": now_ms + 5_000,
+        "15 s ahead": now_ms + 15_000,
+        "30 s ago": now_ms - 30_000,
+        "90 s ago": now_ms - 90_000,
+        "1970": 0,
+        "no time": -1,
+        "before 1970": -2,
+    }
+    for topic in ("plain", "appended", "bounded", "unbounded"):
+        for name, ms in times_ms.items():
+            yield Case(f"{name}, {topic}", topic, batch(record(0, ms=ms - now_ms), now_ms, max_ms=ms))
+        yield Case(f"overflow, {topic}", topic, batch(record(0, ms=_FOR_EVER_MS), now_ms, max_ms=_FOR_EVER_MS))
+
+
 def cases(now_ms: int) -> list[Case]:
-    return [*payload_cases(now_ms), *header_cases(now_ms), *record_cases(now_ms)]
+    return [*payload_cases(now_ms), *header_cases(now_ms), *record_cases(now_ms), *time_cases(now_ms)]
 
 
 def played(client: Client, now_ms: int, named: Callable[[str], str]) -> dict[str, Outcome]:
@@ -182,12 +217,12 @@ def _outcome(client: Client, case: Case, topic: str, now_ms: int) -> Outcome:
     outcome = {"error": result.error_code.name}
     if not field(result, "record_errors", ()):
         return outcome
-    errors = [[each.batch_index, each.batch_index_error_message] for each in result.record_errors]
+    errors = [[each.batch_index, _without_times(each.batch_index_error_message)] for each in result.record_errors]
     return outcome | {"message": result.error_message, "records": errors}
 
 
 def _stored(client: Client, topic: str, offset: int, now_ms: int) -> list[Any]:
-    """Codec, number of records, offsets and times of the batch, relative to those that were sent."""
+    """Codec, number of records, offsets and times, with the largest first, relative to those that were sent."""
     partitions = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1}]
     request = {
         "replica_id": -1,
@@ -204,10 +239,25 @@ def _stored(client: Client, topic: str, offset: int, now_ms: int) -> list[Any]:
     ((result,),) = (each.partitions for each in client.exchange(FETCH, 12, request).responses)
     _, head = next(iter_headers(result.records))
     try:
-        offsets: Any = [each.offset - offset for each in read_records(result.records, head)]
+        records = list(read_records(result.records, head))
     except CorruptMessage:
-        offsets = "unreadable"
-    return [head.codec, head.record_count, offsets]
+        return [head.codec, head.record_count, "unreadable"]
+    offsets, times_ms = [each.offset - offset for each in records], [each.timestamp_ms for each in records]
+    times: Any = "appended"
+    if not head.has_log_append_time:
+        times = [_relative(ms, now_ms) for ms in (head.max_timestamp_ms, *times_ms)]
+    return [head.codec, head.record_count, offsets, times]
+
+
+def _relative(ms: int, now_ms: int) -> int | str:
+    if ms > 2 * now_ms:
+        return "far"
+    return ms - now_ms if ms > _HOUR_MS else ms
+
+
+def _without_times(text: str) -> str:
+    """Times of the server's clock and of the client's."""
+    return re.sub(r"-?\d{12,}", "TIME", text)
 
 
 def recorded() -> dict[str, Outcome]:
