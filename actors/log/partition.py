@@ -151,6 +151,7 @@ class PartitionLog(LogReader):
         self._now_ms = now_ms
         self._watchers: set[Callable[[], None]] = set()
         self._decisions = Decisions()
+        self._future_times = retention.FutureTimes(directory.name)
         self._writer = Committer(
             directory, epoch, claim, recovered.segments, recovered.producers, config, disk, self._wake
         )
@@ -356,6 +357,7 @@ class PartitionLog(LogReader):
         with self._errors("nothing is removed"):
             if retention.is_roll_due(self._writer, now_ms):
                 await self._writer.roll()
+            self._future_times.look(self._writer.segments, self.config, now_ms)
             change = await self._replacer.apply(lambda: retention.expiry(self._writer.segments, self.config, now_ms))
         return len(change.removed) if change is not None else 0
 

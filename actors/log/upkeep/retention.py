@@ -6,6 +6,7 @@ one qualifies. A segment's age is that of its largest timestamp, or of its file 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 
@@ -14,6 +15,42 @@ from muster.actors.log.config import FOR_EVER, LogConfig
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import NO_TIMESTAMP
 from muster.actors.log.upkeep.segment_replacement import Change
+
+log = logging.getLogger(__name__)
+
+_AHEAD_MS, _DAY_MS = 3_600_000, 86_400_000
+"""What Kafka's and Muster's defaults let producers write, and a day."""
+
+
+class FutureTimes:
+    """Warns of segments that do not expire because of times in the future, once of each.
+
+    Earlier versions accepted any time, and message.timestamp.after.max.ms may.
+    """
+
+    def __init__(self, partition: str) -> None:
+        """``partition``: as ``topic-0``."""
+        self._partition = partition
+        self._known: Segment | None = None
+
+    def look(self, segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
+        """Whether there is one that retention.ms comes to next. OSError."""
+        oldest = next((segment for segment in segments if segment.fd >= 0 and segment.size_bytes), None)
+        if oldest is None or oldest is self._known or not config.deletes or config.retention_ms == FOR_EVER:
+            return
+        ahead_ms = _largest_timestamp_ms(oldest) - now_ms
+        if ahead_ms > _AHEAD_MS:
+            self._known = oldest
+            log.warning(
+                "%s: %s has a record with the timestamp %d, %s days in the future, so retention.ms=%d removes neither "
+                "this segment nor those behind it until then; DeleteRecords (kafka-delete-records) can, and with "
+                "message.timestamp.after.max.ms such records are refused",
+                self._partition,
+                oldest.path.name,
+                oldest.max_timestamp_ms,
+                f"{ahead_ms / _DAY_MS:,.1f}",
+                config.retention_ms,
+            )
 
 
 def is_roll_due(writer: Committer, now_ms: int) -> bool:

@@ -330,3 +330,34 @@ def test_no_index_is_left_of_a_segment_that_goes_while_it_is_written(tmp_path: P
         assert {path.stem for path in beside(log)} <= {path.stem for path in segment_files(log.directory)}
 
     run(main())
+
+
+def test_a_time_in_the_future_that_keeps_records_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Microseconds in place of milliseconds, from an earlier version: they are kept for 50,000 years."""
+
+    async def main() -> None:
+        unlimited = dataclasses.replace(SMALL, message_timestamp_after_max_ms=2**63 - 1)
+        clock = Clock(NOW_MS)
+        log = await filled(tmp_path / "t-0", unlimited, batches=2, clock=clock)
+        await log.append(client_batch(2, first_ms=NOW_MS * 1_000))
+        await log.append(client_batch(2, first_ms=NOW_MS * 1_000))
+        await log.append(client_batch(2, first_ms=NOW_MS + HOUR_MS // 2))
+        await log.apply_retention()
+        assert caplog.messages == []  # it is not the next to expire
+        clock.now_ms += 2 * HOUR_MS
+        assert await log.apply_retention() == 2
+        for _ in range(3):
+            assert await log.apply_retention() == 0
+        [said] = caplog.messages
+        assert said.startswith(f"t-0: {segment_files(log.directory)[0].name} has a record with the timestamp")
+        assert "19,656,249.9 days in the future, so retention.ms=3600000" in said
+        await log.delete_records(6)
+        assert await log.apply_retention() == 0
+        assert len(caplog.messages) == 2
+        log.config = dataclasses.replace(unlimited, retention_ms=-1)
+        await log.delete_records(8)
+        assert await log.apply_retention() == 0
+        assert len(caplog.messages) == 2
+        await log.close()
+
+    run(main())
