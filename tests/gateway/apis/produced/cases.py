@@ -115,6 +115,8 @@ def header_cases(now_ms: int) -> Iterator[Case]:
         "codec 5": {"attributes": 5},
         "unused attributes": {"attributes": 0x100},
         "no sequence": {"producer": (5, 0, -1)},
+        "1 of 1 of an idempotent producer": {"producer": (5, 0, 0)},
+        "5 of 1 of an idempotent producer": {"producer": (6, 0, 0), "count": 5},
     }
     for name, fields in changes.items():
         yield Case(name, "plain", batch(record(0), now_ms, **fields))

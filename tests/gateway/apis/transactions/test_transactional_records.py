@@ -21,6 +21,7 @@ from muster.actors.wire.markers import write_marked
 from muster.gateway.apis.partitions import owner_of
 from muster.gateway.listener.connection import Connection
 from muster.placement.view import OFFSETS_TOPIC, Topic
+from tests.fuzz.batches import changed
 from tests.gateway.apis.test_data_apis import (
     FETCH,
     LATEST,
@@ -77,6 +78,18 @@ def mark(
     (found,) = client.exchange(WRITE_TXN_MARKERS, version, {"markers": [marker]}).markers
     assert found.producer_id == producer[0]
     return [(topic.name, each.partition_index, each.error_code) for topic in found.topics for each in topic.partitions]
+
+
+def test_a_batch_that_cannot_be_read_begins_no_transaction(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"))
+    sound = client_batch(1, producer=(P, 0, 0), transactional=True)
+    poison = changed(sound, record_count=5, last_offset_delta=4)
+    refused = produce(full.client, (topic, 0, poison), version=CLASSIC, transactional_id="tx")
+    assert errors(refused) == [ErrorCode.invalid_record]
+    assert errors(produce(full.client, (topic, 0, client_batch(1)))) == [ErrorCode.none]
+    (found,) = fetch(full.client, (topic, 0, 0), isolation_level=READ_COMMITTED)
+    assert (found.high_watermark, found.last_stable_offset) == (1, 1)
+    assert write(full.client, topic, 0, (P, 0, 0)) == [ErrorCode.none]
 
 
 def history(full: Serving, topic: Topic) -> list[bytes]:
