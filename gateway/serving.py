@@ -239,12 +239,16 @@ class ServedGateway:
 
     def _every(self, period_s: float, work: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
         async def run() -> None:
+            failing: int | None = None
             while True:
                 await asyncio.sleep(period_s)
                 try:
                     await work()
+                    failing = None
                 except OSError as error:
-                    log.error("samples cannot be written: %s", error)
+                    if error.errno != failing:
+                        failing = error.errno
+                        log.error("samples cannot be written for now: %s", error)
                 except Exception:
                     log.exception("what is done every %g s failed; it is tried again", period_s)
 

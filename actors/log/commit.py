@@ -303,6 +303,8 @@ class Committer:
 
         Returns the segment; its index does not contain the batches yet.
         """
+        if batches:
+            self._disk.check_room(self._directory)
         if begin_segment and self._flushing.is_behind:
             self._disk.sync(self.segments[-1].fd)
             self._flushing.synced()

@@ -14,6 +14,7 @@ from muster.actors.log.commit import RETRY_AFTER_S
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.files import directory as directories
+from muster.actors.log.files.room import SharedDisk
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.trouble import Trouble
 from muster.actors.wire.leader_epochs import LeaderEpoch
@@ -79,6 +80,7 @@ class Partitions:
         self._partitions: dict[TopicIdPartition, _Partition] = {}
         self._failed: dict[TopicIdPartition, _Failed] = {}
         self._limited_log = LimitedLog(log)
+        self._disk = SharedDisk()
         self._is_closed = False
 
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
@@ -168,6 +170,7 @@ class Partitions:
             epoch=epoch,
             config=self._config_of(topic),
             now_ms=self._now_ms,
+            disk=self._disk,
         )
 
     def _config_of(self, topic: Topic) -> LogConfig:

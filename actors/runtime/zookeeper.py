@@ -94,6 +94,8 @@ class EmbeddedZooKeeper:
         self._process: subprocess.Popen[bytes] | None = None
         self._should_run = False
         self._exited = threading.Event()
+        self._launching = threading.Lock()
+        self._stopped = threading.Event()
 
     @classmethod
     def start(
@@ -117,6 +119,15 @@ class EmbeddedZooKeeper:
                     continue
                 return server
         raise ZooKeeperStartError(f"found no free port on {host} for ZooKeeper in {_PORT_ATTEMPTS} attempts")
+
+    def restart(self, timeout_s: float = 30) -> None:
+        """Start the server again, on its port, after it has ended by itself. No effect after :meth:`stop`.
+
+        ZooKeeperStartError as for :meth:`start`.
+        """
+        with self._launching, _exclusive(self.data_dir) as lock:
+            if not self._stopped.is_set():
+                self._launch(lock, time.monotonic() + timeout_s)
 
     def secure(self, *, timeout_s: float = 30) -> Access:
         """Let only who reads the file of credentials change nodes. Returns the access of those; the file is kept.
@@ -156,8 +167,18 @@ class EmbeddedZooKeeper:
         """Whether the server process runs."""
         return self._process is not None and not self._exited.is_set()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server process has ended by itself."""
+        return not self.alive and not self._stopped.is_set()
+
     def stop(self, timeout_s: float = 10) -> None:
         """Stop the server: SIGTERM, then SIGKILL after ``timeout_s``. The data stay. May be called again."""
+        self._stopped.set()
+        with self._launching:
+            self._end(timeout_s)
+
+    def _end(self, timeout_s: float) -> None:
         self._should_run = False
         for kind, wait_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, None)):
             if not self.alive:
@@ -175,6 +196,7 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _launch(self, lock: IO[str], deadline: float) -> None:
+        self._should_run = False
         log_file = self.data_dir / "zookeeper.log"
         log_start = log_file.stat().st_size if log_file.exists() else 0
         try:
@@ -182,7 +204,7 @@ class EmbeddedZooKeeper:
             self._await_service(deadline)
             self._should_run = True
         except BaseException as error:
-            self.stop(timeout_s=2)
+            self._end(timeout_s=2)
             if not isinstance(error, ZooKeeperUnreachable):
                 raise
             tail = _tail(log_file, log_start) or _tail(self.data_dir / "zookeeper.out", 0)
@@ -194,6 +216,7 @@ class EmbeddedZooKeeper:
     def _spawn(self, command: list[str], lock: IO[str]) -> None:
         started: list[subprocess.Popen[bytes] | OSError] = []
         ready = threading.Event()
+        exited = self._exited = threading.Event()
 
         def run() -> None:
             become = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
@@ -208,6 +231,7 @@ class EmbeddedZooKeeper:
                         process_group=0,  # a Ctrl-C in the terminal must not stop ZooKeeper: it is stopped last
                     )
             except OSError as error:
+                exited.set()
                 started.append(error)
                 return
             else:
@@ -215,7 +239,7 @@ class EmbeddedZooKeeper:
             finally:
                 ready.set()
             code = process.wait()
-            self._exited.set()
+            exited.set()
             if self._should_run:
                 log.error("ZooKeeper on %s ended by itself (exit code %s), see %s", self.hosts, code, self.data_dir)
 
@@ -229,6 +253,8 @@ class EmbeddedZooKeeper:
         while not self._responds():
             if self._exited.wait(0.05):
                 raise ZooKeeperUnreachable("the process ended")
+            if self._stopped.is_set():
+                raise ZooKeeperUnreachable("it is being stopped")
             if time.monotonic() > deadline:
                 raise ZooKeeperUnreachable("it did not answer in time")
         connect(self.hosts, timeout_s=max(1.0, deadline - time.monotonic())).shut()

@@ -13,7 +13,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ from muster.actors.tables import slots
 
 _log = logging.getLogger(__name__)
 _LOCK = "lock"
+
+
+@dataclass(slots=True)
+class _Appends:
+    """The appends to a folder. While they fail, flushes open one file after the other: one line says so."""
+
+    are_failing: bool = False
 
 
 @dataclass(slots=True)
@@ -36,6 +43,7 @@ class SpoolFile:
     """Whether the last line is missing or not whole: the next write begins a new line and says how many are missing."""
     beside: Path | None = None
     """A file that is removed with it, and after it."""
+    appends: _Appends = field(default_factory=_Appends)
 
     def append(self, lines: bytes) -> None:
         """Write whole lines with one ``write``. Never raises for a full disk: the lines are then in memory only."""
@@ -43,9 +51,11 @@ class SpoolFile:
         try:
             complete = os.write(self.fd, data) == len(data)
         except OSError as error:
-            if not self.torn:
+            if not self.appends.are_failing:
                 _log.error("cannot append to %s (%s): in memory only until the next flush", self.path, error)
-            complete = False
+            self.appends.are_failing, complete = True, False
+        else:
+            self.appends.are_failing = False
         self.torn = not complete
         if self.torn:
             self.missing += lines.count(b"\n")
@@ -63,6 +73,7 @@ class SpoolFolder:
 
     path: Path
     lock_fd: int
+    _appends: _Appends = field(default_factory=_Appends)
 
     @classmethod
     def create(cls, spools: Path, owner: str, now_ms: int) -> SpoolFolder:
@@ -77,7 +88,8 @@ class SpoolFolder:
     def open(self, number: int) -> SpoolFile:
         """Create a spool file; numbers must grow."""
         path = self.path / f"{number:08d}.jsonl"
-        return SpoolFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return SpoolFile(path, fd, appends=self._appends)
 
     def name_of(self, spool: Path) -> str:
         """The name of that spool's Parquet files, without suffix."""

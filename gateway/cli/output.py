@@ -73,6 +73,9 @@ class Steps(Protocol):
     def step(self, text: str) -> None:
         """Show what is being done now."""
 
+    def note(self, text: str) -> None:
+        """Show something that has happened meanwhile."""
+
     def rest(self) -> None:
         """Show that nothing is being done for now."""
 
@@ -83,6 +86,10 @@ class LoggedSteps:
     def step(self, text: str) -> None:
         """Log it."""
         log.info("%s", text)
+
+    def note(self, text: str) -> None:
+        """Log it as a warning."""
+        log.warning("%s", text)
 
     def rest(self) -> None:
         """No line."""
@@ -99,11 +106,19 @@ class Progress:
 
     def step(self, text: str) -> None:
         """Show what is being done now."""
-        text = terminal.printable(text, self._console.encoding)
-        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}")
+        text = self._line(text)
         if self._spinner:
             self._spinner.update(Text(text))
             self._spinner.start()
+
+    def note(self, text: str) -> None:
+        """Show something that has happened meanwhile, from any thread."""
+        self._line(text)
+
+    def _line(self, text: str) -> str:
+        text = terminal.printable(text, self._console.encoding)
+        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}")
+        return text
 
     def rest(self) -> None:
         """Show that nothing is being done for now."""

@@ -119,7 +119,7 @@ def test_killed_it_leaves_nothing_and_starts_again_with_its_topics(up: Up, muste
         assert stopped.returncode == 0, stopped.stderr
         assert again.process.wait(END_S) == 0
         assert_gone(started)
-        assert sorted(path.name for path in (up.storage / "run").iterdir() if path.is_file()) == ["lock"]
+        assert sorted(path.name for path in (up.storage / "run").iterdir() if path.is_file()) == ["lock", "reserve"]
     finally:
         again.process.kill()
         again.process.wait()

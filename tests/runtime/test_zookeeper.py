@@ -18,6 +18,7 @@ import pytest
 from muster.actors.runtime import java
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
+from tests.zookeeper_fixture import eventually
 
 START_AND_WAIT = """
 import sys, threading
@@ -39,6 +40,25 @@ def test_a_restart_finds_every_node_again(tmp_path: Path) -> None:
         client = connect(server.hosts, timeout_s=10)
         assert client.get("/kept")[0] == b"data"
         client.shut()
+
+
+def test_a_server_that_was_lost_is_started_again_with_its_sessions(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper.start(tmp_path) as server:
+        client = connect(server.hosts, timeout_s=10)
+        client.create("/ephemeral", ephemeral=True)
+        for _ in range(2):
+            hosts, pid = server.hosts, server.pid
+            os.kill(pid, signal.SIGKILL)
+            psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+            eventually(lambda: server.is_lost, "it is lost")
+            server.restart()
+            assert (server.hosts, server.alive) == (hosts, True)
+            assert server.pid != pid
+            assert client.retry(client.exists, "/ephemeral").ephemeralOwner == client.client_id[0]
+        client.shut()
+    assert not server.is_lost
+    server.restart()
+    assert not server.alive
 
 
 def test_the_directory_may_have_any_name(tmp_path: Path) -> None:

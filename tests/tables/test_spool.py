@@ -278,6 +278,23 @@ def test_a_full_disk_delays_but_loses_nothing(tmp_path: Path, monkeypatch: pytes
     assert offsets(tmp_path) == list(range(20))
 
 
+def test_a_full_disk_is_logged_once_however_many_files_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    for trouble in (1, 2):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "muster.actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device"))
+            )
+            for window in range(3):
+                store.add(fetched(window * 10, window * 10 + 9))
+                store.flush()
+        store.add(fetched(100 * trouble, 100 * trouble + 9))
+        assert len([each for each in caplog.messages if "cannot append" in each]) == trouble
+    store.close()
+
+
 def _raise(error: BaseException) -> None:
     raise error
 

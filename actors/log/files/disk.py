@@ -23,6 +23,9 @@ class Disk:
         """Like :meth:`create`, but a power failure may lose the name, with or without the content."""
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
 
+    def check_room(self, directory: Path) -> None:
+        """ENOSPC if what is free there is not for the records that are about to be written. Here: never."""
+
     def write(self, fd: int, content: bytes, position: int) -> None:
         view = memoryview(content)
         while view:

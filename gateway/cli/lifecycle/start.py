@@ -27,6 +27,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
 )
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
+from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
@@ -140,17 +141,23 @@ class Start:
         if hosts := self._config.zookeeper_connect:
             self._progress.step(f"connecting to ZooKeeper at {hosts}")
             check_zookeeper(hosts, self._config.zookeeper_access)
+            self._keep(None)
             return hosts, self._config.zookeeper_access
         self._progress.step("starting ZooKeeper")
         host = _LOOPBACK if self._address is None else _own_address()
         try:
             server = EmbeddedZooKeeper.start(self._storage / "zookeeper", host=host)
             self._undo.callback(server.stop)
+            self._keep(server)
             access = server.secure()
         except (ZooKeeperStartError, zookeeper.ZooKeeperUnreachable) as error:
             raise CliError(str(error)) from error
-        self._checks.append(lambda: None if server.alive else "ZooKeeper ended by itself")
         return server.hosts, access
+
+    def _keep(self, server: EmbeddedZooKeeper | None) -> None:
+        upkeep = Upkeep(self._storage, server, self._progress.note)
+        self._undo.callback(upkeep.stop)
+        upkeep.start()
 
     def _own_ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
         self._progress.step("starting Ray")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -23,6 +24,7 @@ from typing import Any
 import javaproperties
 
 from muster.actors.runtime.files import write_atomically
+from muster.actors.runtime.storage.reserve import Reserve
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.storage.fit import check_here
 
@@ -63,14 +65,20 @@ def prepare(storage: Path) -> str:
         )
     try:
         (storage / "run").mkdir(parents=True, exist_ok=True)
+        room = Reserve(storage).release_if_needed()
+        if room.free_bytes < room.reserve_bytes // 2:
+            raise CliError(
+                f"storage path {storage} is full: {room.free_bytes >> 10} KiB are free, and a start needs "
+                f"{room.reserve_bytes >> 11} KiB; free space there, or choose another with --storage"
+            )
         with tempfile.TemporaryFile(dir=storage):
             pass
         check_here(storage)
         return cluster_id(storage)
     except OSError as error:
+        hint = "free space there" if error.errno == errno.ENOSPC else "make it writable for this user"
         raise CliError(
-            f"storage path {storage} cannot be written: {error.strerror}; "
-            "make it writable for this user or choose another with --storage"
+            f"storage path {storage} cannot be written: {error.strerror}; {hint} or choose another with --storage"
         ) from error
 
 
