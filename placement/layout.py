@@ -26,6 +26,7 @@ CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 """For subscriptions to client metrics (KIP-714), as in Kafka 4."""
 DEFAULT_BROKER = "<default>"
 """Represents all brokers."""
+CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -287,6 +288,19 @@ def decode_subscription(data: bytes) -> str:
 def encode_drained_node(timestamp_ms: int) -> bytes:
     """``/drained_nodes/<node id>``: since when it is drained. JSON version 1."""
     return _dump({"version": 1, "timestamp": str(timestamp_ms)})
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """``/cluster/id``: the cluster whose nodes these are. Kafka's JSON version 1."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """Malformed if it is not a cluster id."""
+    found = _load(data, "cluster id").get("id")
+    if not isinstance(found, str):
+        raise Malformed(f"not a cluster id: {data!r}")
+    return found
 
 
 def encode_producer_id_block(block: range, broker_id: int) -> bytes:

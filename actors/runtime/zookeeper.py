@@ -80,6 +80,14 @@ class ZooKeeperStartError(RuntimeError):
     """The embedded server could not be started; the message is one line and says how to fix that."""
 
 
+class ZooKeeperEndedAtStart(ZooKeeperStartError):
+    """The server ended while it started, perhaps because of its data; the message has the end of its log."""
+
+
+class _Ended(ZooKeeperUnreachable):
+    pass
+
+
 class _PortTaken(ZooKeeperStartError):
     pass
 
@@ -211,7 +219,8 @@ class EmbeddedZooKeeper:
             if "BindException" in tail:
                 reason = tail.rpartition("BindException")[2].lstrip(": ").split(" | ")[0]
                 raise _PortTaken(f"ZooKeeper cannot listen on {self.hosts}: {reason}") from None
-            raise ZooKeeperStartError(f"ZooKeeper on {self.hosts} did not start: {error}; its log: {tail}") from None
+            kind = ZooKeeperEndedAtStart if isinstance(error, _Ended) else ZooKeeperStartError
+            raise kind(f"ZooKeeper on {self.hosts} did not start: {error}; its log: {tail}") from None
 
     def _spawn(self, command: list[str], lock: IO[str]) -> None:
         started: list[subprocess.Popen[bytes] | OSError] = []
@@ -252,7 +261,7 @@ class EmbeddedZooKeeper:
     def _await_service(self, deadline: float) -> None:
         while not self._responds():
             if self._exited.wait(0.05):
-                raise ZooKeeperUnreachable("the process ended")
+                raise _Ended("the process ended")
             if self._stopped.is_set():
                 raise ZooKeeperUnreachable("it is being stopped")
             if time.monotonic() > deadline:

@@ -16,7 +16,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
-from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
 from muster.gateway.cli.lifecycle.config_checks import (
@@ -28,6 +28,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
 from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.lifecycle.upkeep import Upkeep
+from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
 from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import refuse_unfit
@@ -80,7 +81,7 @@ class Start:
         self._undo.callback(ports.release)
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
-        hosts, access = self._zookeeper()
+        hosts, access = self._zookeeper(cluster_id)
         state = self._given_state(self._given, hosts) if self._given else self._own_ray(environment, hosts)
         settings = ClusterSettings(
             config=self._config,
@@ -137,10 +138,11 @@ class Start:
         of_listeners = [_counting_up(each.port, count) for each in listeners]
         return tuple(zip(*of_listeners, strict=True)), _counting_up(metrics, count)
 
-    def _zookeeper(self) -> tuple[str, Access]:
+    def _zookeeper(self, cluster_id: str) -> tuple[str, Access]:
         if hosts := self._config.zookeeper_connect:
             self._progress.step(f"connecting to ZooKeeper at {hosts}")
             check_zookeeper(hosts, self._config.zookeeper_access)
+            self._check_belongs(hosts, self._config.zookeeper_access, cluster_id, None)
             self._keep(None)
             return hosts, self._config.zookeeper_access
         self._progress.step("starting ZooKeeper")
@@ -150,9 +152,20 @@ class Start:
             self._undo.callback(server.stop)
             self._keep(server)
             access = server.secure()
+            self._check_belongs(server.hosts, access, cluster_id, server.data_dir)
+        except ZooKeeperEndedAtStart as error:
+            hint = remedies(self._storage, self._storage / "zookeeper")
+            raise CliError(f"{error}. If its data are damaged: {hint}") from error
         except (ZooKeeperStartError, zookeeper.ZooKeeperUnreachable) as error:
             raise CliError(str(error)) from error
         return server.hosts, access
+
+    def _check_belongs(self, hosts: str, access: Access, cluster_id: str, data_dir: Path | None) -> None:
+        zk = zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S)
+        try:
+            check_belongs(zk, self._storage, cluster_id, data_dir)
+        finally:
+            zk.shut()
 
     def _keep(self, server: EmbeddedZooKeeper | None) -> None:
         upkeep = Upkeep(self._storage, server, self._progress.note)
