@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import subprocess
 import sys
@@ -14,7 +15,19 @@ import pytest
 
 from muster.gateway.cli.lifecycle import ray_agent
 
-AGENT = "import sys; print(sys.argv[-1], flush=True)"
+AGENT = """
+import select, socket, sys
+port = int(sys.argv[-1].rpartition("=")[2])
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(("127.0.0.1", port))
+server.listen(128)
+another = socket.create_server(("127.0.0.1", 0))
+print(sys.argv[-1], flush=True)
+while server in select.select([server, sys.stdin], [], [])[0]:
+    with server.accept()[0] as client:
+        client.sendall(b"agent")
+"""
 RAYLET = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
 NODE = "--node-id=abc"
 
@@ -52,6 +65,22 @@ def test_first_connection_starts_the_agent_of_runtime_environments(tmp_path: Pat
         socket.create_connection(("127.0.0.1", port)).close()
         assert raylet.stdout is not None
         assert raylet.stdout.readline().strip() == f"--runtime-env-agent-port={port}"
+
+
+def test_nobody_else_can_take_the_port_when_the_agent_starts(tmp_path: Path) -> None:
+    """As a user of the machine would try, who connects first."""
+    with started(tmp_path, "--runtime-env-agent-port=0", "--node-ip-address=127.0.0.1"):
+        port = written(tmp_path / "runtime_env_agent_port_abc")
+        with socket.create_connection(("127.0.0.1", port), timeout=100) as first:
+            response = ""
+            while not response:
+                with socket.socket() as thief:
+                    thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    with pytest.raises(OSError, match="Address already in use"):
+                        thief.bind(("127.0.0.1", port))
+                if select.select([first], [], [], 0)[0]:
+                    response = first.recv(10).decode()
+        assert response == "agent", "the connection that started it is served, too"
 
 
 def test_ends_with_its_raylet(tmp_path: Path) -> None:
