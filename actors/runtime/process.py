@@ -63,8 +63,17 @@ def log_folder(storage: Path) -> Path:
     return storage / "run" / "log"
 
 
+def keep_files_private() -> None:
+    """From now on, files and directories that this process and its children create are for this user alone."""
+    os.umask(0o077)
+
+
 def log_to_file(storage: Path, actor: str, log_format: LogFormat) -> None:
-    """Send the log of this process to ``storage/run/log/<actor>.log`` (4 files of 8 MiB) and to stderr."""
+    """Send the log of this process to ``storage/run/log/<actor>.log`` (4 files of 8 MiB) and to stderr.
+
+    Called first in every process of an actor, so all that it creates is private.
+    """
+    keep_files_private()  # Ray, which started this process, may have another umask
     folder = log_folder(storage)
     folder.mkdir(parents=True, exist_ok=True)
     to_file = logging.handlers.RotatingFileHandler(

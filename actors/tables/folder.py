@@ -81,14 +81,14 @@ class SpoolFolder:
         name = f"{owner}-{now_ms:013d}-{uuid.uuid4().hex[:8]}"
         hidden = spools / f".{name}"
         hidden.mkdir(parents=True)
-        fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         return cls(hidden.rename(spools / name), fd)
 
     def open(self, number: int) -> SpoolFile:
         """Create a spool file; numbers must grow."""
         path = self.path / f"{number:08d}.jsonl"
-        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         return SpoolFile(path, fd, appends=self._appends)
 
     def name_of(self, spool: Path) -> str:

@@ -46,7 +46,7 @@ class SlotFile:
     def __init__(self, path: Path) -> None:
         """Create the file. OSError if the disk refuses."""
         self.is_open = True
-        self._fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._segments: list[mmap.mmap] = []
         self._taken = 0
 

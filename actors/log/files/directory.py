@@ -91,7 +91,7 @@ class Claim:
         """FencedEpoch if the same or a higher epoch was here before. OSError. Durable on return."""
         claim = cls(directory / f"leader-epoch-{epoch:010d}")
         try:
-            os.close(os.open(claim._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            os.close(os.open(claim._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         except FileExistsError:
             raise FencedEpoch(f"{directory.name}: leader epoch {epoch} has been used") from None
         seen = {int(match[1]): entry for entry in directory.iterdir() if (match := _CLAIM.fullmatch(entry.name))}

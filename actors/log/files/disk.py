@@ -11,7 +11,7 @@ class Disk:
 
     def create(self, path: Path) -> int:
         """Create a file under an unused name, durably listed in its directory. Returns the file descriptor."""
-        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             sync_directory(path.parent)
         except OSError:
@@ -21,7 +21,7 @@ class Disk:
 
     def create_unsynced(self, path: Path) -> int:
         """Like :meth:`create`, but a power failure may lose the name, with or without the content."""
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     def check_room(self, directory: Path) -> None:
         """ENOSPC if what is free there is not for the records that are about to be written. Here: never."""
@@ -64,7 +64,7 @@ class Disk:
     def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
         """A reader sees the old or the new content. After a power failure it may be neither: for content with a CRC."""
         temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
-        fd = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             self.write(fd, content, 0)
             temporary.replace(path)

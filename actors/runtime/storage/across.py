@@ -93,7 +93,7 @@ def _look(folder: Path, node: str) -> str | None:
 def _create(path: Path) -> bool:
     """Whether this call created it."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError:
         return False
     return True

@@ -51,7 +51,7 @@ def check(directory: Path, *, thorough: bool = False) -> list[Finding]:
 
 
 def _sync(folder: Path, thorough: bool) -> str | None:
-    fd = os.open(folder / "synced", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    fd = os.open(folder / "synced", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         taken_ms = []
         for number in range(_SYNCS if thorough else 1):
@@ -148,9 +148,9 @@ def _rename_while_read(path: Path) -> str | None:
 
 def _create(folder: Path, thorough: bool) -> str | None:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    os.close(os.open(folder / "once", flags, 0o644))
+    os.close(os.open(folder / "once", flags, 0o600))
     try:
-        os.close(os.open(folder / "once", flags, 0o644))
+        os.close(os.open(folder / "once", flags, 0o600))
     except FileExistsError:
         return None
     raise Broken("a name that exists could be created again (O_EXCL)")
@@ -171,7 +171,7 @@ def _remove(folder: Path, thorough: bool) -> str | None:
 
 def _write(folder: Path, thorough: bool) -> str | None:
     path = folder / "written"
-    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         os.pwrite(fd, _content(2), _BLOCK)
         os.pwrite(fd, _content(1), 0)
@@ -191,7 +191,7 @@ def _write(folder: Path, thorough: bool) -> str | None:
 
 def _mapping(folder: Path, thorough: bool) -> str | None:
     path = folder / "mapped"
-    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         with doing("reserving space (posix_fallocate)"):
             os.posix_fallocate(fd, 0, _BLOCK)
@@ -252,7 +252,7 @@ def _after_a_kill(folder: Path) -> str | None:
 
 _OTHER_PROCESS = """
 import fcntl, mmap, os, sys
-lock, line, mapped = (os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644) for path in sys.argv[1:])
+lock, line, mapped = (os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600) for path in sys.argv[1:])
 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 os.write(line, b"a line")
 try:

@@ -44,7 +44,7 @@ def restore(
     Until everything is there, ``muster up`` refuses the directory.
     """
     check_storage(storage)
-    storage.mkdir(parents=True, exist_ok=True)
+    storage.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = storage_directory.unfinished_restore(storage)
     unfinished.touch()
     sync_directories(storage)
@@ -54,7 +54,7 @@ def restore(
         is_below = below.parts[0] == STORAGE and ".." not in below.parts
         target = storage / below.relative_to(STORAGE) if is_below else None
         if target is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (source / file.path).open("rb") as stored:
             if target is None:
                 found = copied(stored, None)

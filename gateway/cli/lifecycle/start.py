@@ -14,7 +14,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
-from muster.actors.runtime.process import log_folder
+from muster.actors.runtime.process import keep_files_private, log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
@@ -70,6 +70,7 @@ class Start:
         check_tokens(self._config)
         check_certificates(self._config)
         check_listeners(self._config, on_cluster=self._address is not None)
+        keep_files_private()
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         if self._address is not None:

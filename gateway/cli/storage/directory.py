@@ -65,6 +65,7 @@ def prepare(storage: Path) -> str:
         )
     try:
         (storage / "run").mkdir(parents=True, exist_ok=True)
+        _close_to_others(storage)
         room = Reserve(storage).release_if_needed()
         if room.free_bytes < room.reserve_bytes // 2:
             raise CliError(
@@ -80,6 +81,13 @@ def prepare(storage: Path) -> str:
         raise CliError(
             f"storage path {storage} cannot be written: {error.strerror}; {hint} or choose another with --storage"
         ) from error
+
+
+def _close_to_others(storage: Path) -> None:
+    """Earlier versions let any user read. What is below these directories need not be changed for that."""
+    for name in ("logs", "metrics", "run", "zookeeper"):
+        with contextlib.suppress(FileNotFoundError):
+            (storage / name).chmod(0o700)
 
 
 def cluster_id(storage: Path) -> str:
