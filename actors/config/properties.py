@@ -127,6 +127,14 @@ class MusterConfig(
         "none: the node's label ray.io/availability-zone, if it has one.",
     )
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
+    queued_max_response_bytes: Long = Field(
+        67_108_864,
+        ge=1 << 20,
+        description="Maximum memory of responses that clients of a gateway have not taken, in bytes, over all of its "
+        "connections: a little more than one response of fetch.max.bytes. Beyond it, records that are in files of its "
+        "node are read again when the client takes them; connections with other responses are closed, first the one "
+        "whose client has taken nothing for longest.",
+    )
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
     connection_invalid_request_delay_ms: Int = Field(
         1_000,

@@ -24,7 +24,7 @@ def record(call: Call, reply: Reply) -> None:
         if is_by_members(header.api_key, call.peeked, call.entity, group):
             return
         name, read = READERS[header.api_key]
-        frame = b"".join(bytes(part) for part in reply.parts)
+        frame = b"".join(bytes(part) for part in reply.in_memory)
         _, response = codec.decode_response(header.api_key, header.api_version, frame)
         who = Who(connection.principal, connection.host, header.client_id, connection.id)
         for change in read(name, call.entity(), response, partial(_name_of, call.gateway)):

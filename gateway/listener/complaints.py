@@ -30,6 +30,7 @@ class Cause(StrEnum):
     CUT_OFF = "cut_off"
     MAX_CONNECTIONS_PER_IP = "max_connections_per_ip"
     CONNECTION_RATE = "connection_rate"
+    NOT_TAKEN = "not_taken"
     FAULT = "fault"
     INTERNAL_ERROR = "internal_error"
     GIVEN_UP = "given_up"

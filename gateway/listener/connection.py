@@ -20,9 +20,10 @@ from muster.gateway.listener.limiting.charging import settle
 from muster.gateway.listener.limiting.throttle_time import with_throttle_time
 from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
 from muster.gateway.listener.limiting.turns import TURN_S, over
+from muster.gateway.listener.outgoing import Outgoing
 from muster.gateway.listener.pending import PendingRequest
 from muster.gateway.listener.registry import APIS, Api, Call, Reply
-from muster.gateway.listener.tls_failures import complaint_of
+from muster.gateway.listener.tls_failures import complaint_of, no_frame
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
@@ -47,14 +48,13 @@ _LONG = frozenset((11, 14))
 """JoinGroup and SyncGroup wait for other members."""
 _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
 """The header of a frame that has none: a SASL token after SaslHandshake v0."""
-_HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
 class Connection(asyncio.Protocol):
     """Serves one client; all methods run on the event loop.
 
     Its memory is bounded: requests by PIPELINE_LIMIT and socket.request.max.bytes; responses because none is started
-    while the client does not take those it has, and large ones only one at a time.
+    while the client does not take those it has, and large ones only one at a time; those of all by ResponseMemory.
     """
 
     def __init__(self, gateway: Gateway, connection_id: str, listener: Listener, admission: Admission) -> None:
@@ -89,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._tasks = 0
         """Number of requests that tasks serve."""
         self._ready: list[Reply] = []
+        self._outgoing: Outgoing | None = None
+        """Responses that are not handed to the socket yet, if any of them has records in files."""
         self._is_writable = True
         self._is_reading = True
         self._continues = False
@@ -163,6 +165,10 @@ class Connection(asyncio.Protocol):
             self._say(Complaint(Cause.CUT_OFF, text, "TLS"))
         if self._tls is not None:
             self._tls.lost()
+        if self._outgoing is not None:
+            self._outgoing.lost()
+            self._outgoing = None
+        self.gateway.response_memory.release(self)
         self._transport = self._tls = None
         self._mute.cancel()
         self._admission.end()
@@ -192,7 +198,7 @@ class Connection(asyncio.Protocol):
             self.refuse(Cause.PROXY_HEADER, f"listener {self.listener.name}: {error}")
             frames = []
         except FrameTooLarge as error:
-            self._refused = _no_frame(error, self.listener)
+            self._refused = no_frame(error, self.listener)
             frames = error.frames
         frames.reverse()
         self._frames[:0] = frames
@@ -219,10 +225,51 @@ class Connection(asyncio.Protocol):
     def full(self) -> None:
         self._is_writable = False
         self._read(False)
+        if self._outgoing is None and (size_bytes := self.waiting_bytes()):
+            self.gateway.response_memory.hold(self, size_bytes)
+
+    def waiting_bytes(self) -> int:
+        """See :class:`~muster.gateway.listener.limiting.response_memory.Holder`."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def give_back(self) -> None:
+        """Give the client up: it does not take its responses, and all together take too much memory."""
+        if self._transport is not None:
+            text = "the client does not take its responses, and all together are more than queued.max.response.bytes"
+            self._say(Complaint(Cause.NOT_TAKEN, text))
+            self._transport.abort()
 
     def drained(self) -> None:
-        self._is_writable = True
-        self._admit()
+        self.gateway.response_memory.release(self)
+        if self._outgoing is not None:
+            self._outgoing.pump()
+            self._pumped()
+        else:
+            self._is_writable = True
+            self._admit()
+
+    def _pumped(self, error: OSError | None = None) -> None:
+        """More has been handed to the socket; all of it, if nothing is left of the outgoing responses."""
+        if self._transport is None or self._outgoing is None:
+            return
+        self.last_active_s = time.monotonic()
+        if error is not None:
+            self._say(Complaint(Cause.INTERNAL_ERROR, f"the records of a response cannot be read: {error}"))
+            self._transport.abort()
+        elif not self._outgoing:
+            is_blocked = self._end_outgoing()
+            if self._closing is not None:
+                self._transport.close()
+            elif not is_blocked:
+                self.drained()
+
+    def _end_outgoing(self) -> bool:
+        """All is handed to the socket. Returns whether it takes no more."""
+        outgoing, self._outgoing = self._outgoing, None
+        assert outgoing is not None
+        if self._tls is None:
+            cast(asyncio.Transport, self._transport).set_write_buffer_limits()
+        return outgoing.is_blocked
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
         """The client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
@@ -385,6 +432,7 @@ class Connection(asyncio.Protocol):
             reply = request.response
             if self.gateway.quotas is not None:
                 reply = self._charge(self.gateway.quotas, request)
+            request.response = None
             if reply is not None:
                 self._queue(reply)
         if not self._ready:
@@ -398,7 +446,7 @@ class Connection(asyncio.Protocol):
             self._mute.extend(throttle_ms, self._unmuted)
             key, version = call.header.api_key, call.header.api_version
             if reply is not None and version in request.api.versions:
-                return reply._replace(parts=with_throttle_time(key, version, reply.parts, throttle_ms))
+                return reply._replace(parts=with_throttle_time(key, version, reply.in_memory, throttle_ms))
         return reply
 
     @property
@@ -447,12 +495,29 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():  # a write has failed: what is written now is dropped, so it is not counted
             return
         self.last_active_s = time.monotonic()
+        if self._outgoing is not None or any(reply.has_files for reply in ready):
+            self._send_by_pieces(ready)
+            return
         for reply in ready:
             if reply.on_sent is not None:
                 reply.on_sent()
-        pieces = [piece for reply in ready for piece in pieces_of(*reply.parts)]
+        pieces = [piece for reply in ready for piece in pieces_of(*reply.in_memory)]
         self.gateway.metrics.sent(sum(map(len, pieces)))
         self._transport.writelines(pieces)
+
+    def _send_by_pieces(self, ready: list[Reply]) -> None:
+        assert self._transport is not None
+        if self._outgoing is None:
+            gateway = self.gateway
+            memory, sent = gateway.response_memory, gateway.metrics.sent
+            self._outgoing = Outgoing(self._transport, gateway.turns, memory, sent, self._pumped)
+        for reply in ready:
+            self._outgoing.put(reply)
+        self._outgoing.pump()
+        if self._outgoing or self._end_outgoing():
+            self.full()
+        else:
+            self._is_writable = True
 
     @property
     def has_tasks(self) -> bool:
@@ -493,7 +558,8 @@ class Connection(asyncio.Protocol):
         self._mute.cancel()
         self._give_up()
         self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)
-        self._transport.close()
+        if self._outgoing is None:
+            self._transport.close()
 
     def end_when_idle(self) -> None:
         """Close once no request waits for its response: at once, or after one of the next responses."""
@@ -531,19 +597,3 @@ class Connection(asyncio.Protocol):
             complaint.text[:_REASON_CHARS],
             fields=self.log_fields,
         )
-
-
-def _no_frame(error: FrameTooLarge, listener: Listener) -> Complaint:
-    """The complaint, with advice if the first bytes of the "frame" show what the client speaks."""
-    protocol = listener.protocol
-    start = error.size.to_bytes(4, "big", signed=True)
-    if start[:2] == b"\x16\x03":
-        hint = f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"
-        return Complaint(Cause.TLS, f"{error}{hint}")
-    if proxy_protocol.SIGNATURE.startswith(start) or proxy_protocol.VERSION_1.startswith(start):
-        hint = "; this looks like the PROXY protocol: set proxy.protocol.enable=true, or switch it off in the balancer"
-        return Complaint(Cause.PROXY_HEADER, f"{error}{hint}")
-    if start in _HTTP_METHODS:
-        hint = "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
-        return Complaint(Cause.HTTP, f"{error}{hint}")
-    return Complaint(Cause.FRAME_SIZE, str(error))

@@ -26,6 +26,7 @@ from muster.gateway.listener.forward import ActorKey, Forwarder
 from muster.gateway.listener.leader_epochs import LeaderEpochs
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.limiting.holding import Holding
+from muster.gateway.listener.limiting.response_memory import ResponseMemory
 from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.limiting.turns import Turns
 from muster.gateway.metrics.gateway import GatewayMetrics
@@ -173,6 +174,10 @@ class Gateway:
         """Of administrative requests; set before the gateway listens, if they are recorded."""
         self.turns = Turns()
         """Of connections with more than a request, and of what takes long."""
+        self.response_memory = ResponseMemory(config.queued_max_response_bytes)
+        """Of responses that clients do not take."""
+        self.reading_whole = asyncio.Lock()
+        """Held while the records of a large response are read as a whole: the memory is that of one."""
         self.holding = Holding(config.connection_invalid_request_delay_ms)
         """Of connections that have sent what can be no request."""
         self.faults: RequestFaults | None = None

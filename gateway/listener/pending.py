@@ -160,6 +160,8 @@ class PendingRequest:
         if self.api.key in READERS and reply is not None:
             record(self.call, reply)
         self._done("ANSWERED")
+        if self.response is not None:  # it waits for those before it
+            self.response.give_back()
 
     def fail(self, error: BaseException) -> None:
         """See :meth:`Responder.fail`."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import Body, ErrorCode
 from muster.actors.wire.framing import Buffer
 from muster.actors.wire.steps.reading import Steps, decode_in_steps
 from muster.actors.wire.steps.writing import encode_response_in_steps
+from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 from muster.gateway.listener.limiting.throttling import BusyTime
 from muster.gateway.security.authorization.authorization_log import Decision
@@ -30,10 +31,23 @@ LONG_BYTES = 1_000
 class Reply(NamedTuple):
     """A response frame without its size, in parts, and the callback for when it is written to the socket."""
 
-    parts: Sequence[Buffer]
+    parts: Sequence[Buffer | FileRecords]
     on_sent: Callable[[], None] | None = None
     unwritten: Steps[list[Buffer]] | None = None
     """What writes the parts, if there are none yet: see :meth:`Call.written`."""
+    has_files: bool = False
+    """Whether any of the parts is in a file."""
+
+    @property
+    def in_memory(self) -> Sequence[Buffer]:
+        """The parts of a response of which no part in a file is looked into."""
+        return cast(Sequence[Buffer], self.parts)
+
+    def give_back(self) -> None:
+        """Free the memory of what is in files: the response has to wait."""
+        for part in self.parts if self.has_files else ():
+            if isinstance(part, FileRecords):
+                part.give_back()
 
 
 class LargeRequest(Exception):

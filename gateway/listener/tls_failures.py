@@ -1,9 +1,12 @@
-"""What a failed TLS handshake means: the cause, and a text that says what to change, if it can be known."""
+"""What a failed TLS handshake, or bytes that are no frame, mean: the cause, and what to change, if it can be known."""
 
 from __future__ import annotations
 
 import ssl
 
+from muster.actors.config import Listener
+from muster.actors.wire.framing import FrameTooLarge
+from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.security.tls.transport import HANDSHAKE_S, HandshakeTimeout, NotTls
 
@@ -62,3 +65,19 @@ def _ssl(error: ssl.SSLError) -> Complaint:
         text = f"the client refuses the gateway's certificate ({reason}): does it trust the authority that signed it?"
         return Complaint(Cause.CERTIFICATE_REFUSED, text)
     return Complaint(Cause.TLS_FAILED, f"TLS failed: {reason}", reason)
+
+
+def no_frame(error: FrameTooLarge, listener: Listener) -> Complaint:
+    """The complaint, with advice if the first bytes of the "frame" show what the client speaks."""
+    protocol = listener.protocol
+    start = error.size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        hint = f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"
+        return Complaint(Cause.TLS, f"{error}{hint}")
+    if proxy_protocol.SIGNATURE.startswith(start) or proxy_protocol.VERSION_1.startswith(start):
+        hint = "; this looks like the PROXY protocol: set proxy.protocol.enable=true, or switch it off in the balancer"
+        return Complaint(Cause.PROXY_HEADER, f"{error}{hint}")
+    if start in _HTTP_METHODS:
+        hint = "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
+        return Complaint(Cause.HTTP, f"{error}{hint}")
+    return Complaint(Cause.FRAME_SIZE, str(error))

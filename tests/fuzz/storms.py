@@ -8,6 +8,7 @@ that behaves, and the lines of the log.
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 import time
 from collections.abc import Coroutine
@@ -56,26 +57,33 @@ class Storms:
         except TimeoutError:
             click.echo("storms: this one was cut off, its time was over")
 
-    async def open(self, number: int, first: bytes) -> list[asyncio.StreamWriter]:
-        """So many connections that have sent these bytes."""
+    async def open(self, number: int, first: bytes, receive_bytes: int | None = None) -> list[asyncio.StreamWriter]:
+        """So many connections that have sent these bytes; ``receive_bytes``: how much each receives unread."""
         opened: list[asyncio.StreamWriter] = []
         for start in range(0, number, _CONNECTING):
             count = min(_CONNECTING, number - start)
-            pairs = await asyncio.gather(*(self._connect(first) for _ in range(count)))
+            pairs = await asyncio.gather(*(self._connect(first, receive_bytes) for _ in range(count)))
             opened += pairs
         return opened
 
-    async def _connect(self, first: bytes) -> asyncio.StreamWriter:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1024)
+    async def _connect(self, first: bytes, receive_bytes: int | None) -> asyncio.StreamWriter:
+        own = socket.socket()
+        own.setblocking(False)
+        if receive_bytes is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", self._port))
+        reader, writer = await asyncio.open_connection(sock=own, limit=1024)
         self._readers.append(reader)  # without it, the stream would read, and drop what it reads
         writer.write(first)
         return writer
 
-    async def hold(self, name: str, number: int, first: bytes, then: bytes = b"") -> None:
+    async def hold(
+        self, name: str, number: int, first: bytes, then: bytes = b"", receive_bytes: int | None = None
+    ) -> None:
         """Open them, and send a byte of ``then`` each second; close them after a while."""
         self._canary.report()
         began_bytes = self._target.rss_bytes
-        opened = await self.open(number, first)
+        opened = await self.open(number, first, receive_bytes)
         ends_s = time.monotonic() + _HOLD_S
         for at in range(10_000):
             if time.monotonic() > ends_s:
@@ -108,19 +116,20 @@ class Storms:
 @click.command()
 @click.option("--open", "held", default=500, show_default=True, help="Half-open connections; needs descriptors.")
 @click.option("--readers", default=100, show_default=True, help="Connections that do not read.")
+@click.option("--large", default=50, show_default=True, help="Connections that do not read a response of 54 MB.")
 @click.option("--bad", default=5_000, show_default=True, help="Connections with a bad frame.")
 @click.option("--seconds", default=120.0, show_default=True, help="At most, once the gateway serves.")
-def main(held: int, readers: int, bad: int, seconds: float) -> None:
+def main(held: int, readers: int, large: int, bad: int, seconds: float) -> None:
     """Measure each kind."""
     with tempfile.TemporaryDirectory(prefix="muster-storms-") as folder:
         target = Child("tests.fuzz.target", folder)
         try:
-            _measure(target, Path(folder), held, readers, bad, seconds)
+            _measure(target, Path(folder), held, readers, large, bad, seconds)
         finally:
             target.stop()
 
 
-def _measure(target: Child, folder: Path, held: int, readers: int, bad: int, seconds: float) -> None:
+def _measure(target: Child, folder: Path, held: int, readers: int, large: int, bad: int, seconds: float) -> None:
     with Client(int(target.ready["plain"])) as client:
         prepare(client)
     canary = Child("tests.fuzz.canary", "127.0.0.1", str(target.ready["plain"]))
@@ -134,7 +143,8 @@ def _measure(target: Child, folder: Path, held: int, readers: int, bad: int, sec
         for storm in (
             storms.hold("half-open connections", held, sized[:6]),
             storms.hold("connections with a byte per second", held, sized[:2], sized[2:] + sized * 100),
-            storms.hold("connections that do not read", readers, _large(target) * 20),
+            storms.hold("connections that do not read", readers, _fetch(target, 1) * 20),
+            storms.hold("connections that do not read 54 MB", large, _fetch(target, 60, partition=2) * 20, b"", 4096),
             storms.bad(bad),
         ):
             asyncio.run(storms.within(ends_s - time.monotonic(), storm))
@@ -145,15 +155,17 @@ def _measure(target: Child, folder: Path, held: int, readers: int, bad: int, sec
     click.echo(f"storms: {len(lines)} lines in the log, {len(found)} problems: {found[:5]}")
 
 
-def _large(target: Child) -> bytes:
-    """A Fetch, sized, whose response has a megabyte."""
+def _fetch(target: Child, batches: int, partition: int = 1) -> bytes:
+    """A Fetch, sized, whose response has that many batches of 900,000 bytes."""
     with Client(int(target.ready["plain"])) as client:
         flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
         wanted = [{"topic_id": None, "name": CANARY_TOPIC}]
         (found,) = client.exchange(METADATA, 12, {"topics": wanted, **flags}).topics
         topic = Topic(name=CANARY_TOPIC, topic_id=found.topic_id, partitions=3)
-        produce(client, (topic, 1, client_batch(1, value=bytes(900_000))))
-    frame = codec.encode_request(FETCH, 18, 1, "slow", fetch_body((topic, 1, 0)))
+        for _ in range(batches):
+            produce(client, (topic, partition, client_batch(1, value=bytes(900_000))))
+    limits = {"partition_max_bytes": 1 << 30, "max_bytes": 1 << 30} if batches > 1 else {}
+    frame = codec.encode_request(FETCH, 18, 1, "slow", fetch_body((topic, partition, 0), **limits))
     return len(frame).to_bytes(4, "big") + frame
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from muster.actors.log.format.batch import find_damage
+from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD, find_damage
 from muster.actors.wire.fetching import Place
 from muster.actors.wire.framing import Buffer
 
-_MAX_NOW_BYTES = 4 << 20
+MAX_NOW_BYTES = 4 << 20
 """More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""
 _RECENT_BYTES = 8 << 20
 """Of batches that are kept for the next reader: groups that read one topic read the same place within milliseconds."""
 _READ_S = 10.0
+_LENGTH, _LENGTH_AT = struct.Struct(">i"), 8
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="places")
 
 
@@ -35,7 +37,7 @@ class PageCache:
 
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
         """The batches of each partition, if all of them are in the page cache and they are not many. Unread."""
-        if _size_bytes(of_partitions) > _MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
+        if _size_bytes(of_partitions) > MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
             return None
         found: list[list[Buffer]] = []
         for places in of_partitions:
@@ -82,6 +84,66 @@ async def read(of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer] | 
     """The batches of each partition, by a thread; None if a file does not hold them. TimeoutError."""
     async with asyncio.timeout(_READ_S):
         return await asyncio.get_running_loop().run_in_executor(_THREADS, _read_all, of_partitions)
+
+
+async def first_of(of_partitions: Sequence[Sequence[Place]], limit_bytes: int) -> list[Sequence[Place]]:
+    """The first batches of all, of about that many bytes together, but one batch at least. TimeoutError."""
+    async with asyncio.timeout(_READ_S):
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, _first_of, of_partitions, limit_bytes)
+
+
+def first_of_now(of_partitions: Sequence[Sequence[Place]], limit_bytes: int) -> list[Sequence[Place]] | None:
+    """The same without waiting; None if that has to wait for the disk."""
+    try:
+        return _first_of(of_partitions, limit_bytes, _read_now)
+    except OSError:
+        return None
+
+
+def _first_of(
+    of_partitions: Iterable[Sequence[Place]], limit_bytes: int, read_place: Callable[[Place], Buffer] | None = None
+) -> list[Sequence[Place]]:
+    """OSError if there is a ``read_place``, which raises it."""
+    found: list[Sequence[Place]] = []
+    left, is_full = limit_bytes, False
+    for places in of_partitions:
+        kept: list[Place] = []
+        for place in places if not is_full else ():
+            if place.size_bytes > left:
+                is_full = True
+                size_bytes = _first_batches_bytes(place, left, read_place or _read_or_nothing)
+                if size_bytes and (size_bytes <= left or left == limit_bytes):
+                    kept.append(place._replace(size_bytes=size_bytes))
+                break
+            kept.append(place)
+            left -= place.size_bytes
+        found.append(kept)
+    return found
+
+
+def _first_batches_bytes(place: Place, limit_bytes: int, read_place: Callable[[Place], Buffer]) -> int:
+    """The size of the place's whole batches in its first bytes; that of its first batch, if it is larger.
+
+    The size of the place where no batches begin: to read it shows what is wrong.
+    """
+    content = read_place(place._replace(size_bytes=min(max(limit_bytes, HEADER_BYTES), place.size_bytes)))
+    at = 0
+    while at + HEADER_BYTES <= len(content):
+        (length,) = _LENGTH.unpack_from(content, at + _LENGTH_AT)
+        end = at + LENGTH_OVERHEAD + length
+        if length < 0 or end > place.size_bytes:
+            return at or place.size_bytes
+        if end > limit_bytes:
+            return at or end
+        at = end
+    return at or place.size_bytes
+
+
+def _read_or_nothing(place: Place) -> Buffer:
+    try:
+        return _read(place)
+    except OSError:
+        return b""
 
 
 def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | None]:

@@ -133,7 +133,7 @@ class Each:
     def _joined(self, call: Call, reply: Reply, response: Body, refused: Mapping[int, Any], count: int) -> Reply:
         """The response with the served results, of which each element has one, and these."""
         key, version = call.header.api_key, call.header.api_version
-        served = codec.split_response(key, version, b"".join(reply.parts))
+        served = codec.split_response(key, version, b"".join(reply.in_memory))
         own = {index: codec.element(key, version, self.results, each) for index, each in refused.items()}
         return call.reply_joined(_with(response, self.results, ()), [*_merged(count, served, own)])
 
@@ -214,7 +214,7 @@ def _with(response: Body, name: str, value: Any) -> Body:
 def entity_of(call: Call, reply: Reply) -> Any:
     """A response as kio's entity."""
     header = call.header
-    return codec.decode_response(header.api_key, header.api_version, b"".join(reply.parts))[1]
+    return codec.decode_response(header.api_key, header.api_version, b"".join(reply.in_memory))[1]
 
 
 def _merged(count: int, served: Sequence[Any], refused: Mapping[int, Any]) -> Iterable[Any]:

@@ -31,7 +31,7 @@ _READ_BYTES = 16384
 _SMALL_BYTES = 16384
 _PIECE_BYTES = 256 << 10
 """How much is encrypted at a time: about 0.2 ms of work."""
-_HIGH_WATER_BYTES = 256 << 10
+_HIGH_WATER_BYTES = 32 << 10
 """Encrypted bytes that wait for the client, before no more are encrypted."""
 
 
@@ -118,6 +118,11 @@ class TlsTransport:
         """Whether a thread has the handshake."""
         self._is_closing = self._is_lost = False
         self._is_paused = self._is_full = self._will_pump = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has been told to send no more."""
+        return self._is_full
 
     @property
     def certificate(self) -> bytes | None:

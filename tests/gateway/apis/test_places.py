@@ -106,7 +106,7 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
         in_threads.append(named)
         return await read(named)
 
-    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(places, "MAX_NOW_BYTES", 0)
     monkeypatch.setattr(places, "read", recorded)
     [response] = fetch(full.client, (topic, 0, 0))
     assert response.records == records_of(full, topic)
@@ -152,9 +152,9 @@ def test_the_event_loop_reads_little_even_from_many_partitions(
     named = [found(full, topic, by_place=True).places for topic in topics]
     size_bytes = len(records_of(full, topics[0]))
     page_cache = places.PageCache()
-    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 2 * size_bytes)
+    monkeypatch.setattr(places, "MAX_NOW_BYTES", 2 * size_bytes)
     assert page_cache.read(named) is not None
-    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 2 * size_bytes - 1)
+    monkeypatch.setattr(places, "MAX_NOW_BYTES", 2 * size_bytes - 1)
     assert page_cache.read(named) is None
     assert [page_cache.read([each]) is not None for each in named] == [True, True]
 
@@ -166,7 +166,7 @@ def test_a_disk_that_hangs_fails_the_fetch(full: Serving, topic: Topic, monkeypa
         is_over.wait(15)
         raise OSError("after a while")
 
-    monkeypatch.setattr(places, "_MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(places, "MAX_NOW_BYTES", 0)
     monkeypatch.setattr(places, "_READ_S", 0.2)
     monkeypatch.setattr(places, "_read", hang)
     try:

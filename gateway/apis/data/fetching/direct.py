@@ -14,9 +14,10 @@ from typing import Any
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.fetching import FetchedPartition
 from muster.gateway.apis.data.fetching.fetch import Fetch
-from muster.gateway.apis.data.fetching.reading import read_now
+from muster.gateway.apis.data.fetching.reading import is_small, read_now, shorten_now
 from muster.gateway.apis.data.fetching.sending import is_replaced, request_of, send
 from muster.gateway.apis.data.fetching.tasks import read_and_reply, serve
+from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.apis.partitions import channel_to
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.registry import Cancel, Reply, Responder
@@ -39,7 +40,7 @@ def serve_directly(fetch: Fetch, responder: Responder) -> Cancel | None:
 class DirectFetch:
     """Calls the responder once, unless it is cancelled."""
 
-    __slots__ = ("_channels", "_fetch", "_is_hurried", "_responder", "_task", "_waiting")
+    __slots__ = ("_channels", "_fetch", "_is_cancelled", "_is_hurried", "_responder", "_task", "_waiting")
 
     def __init__(self, fetch: Fetch, channels: Sequence[Channel], responder: Responder) -> None:
         self._fetch = fetch
@@ -47,7 +48,7 @@ class DirectFetch:
         self._responder = responder
         self._waiting: dict[int, Cancel] = {}
         """By the number of the part."""
-        self._is_hurried = False
+        self._is_hurried = self._is_cancelled = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -89,10 +90,27 @@ class DirectFetch:
         items = fetch.plan.touched
         if items and len(self._channels) > 1:
             fetch.cut()
-        if read_now(items):
-            self._responder.reply(fetch.reply())
+        if is_small(items):
+            self._read(items)
         else:
-            self._run(read_and_reply(fetch))
+            fetch.call.gateway.turns.now_or_queue(self._in_turn)
+
+    def _in_turn(self) -> float:
+        """Read what is large."""
+        if not self._is_cancelled:
+            try:
+                gateway, items = self._fetch.call.gateway, self._fetch.plan.touched
+                shorten_now(items, gateway.reading_whole, is_alone=not gateway.turns)
+                self._read(items)
+            except Exception as error:
+                self._fail(error)
+        return 0.0
+
+    def _read(self, items: Sequence[Wanted]) -> None:
+        if read_now(items):
+            self._responder.reply(self._fetch.reply())
+        else:
+            self._run(read_and_reply(self._fetch))
 
     def _serve_by_task(self, owner: ActorKey, replaced: Channel) -> None:
         self._cancel_waiting()
@@ -117,6 +135,7 @@ class DirectFetch:
             cancel()
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         self._cancel_waiting()
         if self._task is not None:
             self._task.cancel()

@@ -70,10 +70,11 @@ class Fetch:
             touched = [item for item in touched if context.includes(item.cached, item.result)]
         parts = evidence.parts_of(touched)
         reply = call.reply(envelope(ErrorCode.none, context.session_id(), _by_topic(touched)))
+        has_files = any(item.files for item in touched)
         plan.settle()
         if context.session is not None:
             context.session.plan = plan
-        return reply._replace(on_sent=partial(evidence.sent, call, parts)) if parts else reply
+        return reply._replace(on_sent=partial(evidence.sent, call, parts), has_files=has_files) if parts else reply
 
     def _must_wait(self, quotas: ClientQuotas, touched: list[Wanted]) -> bool:
         """Whether what was found exceeds a quota. The session knows nothing of it yet."""
@@ -82,7 +83,8 @@ class Fetch:
 
         def size_bytes() -> int:
             header, body = call.header, envelope(ErrorCode.none, INVALID_SESSION_ID, _by_topic(news))
-            return len(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
+            parts = codec.encode_response_parts(header.api_key, header.api_version, header.correlation_id, body)
+            return sum(map(len, parts))
 
         return must_wait(quotas, call, size_bytes, evidence.parts_of(news) if quotas.limits_groups else ())
 

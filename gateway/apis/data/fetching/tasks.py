@@ -14,7 +14,7 @@ from muster.actors.wire.channel import Channel, ChannelLost, OnFetched
 from muster.actors.wire.fetching import FetchedPartition, pack_partition
 from muster.gateway.apis.data.fetching.fetch import Fetch
 from muster.gateway.apis.data.fetching.plan import Part
-from muster.gateway.apis.data.fetching.reading import read, read_now
+from muster.gateway.apis.data.fetching.reading import is_small, read, read_now, shorten_now
 from muster.gateway.apis.data.fetching.sending import is_replaced, request_of, send
 from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.apis.partitions import owner_of
@@ -29,6 +29,10 @@ async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
     """``replaced``: channels over which an actor has refused the fetch, since it is being replaced."""
     await _find(fetch, replaced)
     fetch.cut()
+    items, turns = fetch.plan.items, fetch.call.gateway.turns
+    if not is_small(items):
+        await turns.turn()
+        shorten_now(items, fetch.call.gateway.reading_whole, is_alone=not turns)
     return await read_and_reply(fetch)
 
 
@@ -36,7 +40,7 @@ async def read_and_reply(fetch: Fetch) -> Reply:
     """It is known what there is."""
     items = fetch.plan.items
     if not read_now(items):
-        await read(items, partial(_read_from_actor, fetch))
+        await read(items, partial(_read_from_actor, fetch), fetch.call.gateway.reading_whole)
     return fetch.reply()
 
 

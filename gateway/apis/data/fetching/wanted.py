@@ -10,6 +10,7 @@ from muster.actors.wire.fetching import AbortedTransaction, FetchedPartition, Fe
 from muster.actors.wire.framing import Buffer
 from muster.gateway.apis.partitions import Named
 from muster.gateway.fetch_sessions.partition import CachedPartition, Result
+from muster.gateway.listener.file_records import FileRecords
 
 HERE = -1
 """No other replica is preferred."""
@@ -25,13 +26,13 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     aborted_transactions: Sequence[AbortedTransaction] | None
     preferred_read_replica: int
-    records: Sequence[Buffer] | bytes
+    records: Sequence[Buffer | FileRecords] | bytes
 
 
 class Wanted:
     """A session keeps it from one request to the next; what was found is forgotten with each response."""
 
-    __slots__ = ("__weakref__", "cached", "fetch_offset", "found", "named", "packed", "preferred", "records")
+    __slots__ = ("__weakref__", "cached", "fetch_offset", "files", "found", "named", "packed", "preferred", "records")
 
     def __init__(self, cached: CachedPartition, named: Named, preferred: int = HERE) -> None:
         self.cached = cached
@@ -41,6 +42,8 @@ class Wanted:
         """The replica that the consumer should fetch from instead, by broker id."""
         self.found: FetchedPartition | None = None
         self.records: Sequence[Buffer] = ()
+        self.files: Sequence[FileRecords] = ()
+        """The records once more, if they are in files and need not stay in memory."""
         self.packed = b"" if named.topic is None else pack_partition(self.partition(cached.max_bytes))
 
     def partition(self, max_bytes: int) -> FetchPartition:
@@ -57,24 +60,29 @@ class Wanted:
         )
 
     def fail(self, error: ErrorCode) -> None:
-        self.found, self.records = FetchedPartition(error, -1, -1), ()
+        self.found, self.records, self.files = FetchedPartition(error, -1, -1), (), ()
 
     def take(self, found: FetchedPartition) -> None:
         self.found = found
-        self.records = (found.records,) if found.records else ()
+        self.records, self.files = (found.records,) if found.records else (), ()
         if self.leads_away:
             self.drop()
+
+    def shorten(self, places: Sequence[Place]) -> None:
+        """Keep only the records at these places."""
+        assert self.found is not None
+        self.found = self.found._replace(places=places)
 
     def drop(self) -> None:
         """Leave its records out."""
         assert self.found is not None
         aborted = None if self.found.aborted_transactions is None else ()
         self.found = self.found._replace(places=(), records=b"", aborted_transactions=aborted)
-        self.records = ()
+        self.records, self.files = (), ()
 
     def forget(self) -> None:
         """The response is written."""
-        self.found, self.records = None, ()
+        self.found, self.records, self.files = None, (), ()
 
     @property
     def leads_away(self) -> bool:
@@ -120,7 +128,7 @@ class Wanted:
             log_start_offset,
             aborted,
             HERE if self.failed else self.preferred,
-            list(self.records),
+            list(self.files or self.records),
         )
         return data if diverging is None else {**data._asdict(), "diverging_epoch": diverging}
 
