@@ -129,7 +129,7 @@ class OpenFetch:
         self.max_wait_s = request.max_wait_ms / 1000
         self._max_bytes = request.max_bytes
         self._min_bytes = min(request.min_bytes, request.max_bytes)
-        self._by_place = request.by_place
+        self.by_place = request.by_place
         self._wanted = wanted
 
     @property
@@ -148,7 +148,7 @@ class OpenFetch:
         remaining, is_first = self._max_bytes, True
         response = []
         for each in self._wanted:
-            found, size_bytes = each.fetched(remaining, at_least_one=is_first, by_place=self._by_place)
+            found, size_bytes = each.fetched(remaining, at_least_one=is_first, by_place=self.by_place)
             remaining = max(remaining - size_bytes, 0)
             is_first = is_first and not size_bytes
             response.append(found)

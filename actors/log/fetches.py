@@ -24,6 +24,8 @@ class Fetches:
         self._log_by_id = log_by_id
         self._waiting: dict[_Key, Callable[[], object]] = {}
         """The fetches that have no response yet, and how to cancel them."""
+        self._lines: dict[Peer, dict[_Key, OpenFetch]] = {}
+        """Those whose records are not read before the gateway has taken what it was sent, in order."""
 
     def serve(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Respond to the fetch, now or later."""
@@ -52,6 +54,34 @@ class Fetches:
 
     def _respond(self, key: _Key, fetch: OpenFetch) -> None:
         self._waiting.pop(key, None)
+        peer, _ = key
+        if not fetch.by_place and (peer in self._lines or peer.is_full):
+            self._wait_in_line(key, fetch)
+        else:
+            self._send(key, fetch)
+
+    def _wait_in_line(self, key: _Key, fetch: OpenFetch) -> None:
+        peer, _ = key
+        line = self._lines.get(peer)
+        if line is None:
+            line = self._lines[peer] = {}
+            peer.when_drained(partial(self._next, peer))
+        line[key] = fetch
+        self._waiting[key] = partial(line.pop, key, None)
+
+    def _next(self, peer: Peer) -> None:
+        """The gateway has taken what it was sent."""
+        line = self._lines.get(peer, {})
+        while line and not peer.is_full:
+            key = next(iter(line))
+            self._waiting.pop(key, None)
+            self._send(key, line.pop(key))
+        if line:
+            peer.when_drained(partial(self._next, peer))
+        else:
+            self._lines.pop(peer, None)
+
+    def _send(self, key: _Key, fetch: OpenFetch) -> None:
         peer, token = key
         try:
             peer.send(*write_fetched(token, fetch.response()))
@@ -68,6 +98,7 @@ class Fetches:
         """The gateway is gone."""
         for key in [key for key in self._waiting if key[0] is peer]:
             self.cancel(*key)
+        self._lines.pop(peer, None)
 
     def stop(self) -> None:
         """Give up all that have no response."""

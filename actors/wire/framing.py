@@ -148,10 +148,15 @@ class Outbox:
         """What the system has not taken yet: it does so as the peer reads."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def open(self, transport: asyncio.BaseTransport) -> None:
+    @property
+    def queued_bytes(self) -> int:
+        """What is sent in this turn of the event loop, and what is unsent."""
+        return sum(map(len, self._pieces)) + self.unsent_bytes
+
+    def open(self, transport: asyncio.BaseTransport, high_water_bytes: int = _HIGH_WATER_BYTES) -> None:
         """The connection is open; frames are sent to it."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop has its own class
-        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=high_water_bytes)
 
     def lost(self) -> None:
         """The connection is lost; frames from now on are dropped."""

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 _PROOF_BYTES = 64
 """Largest frame of a peer that has not authenticated yet."""
 _PROOF_S = 5.0
+MAX_UNSENT_BYTES = 4 << 20
+"""Records of fetches are not read while a gateway has not taken so much."""
 
 
 class Handler(Protocol):
@@ -81,9 +83,12 @@ class Peer(asyncio.Protocol):
         """Else it is another actor."""
         self._host = "this node"
         self._out = Outbox()
+        self._is_paused = False
+        """Whether the transport says when it has sent enough."""
+        self._on_drained: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._out.open(transport)
+        self._out.open(transport, MAX_UNSENT_BYTES)
         self._server.remember(self)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
@@ -94,6 +99,37 @@ class Peer(asyncio.Protocol):
 
     def _too_late(self) -> None:
         self._closes("silent", "the peer did not prove that it knows the secret")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is to be sent to it that large messages should wait."""
+        return self._out.queued_bytes > MAX_UNSENT_BYTES
+
+    def when_drained(self, work: Callable[[], None]) -> None:
+        """Call it once when it has taken most of what is to be sent; instead of what was passed before."""
+        self._on_drained = work
+        asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """What is not sent yet may be sent at once; then the transport says nothing."""
+        if self._is_paused or not self._out.is_open:
+            return
+        if self.is_full:
+            asyncio.get_running_loop().call_soon(self._look)
+        else:
+            self._drained()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._drained()
+
+    def _drained(self) -> None:
+        work, self._on_drained = self._on_drained, None
+        if work is not None:
+            work()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._out.lost()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.actors.log.fetch import OpenFetch
+from muster.actors.log.fetches import Fetches
+from muster.actors.wire import server
 from muster.actors.wire.fetching import Place
 from muster.gateway.apis.data import places
 from muster.gateway.apis.data.fetching import reading
@@ -17,6 +20,7 @@ from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.limiting.response_memory import ResponseMemory
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import FETCH, fetch, fetch_body, produce, values
+from tests.gateway.apis.test_failed_fetches import channels
 from tests.gateway.group_client import Member, find
 from tests.gateway.listener.test_connection import connection_of, works
 from tests.gateway.serving import Client, Serving
@@ -194,3 +198,29 @@ def test_others_that_wait_make_a_response_shorter(full: Serving, topic: Topic) -
         for found in (places.first_of_now(named, limit_bytes), places._first_of(named, limit_bytes)):
             assert found is not None
             assert [[each.size_bytes for each in of_one] for of_one in found] == [[count * one_bytes], []]
+
+
+def test_an_actor_of_another_node_sends_little_at_a_time(
+    full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_UNSENT_BYTES", VALUE_BYTES)
+    unsent: list[int] = []
+    send = Fetches._send
+
+    def measured(self: Fetches, key: tuple[server.Peer, int], opened: OpenFetch) -> None:
+        unsent.append(key[0]._out.queued_bytes)
+        send(self, key, opened)
+
+    monkeypatch.setattr(Fetches, "_send", measured)
+    owners = channels(full).values()
+    for channel in owners:
+        monkeypatch.setattr(channel, "is_local", False)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(full.connect()) for _ in range(READERS)]
+        for client in clients:
+            client.request(FETCH, 18, fetch_body((topic, 0, 0), **LARGE))
+        for client in clients:
+            (found,) = client.response(FETCH, 18).responses
+            assert values(found.partitions[0].records) == [b"\0" * VALUE_BYTES]
+    assert len(unsent) == READERS
+    assert max(unsent) <= VALUE_BYTES
