@@ -93,6 +93,8 @@ class Run:
         tls = self._tls if listener == "secured" else None
         port = self._ports[listener]
         attack = Attack(self._host, port, frames, values, user=user, mechanism=mechanism, tls=tls, lines=lines)
+        if listener == "plain":
+            attack.members_seed = seed
         if self._quotas.entries():
             attack.address = ATTACKER
         return attack
@@ -246,7 +248,7 @@ def _attacked(
     click.echo(
         f"fuzz: {totals.sent:,} frames in {duration_s:.0f} s, {len(totals.by_api)} APIs: {totals.answered:,} answered, "
         f"{totals.refused:,} connections closed by the service, {totals.waited:,} by the client after waiting; "
-        f"{totals.connections:,} connections"
+        f"{totals.connections:,} connections; {totals.of_members:,} answered to members that shared one"
     )
     for line in measuring.report():
         click.echo(f"fuzz: canary {line}")

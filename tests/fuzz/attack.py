@@ -8,6 +8,7 @@ every batch comes a request that has to be answered.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 import time
 from collections import Counter, deque
@@ -18,13 +19,17 @@ from muster.actors.wire import codec
 from muster.actors.wire.framing import Framer
 from tests.fuzz.frames import Frame
 from tests.fuzz.login import SCRAM, LoginFailed, log_in
+from tests.fuzz.members import Members
 from tests.fuzz.values import Values
 
 BATCH_FRAMES = 32
+MEMBERS_EVERY = 4
+"""One batch of so many is of members."""
 _SENTINEL_ID = 0x7A5A0000
 _SENTINEL = codec.encode_request(codec.API_VERSIONS, 0, _SENTINEL_ID, "sentinel", {})
 _LOGIN_S = 30.0
-_JOIN_GROUP, _INIT_PRODUCER_ID = 11, 22
+_LEARNT = {11: ("member_id", "generation_id"), 22: ("producer_id",), 68: ("member_id", "member_epoch")}
+"""Fields of the responses to JoinGroup, InitProducerId and ConsumerGroupHeartbeat that later frames have."""
 _RECENT = 4000
 _REFUSED_S, _REFUSED_FOR_S = 0.1, 120.0
 
@@ -48,6 +53,8 @@ class Totals:
     waited: int = 0
     """Frames whose connection was closed by the attacker, since no response came."""
     connections: int = 0
+    of_members: int = 0
+    """Answered without an error to a member beside others of its group on its connection."""
     by_api: Counter[int] = field(default_factory=Counter)
 
     @classmethod
@@ -60,6 +67,7 @@ class Totals:
             total.refused += part.refused
             total.waited += part.waited
             total.connections += part.connections
+            total.of_members += part.of_members
             total.by_api += part.by_api
         return total
 
@@ -137,6 +145,8 @@ class Attack:
     mechanism: str = SCRAM
     tls: ssl.SSLContext | None = None
     lines: int = 16
+    members_seed: int | None = None
+    """If given, each connection also has members of groups, which live as long as the attack."""
     address: str | None = None
     """The attacker's own, which has quotas. Its connections may be refused."""
     totals: Totals = field(default_factory=Totals)
@@ -152,14 +162,21 @@ class Attack:
     async def run(self, is_over: Callable[[], bool]) -> Totals:
         """Attack until it is over. Raises Unanswered, or OSError if the gateway cannot be connected to."""
         async with asyncio.TaskGroup() as lines:
-            for _ in range(self.lines):
-                lines.create_task(self._line(is_over))
+            for number in range(self.lines):
+                members = None if self.members_seed is None else Members(self.members_seed + number)
+                lines.create_task(self._line(is_over, members))
         return self.totals
 
-    async def _line(self, is_over: Callable[[], bool]) -> None:
+    async def _line(self, is_over: Callable[[], bool], members: Members | None) -> None:
         line: Line | None = None
-        while not is_over():
-            line = await self.send([next(self.frames) for _ in range(BATCH_FRAMES)], line)
+        for number in itertools.count():
+            if is_over():
+                break
+            if members is not None and number % MEMBERS_EVERY == 0:
+                line = await self.send(members.frames(BATCH_FRAMES), line)
+                self.totals.of_members += members.take_answered()
+            else:
+                line = await self.send([next(self.frames) for _ in range(BATCH_FRAMES)], line)
         if line is not None:
             line.abort()
 
@@ -211,13 +228,14 @@ class Attack:
 
     def _learn(self, frame: Frame, response: bytes) -> None:
         self.totals.answered += 1
-        if frame.spoil or frame.api_key not in (_JOIN_GROUP, _INIT_PRODUCER_ID):
+        if frame.spoil or (frame.heard is None and frame.api_key not in _LEARNT):
             return
         entity = codec.decode_response(frame.api_key, frame.version, response)[1]
-        if frame.api_key == _JOIN_GROUP and entity.member_id:
-            self.values.learn("member_id", entity.member_id)
-        elif frame.api_key == _INIT_PRODUCER_ID and entity.producer_id >= 0:
-            self.values.learn("producer_id", entity.producer_id)
+        if frame.heard is not None:
+            frame.heard(entity)
+        for name in _LEARNT.get(frame.api_key, ()):
+            if (value := getattr(entity, name)) not in ("", None, -1):
+                self.values.learn(name, value)
 
     async def connect(self) -> Line:
         """A connection whose client is authenticated, if there is a user. OSError, Unanswered."""

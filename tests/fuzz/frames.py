@@ -55,6 +55,8 @@ class Frame(NamedTuple):
     version: int
     data: bytes
     spoil: float
+    heard: Callable[[Any], None] | None = None
+    """Gets the response, if the frame is right."""
 
     def numbered(self, correlation_id: int) -> bytes:
         """The frame with its size in front, and that correlation id if it is long enough to have one."""

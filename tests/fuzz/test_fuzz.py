@@ -61,7 +61,8 @@ def test_found_cases_do_no_harm(target: Target, case: corpus.Case) -> None:
 
 def test_a_short_search_finds_nothing(target: Target) -> None:
     values = Values(target.topic_ids)
-    plain = Attack("127.0.0.1", target.running.port, iter(Generator(SEED, values)), values)
+    frames = iter(Generator(SEED, values))
+    plain = Attack("127.0.0.1", target.running.port, frames, values, members_seed=SEED)
     inside = Attack(
         "127.0.0.1", target.secured_port, iter(Generator(SEED + 1, values)), values, user=(USER, PASSWORD), lines=4
     )
@@ -78,6 +79,7 @@ def test_a_short_search_finds_nothing(target: Target) -> None:
     assert not target.problems.found
     assert plain.totals.sent > FRAMES
     assert plain.totals.answered > FRAMES / 5
+    assert plain.totals.of_members > FRAMES / 40
     assert inside.totals.answered > FRAMES / 20
     assert set(plain.totals.by_api) > {0, 1, 3, 8, 11, 18, 22, 27}
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from typing import NamedTuple
 from uuid import UUID
 
 from muster.actors.wire.bounds import as_varint
 from tests.fuzz.batches import HOSTILE_BATCHES, VALID_BATCHES
 
+KEPT = 32
+"""Learnt values of each field: older ones belong to members that are gone."""
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-compacted", "fuzz-recompressed")
 """They exist when a run begins."""
 _NAMES = ("x1", "x2", "x3")
@@ -93,7 +96,8 @@ class Values:
     def __init__(self, topic_ids: list[UUID]) -> None:
         self._topic_ids = topic_ids
         self._known: dict[tuple[str, str, bool], Choices] = {}
-        self._learned: dict[str, list[bytes]] = {"member_id": [b"", b"m1"], "producer_id": []}
+        self._learned: Counter[tuple[str, str, bool]] = Counter()
+        """How many of a field's valid choices are learnt: the last ones."""
 
     def choices(self, name: str, kind: str, flexible: bool) -> Choices:
         key = (name, kind, flexible)
@@ -102,10 +106,16 @@ class Values:
         return self._known[key]
 
     def learn(self, name: str, value: str | int) -> None:
-        """A member id or a producer id that the service has handed out. A few dozen are kept."""
-        for (field, kind, flexible), known in self._known.items():
-            if name in field and len(known.valid) < 40:
-                known.valid.append(_text(str(value).encode(), flexible) if kind == "string" else _int64(int(value)))
+        """What the service has handed out: a member id, an epoch, a producer id. The newest few are kept."""
+        for key, known in self._known.items():
+            field, kind, flexible = key
+            if name not in field or (kind == "string") != isinstance(value, str):
+                continue
+            if self._learned[key] == KEPT:
+                del known.valid[-KEPT]
+                self._learned[key] -= 1
+            known.valid.append(_encoded(value, kind, flexible))
+            self._learned[key] += 1
 
     def _make(self, name: str, kind: str, flexible: bool) -> Choices:
         if kind == "string":
@@ -186,5 +196,7 @@ def _lies(flexible: bool, content: bytes, prefix_bytes: int) -> list[bytes]:
     ]
 
 
-def _int64(value: int) -> bytes:
-    return value.to_bytes(8, "big", signed=True)
+def _encoded(value: str | int, kind: str, flexible: bool) -> bytes:
+    if isinstance(value, str):
+        return _text(value.encode(), flexible)
+    return value.to_bytes(_BYTES[kind], "big", signed=True)
