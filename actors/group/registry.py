@@ -51,10 +51,10 @@ class Registry:
 
     def met(self, group: Group, member: Member) -> Registration | None:
         """The member sent a request. None if it is not registered, or its client was already reported."""
-        self._speakers.heard(group.id, member.id, member.context)
         known = self._known.get(group.id, {}).get(member.id)
         if known is None:
             return None
+        self._speakers.heard(group.id, member.id, member.context)
         return self._state(self._of_member(group, member, known.partitions, known.generation))
 
     def reconciled(
@@ -83,7 +83,6 @@ class Registry:
     def met_consumer(self, group: ConsumerGroup, member_id: MemberId) -> Registration | None:
         """The member of a consumer group sent a request. None if it is not registered, or its client is known."""
         known = self._known.get(group.id, {}).get(member_id)
-        self._speakers.heard(group.id, member_id, group.contexts.get(member_id))
         if known is None or known.partitions is None:
             return None
         return self.reconciled(group, member_id, known.partitions)
@@ -235,7 +234,7 @@ class Registry:
 
 
 class _Speakers:
-    """Which members of a group send their requests on which connection."""
+    """Which registered members of a group send their requests on which connection."""
 
     KEPT = 2
     """Connections kept per member: franz-go has one for JoinGroup and SyncGroup, and another for the rest."""

@@ -141,15 +141,21 @@ class Actor:
     # Requests.
 
     def deliver(
-        self, sender: str, honest: bool, host: str, frame: bytes, response: Callable[[bytes | None], None]
+        self,
+        sender: str,
+        honest: bool,
+        host: str,
+        connection: str,
+        frame: bytes,
+        response: Callable[[bytes | None], None],
     ) -> None:
         """A request arrives. ``response`` gets the response; None if the connection breaks instead."""
-        self._when_running(lambda: self._deliver(sender, honest, host, frame, response))
+        context = Context(client_id=sender, host=host, connection=connection)
+        self._when_running(lambda: self._deliver(context, honest, frame, response))
 
-    def _deliver(
-        self, sender: str, honest: bool, host: str, frame: bytes, response: Callable[[bytes | None], None]
-    ) -> None:
+    def _deliver(self, context: Context, honest: bool, frame: bytes, response: Callable[[bytes | None], None]) -> None:
         header = codec.decode_header(frame)
+        sender = header.client_id or ""
         entity = codec.decode_request(header, frame)
         received = Received(
             token=Token(next(self._tokens)),
@@ -166,7 +172,7 @@ class Actor:
         if self.core is None:
             self._respond_while_down(received)
             return
-        core, context = self.core, Context(client_id=header.client_id, host=host)
+        core = self.core
         self._note("%s asks %s: %s", sender, received.token, received.request)
         self.waiting[received.token] = received
         self._step(

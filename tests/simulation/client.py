@@ -6,11 +6,13 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from muster.actors.group.codec.adapters import JOIN_GROUP, SYNC_GROUP
 from muster.actors.group.codec.primitives import Writer
 from tests.simulation.network import Network, Then
 from tests.simulation.schedule import Schedule
 
 REQUEST_TIMEOUT_MS = 3_000
+CONNECTIONS = 2
 
 
 class Rumours(Protocol):
@@ -94,7 +96,14 @@ class Client:
             if life == self.life:
                 self._alive(lambda: then(response))()
 
-        self.world.network.send(self.name, self.host, self.honest, api_key, version, body, received, timeout_ms)
+        self.world.network.send(
+            self.name, self.host, self.honest, api_key, version, body, received, timeout_ms, self._connection(api_key)
+        )
+
+    def _connection(self, api_key: int) -> str:
+        """Clients share a few, move between them with each life, and have another one for requests that wait."""
+        number = (sum(self.name.encode()) + self.life) % CONNECTIONS
+        return f"waiting-{number}" if api_key in (JOIN_GROUP, SYNC_GROUP) else f"{number}"
 
     def _alive(self, do: Callable[[], None]) -> Callable[[], None]:
         life = self.life

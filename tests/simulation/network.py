@@ -43,6 +43,7 @@ class Network:
         body: dict[str, Any],
         then: Then,
         timeout_ms: int,
+        connection: str = "",
     ) -> None:
         """Send a request; ``then`` is called once. Requests of one client arrive in order, except for repeated ones."""
         frame = codec.encode_request(api_key, version, 0, sender, body)
@@ -63,7 +64,7 @@ class Network:
             return codec.decode_response(api_key, version, response)[1]
 
         def arrive() -> None:
-            self._actor.deliver(sender, honest, host, frame, answered)
+            self._actor.deliver(sender, honest, host, connection, frame, answered)
 
         timeout = self._schedule.after(timeout_ms, lambda: end(None))
         arrives_ms = max(self._schedule.now_ms + self._latency_ms(), self._arrives_ms.get(sender, 0))

@@ -13,10 +13,14 @@ from muster.actors.group.consumer import reconciliation as steps
 from muster.actors.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup
 from muster.actors.group.membership import forget_group
 from muster.actors.group.shard import Shard
+from tests.simulation.planted.coordinator import the_last_member_of_a_connection_stands_for_all
 from tests.simulation.planted.planting import Change, Mutant, planting
 
 MUTANTS: list[Mutant] = []
 _mutant = planting(MUTANTS)
+_mutant("the_core_never_fails", "connections_are_those_of_registered_members")(
+    the_last_member_of_a_connection_stands_for_all
+)
 
 
 @_mutant("no_partition_has_two_holders", "no_two_use_a_partition")

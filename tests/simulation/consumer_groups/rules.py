@@ -34,6 +34,7 @@ OF_EVERY_STEP = (
     about_responses.no_request_waits_too_long,
     about_responses.what_is_acknowledged_is_durable,
     about_memory.replay_equals_live,
+    about_memory.connections_are_those_of_registered_members,
     about_memory.updates_sum_up_to_registrations,
 )
 

@@ -16,7 +16,7 @@ from muster.actors.group import coordinator, expiry, hard, membership, rebalance
 from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
 from muster.actors.group.errors import ApiError
 from muster.actors.group.messages import Heartbeat, JoinGroupResponse, SyncGroupResponse
-from muster.actors.group.registry import Registry
+from muster.actors.group.registry import Registry, _Speakers
 from muster.actors.group.shard import Shard, session_timer, sync_timer
 from muster.actors.group.state import Group, GroupState, Member
 from muster.actors.group.timers import TimerKind, Timers
@@ -267,6 +267,32 @@ def _registrations_stay_when_members_go() -> list[Change]:
         return gone(registry, group, member_id, **how) if "/" in member_id else None
 
     return [(Registry, "gone", mutant)]
+
+
+def the_last_member_of_a_connection_stands_for_all() -> list[Change]:
+    """Each connection has one member, also after another one was heard on it and has left."""
+
+    def heard(speakers: Any, group: Any, member_id: Any, context: Any) -> None:
+        connection = context.connection if context else ""
+        known = speakers._connections.get((group, member_id), ())
+        if not connection or (connection in known and speakers._members[group, connection] == member_id):
+            return
+        speakers._members[group, connection] = member_id
+        speakers._connections[group, member_id] = (connection, *(each for each in known if each != connection))[:2]
+
+    def drop(speakers: Any, group: Any, connection: str, member_id: str) -> None:
+        if speakers._members.get((group, connection)) == member_id:
+            del speakers._members[group, connection]
+
+    def member_on(speakers: Any, group: Any, connection: str) -> Any:
+        return speakers._members.get((group, connection))
+
+    return [(_Speakers, "heard", heard), (_Speakers, "_drop", drop), (_Speakers, "member_on", member_on)]
+
+
+_mutant("the_core_never_fails", "connections_are_those_of_registered_members")(
+    the_last_member_of_a_connection_stands_for_all
+)
 
 
 @_mutant("updates_sum_up_to_registrations")

@@ -202,7 +202,8 @@ class Gateways:
         if killed.target is not None:
             self.processes[number].follow(killed.target)
 
-    def deliver(self, sender: str, honest: bool, host: str, frame: bytes, respond: Respond) -> None:
+    def deliver(self, sender: str, honest: bool, host: str, _: str, frame: bytes, respond: Respond) -> None:
+        """Each client has one connection of its own here, which its leases belong to."""
         self.processes[sum(sender.encode()) % len(self.processes)].deliver(sender, host, frame, respond)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.group.codec.records import CommittedOffset, GroupMetadata, OffsetKey
@@ -129,6 +130,18 @@ def _check_partitions(view: View, group_id: str, member_id: str, generation: int
     expected = assigned_partitions(share) if consumer else None
     if registration.partitions != expected or registration.generation != generation:
         raise Broken(f"{registration}, but generation {generation} gives it {expected}")
+
+
+def connections_are_those_of_registered_members(view: View, step: Step) -> None:
+    """What is kept of a member's connections goes with its registration, or it would be a leak."""
+    registry: Any = view.core._shard.registry
+    registered = {(group, member) for group, members in registry._known.items() for member in members}
+    speakers = registry._speakers
+    if not speakers._connections.keys() <= registered:
+        raise Broken(f"connections of {speakers._connections.keys() - registered}")
+    by_member = {(*who, each) for who, connections in speakers._connections.items() for each in connections}
+    if by_member != {(group, who, each) for (group, each), members in speakers._members.items() for who in members}:
+        raise Broken(f"{by_member}, but {speakers._members}")
 
 
 def updates_sum_up_to_registrations(view: View, step: Step) -> None:

@@ -40,6 +40,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     about_memory.every_timer_has_an_owner,
     about_memory.counters_agree_with_members,
     about_memory.registrations_agree_with_members,
+    about_memory.connections_are_those_of_registered_members,
     about_memory.updates_sum_up_to_registrations,
 )
 
