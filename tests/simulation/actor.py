@@ -260,9 +260,14 @@ class Actor:
         self._gone(down_ms, config)
 
     def _give_up(self, write: WriteId, error: ErrorCode) -> None:
-        """The log failed: memory may be ahead of it. Answer all requests, then die."""
+        """The log failed: memory may be ahead of it. Answer all requests, then die.
+
+        A pause of the actor defers this, perhaps behind the end of a later write. That ends this one, too.
+        """
         core = self.core
         assert core is not None
+        if not self.log.pending or self.log.pending[0].write > write:
+            return
         self.log.doubt(write)
         self._step(StepKind.FAILED, lambda: core.write_failed(write, error, self.now_ms), write=write, dying=True)
         self._step(StepKind.RESIGNED, lambda: core.resign(self.now_ms), dying=True)
