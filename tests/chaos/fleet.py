@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_muster.bound import bound
@@ -86,15 +86,14 @@ class Fleet:
             else:
                 self._found_ended(self._process_name(name), died)
 
-    def pause(self, name: str, until_s: float) -> None:
-        """SIGSTOP; call :meth:`resume` at that time."""
-        if process := self._running.get(name):
-            self._journal.write("worker-paused", worker=self._process_name(name), until=until_s)
-            process.send_signal(signal.SIGSTOP)
-
-    def resume(self, name: str) -> None:
-        if process := self._running.get(name):
-            process.send_signal(signal.SIGCONT)
+    def pause(self, name: str, until_s: float) -> Callable[[], None]:
+        """SIGSTOP. Call the returned function at that time: it resumes this process, also if it is to leave by then."""
+        process = self._running.get(name)
+        if process is None:
+            return lambda: None
+        self._journal.write("worker-paused", worker=self._process_name(name), until=until_s)
+        process.send_signal(signal.SIGSTOP)
+        return lambda: process.send_signal(signal.SIGCONT)
 
     def leave(self, name: str) -> None:
         """SIGTERM: the worker ends in order, in its own time."""

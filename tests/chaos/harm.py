@@ -88,8 +88,7 @@ class Harm:
                 self._fleet.leave(fault.target)
                 self._after(fault.for_s, lambda: self._fleet.start(fault.target))
             case "client-pause":
-                self._fleet.pause(fault.target, now_s() + fault.for_s)
-                self._after(fault.for_s, lambda: self._fleet.resume(fault.target))
+                self._after(fault.for_s, self._fleet.pause(fault.target, now_s() + fault.for_s))
             case kind:
                 raise ValueError(kind)
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_muster.bound import bound
+from tests.chaos.fleet import Fleet
+from tests.chaos.journal import Journal
+from tests.chaos.plan import Plan, Worker
 from tests.chaos.workers.spec import CONSUMER, PRODUCER, Spec
 from tests.muster_process import eventually
 
@@ -30,6 +33,25 @@ def test_a_client_that_ends_before_it_has_connected_has_not_given_up(tmp_path: P
         assert process.wait(60) == 0, (tmp_path / "c.1.log").read_text()
     assert events(journal)[-1] == "stop"
     assert "fatal" not in events(journal)
+
+
+def test_a_paused_client_that_is_to_leave_goes_on_and_ends(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.jsonl")
+    worker = Worker(name="p", role=PRODUCER, library="aiokafka", topics=("t",))
+    plan = Plan(seed=0, minutes=0, topics={"t": 1}, workers=(worker,), faults=())
+    fleet = Fleet(plan, "127.0.0.1:9", tmp_path, journal, 50)
+    fleet.start("p")
+    try:
+        own = tmp_path / "p.1.jsonl"
+        eventually(lambda: events(own) if own.exists() else [], lambda seen: len(seen) >= 2, "it connects")
+        resume = fleet.pause("p", 0.0)
+        fleet.leave("p")
+        assert not fleet.gone()
+        resume()
+        eventually(fleet.gone, bool, "it ends")
+        assert events(tmp_path / "run.jsonl") == ["worker-paused", "worker-ended"]
+    finally:
+        fleet.end()
 
 
 def events(journal: Path) -> list[str]:
