@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from muster.actors.log.transactions import verification
 from muster.actors.transactions import coordinator, ends, expiry, markers, shard
 from muster.actors.transactions.apis import end_txn, init_producer_id, partitions
 from muster.actors.transactions.codec import records
@@ -180,3 +181,17 @@ def _resigning_forgets_who_waits() -> list[Change]:
 @_mutant("only_idle_ids_expire", "the_core_never_fails")
 def _open_transactions_expire() -> list[Change]:
     return [(expiry, "ENDED", frozenset(TransactionState)), (shard, "MAY_COME_FROM", _Anything())]
+
+
+@_mutant("correct_batches_are_not_refused")
+def _the_marker_before_takes_the_guard_of_the_next_transaction() -> list[Change]:
+    return [(verification, "_guard_of", lambda held: held.guard)]
+
+
+@_mutant("nothing_hangs", "what_is_aborted_is_not_visible", "all_or_nothing")
+def _batches_need_no_confirmation() -> list[Change]:
+    return [(verification.Verification, "_query", _confirmed)]
+
+
+async def _confirmed(_: Any, verifier: Any, held: Any) -> list[ErrorCode]:
+    return [ErrorCode.none] * len(held)

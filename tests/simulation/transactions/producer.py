@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.transactions.messages import EndTxn
 from muster.actors.transactions.types import TransactionalId
 from tests.simulation.transactions.partition import Batch, Tag
+from tests.simulation.transactions.rules import broken
 from tests.transactions.driver import add, add_offsets, error_of, init
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ AGAIN = frozenset(
         E.coordinator_load_in_progress,
         E.coordinator_not_available,
         E.not_coordinator,
+        E.not_enough_replicas,
         E.not_leader_or_follower,
         E.unknown_server_error,
     }
@@ -112,6 +114,8 @@ class Producer:
                 self._sequences[place] = sequence
                 self.world.promises.written[tag].add(place)
                 return True
+            if error is E.invalid_txn_state and self.is_newest:
+                raise broken("correct_batches_are_not_refused", f"{batch} in {place}: {error.name}")
             if error is not None and error not in AGAIN:
                 break
             yield "sleep", self.chance.randint(1, 60)

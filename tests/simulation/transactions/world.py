@@ -14,6 +14,7 @@ from muster.actors.transactions.messages import EndTxn
 from muster.actors.transactions.types import MarkerRequest, TopicPartition
 from muster.actors.wire.verifying import VerifyRequest
 from tests.simulation.planted.broken import Broken
+from tests.simulation.processes.process import Machine
 from tests.simulation.schedule import Schedule
 from tests.simulation.transactions import rules
 from tests.simulation.transactions.actor import Actor
@@ -23,7 +24,7 @@ from tests.simulation.transactions.rules import broken
 
 E = ErrorCode
 START_MS = 1_700_000_000_000
-STEPS = 2_000
+STEPS = 2_500
 """Events before the faults stop."""
 HEALING_MS = 120_000
 """Time limit for the recovery after the faults have stopped."""
@@ -41,7 +42,8 @@ class World:
         self.promises = rules.Promises()
         self.faulty = True
         self.actor = Actor(self.schedule, self.chance, self._new_config(), self._send_markers, self.note)
-        self.partitions = {place: Partition(place, self._verify) for place in PLACES}
+        self._machine = Machine(self.schedule, self.chance, self.note)
+        self.partitions = {place: Partition(place, self._machine, self._verify) for place in PLACES}
         names = ["x", "y"][: self.chance.randint(1, 2)]
         self.producers = [
             Producer(self, f"{name}{number}", name, is_newest=self.chance.random() < 0.6)
@@ -74,15 +76,24 @@ class World:
             raise
         except Exception as error:
             raise Broken(repr(error), "the_core_never_fails") from error
+        finally:
+            self._machine.close()
 
     def _run(self, steps: int) -> None:
         self.actor.start()
         for producer in self.producers:
             self._resume(producer.life(), None)
         self._trouble_begins()
-        while self.schedule.steps < steps and self.schedule.step():
+        while self.schedule.steps < steps and self._step():
             pass
         self._heal()
+
+    def _step(self) -> bool:
+        """Whether something happened. Broken if it failed in a partition's process."""
+        is_going = self.schedule.step()
+        if self._machine.broken is not None:
+            raise self._machine.broken
+        return is_going
 
     def note(self, text: str, *args: Any) -> None:
         self.trace.append((self.schedule.now_ms - START_MS, text, args))
@@ -139,10 +150,11 @@ class World:
 
     # Partitions.
 
-    def _verify(self, request: VerifyRequest, respond: Callable[[ErrorCode], None]) -> None:
+    def _verify(self, request: VerifyRequest, respond: Callable[[list[ErrorCode]], None]) -> None:
         def verified(response: Any) -> None:
-            error = E.not_leader_or_follower if response is None else response.errors[0]
-            self.schedule.after(self.chance.choice([0, 1, 40]), lambda: respond(error))
+            lost = [E.network_exception] * len(request.partitions)
+            errors = lost if response is None else list(response.errors)
+            self.schedule.after(self.chance.choice([0, 1, 40]), lambda: respond(errors))
 
         self.schedule.after(self.chance.randint(0, 3), lambda: self.actor.request(request, verified))
 
@@ -221,7 +233,7 @@ class World:
         faults.slow_write = faults.failed_write = faults.refused_write = 0.0
         end_ms = self.schedule.now_ms + HEALING_MS
         self.schedule.at(end_ms, lambda: None)
-        while self.schedule.now_ms < end_ms and self.schedule.step():
+        while self.schedule.now_ms < end_ms and self._step():
             pass
         core = self.actor.core
         if core is None or core.sendings or core.hard_state.ongoing:
