@@ -22,7 +22,7 @@ from tests.fuzz.attack import Attack
 from tests.fuzz.canary import Clock, Quantiles, Second, quantiles, undisturbed
 from tests.fuzz.frames import Frame, Generator
 from tests.fuzz.target import PASSWORD, USER, Problems, attacked, prepare
-from tests.fuzz.values import Values
+from tests.fuzz.values import Extremes, Values
 from tests.gateway.serving import Serving
 
 FRAMES = 4_000
@@ -128,6 +128,23 @@ def test_a_seed_fixes_the_frames_and_every_version_is_among_them() -> None:
         header = codec.decode_header(frame.data)
         codec.check_request(header, frame.data)
         codec.decode_request(header, frame.data)
+
+
+def test_the_greatest_numbers_are_read_in_every_api_and_version() -> None:
+    frames = [frame for frame in islice(Generator(7, Extremes(TOPIC_IDS)), 8_000) if not frame.spoil]
+    assert len({(frame.api_key, frame.version) for frame in frames}) > 200
+    for frame in frames:
+        codec.decode_request(codec.decode_header(frame.data), frame.data)
+
+
+def test_the_greatest_numbers_close_no_connection(target: Target) -> None:
+    values = Extremes(target.topic_ids)
+    right = (frame for frame in Generator(SEED, values) if not frame.spoil)
+    attack = Attack("127.0.0.1", target.running.port, iter(right), values, patience_s=0.2)
+
+    asyncio.run(attack.run(lambda: attack.totals.sent > FRAMES / 4))
+    assert not target.problems.found
+    assert attack.totals.refused == 0
 
 
 def test_problems_of_a_log_are_noticed(caplog: pytest.LogCaptureFixture) -> None:

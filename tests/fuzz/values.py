@@ -140,6 +140,21 @@ class Values:
         return _integers(name, _BYTES[kind])
 
 
+class Extremes(Values):
+    """Valid ones, but for numbers: those are the least and the greatest of their type, and near the limits of kio."""
+
+    def _make(self, name: str, kind: str, flexible: bool) -> Choices:
+        if kind not in _BYTES:
+            return super()._make(name, kind, flexible)
+        size = _BYTES[kind]
+        near = _NEAR_LIMITS if size == 8 else ()
+        limits = {each % (1 << 8 * size) for each in (1 << 8 * size - 1, (1 << 8 * size - 1) - 1, *near)}
+        choices = [each.to_bytes(size, "big") for each in sorted(limits)]
+        return Choices(choices, choices)
+
+
+_NEAR_LIMITS = (9_223_372_036_854_776, -9_223_372_036_854_776, 253_402_300_800_000, 1 << 53)
+"""In ms: of timedelta64 and datetime64 in microseconds, of the year 9999, of a double."""
 _BYTES = {
     "int8": 1,
     "int16": 2,
