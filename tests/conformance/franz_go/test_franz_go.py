@@ -1,6 +1,7 @@
 """franz-go's own tests of consumer groups, which move records through groups that members join and leave.
 
-Each of its balancers, with dynamic and with static members, in classic groups and in those of KIP-848.
+Each of its balancers, with dynamic and with static members, in classic groups and in those of KIP-848; also in
+transactions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import pytest
 from pytest_muster.bound import bound
 from tests.conformance.artifacts import franz_go
 
-TESTS = ("TestGroupETL", "TestGroupSimple", "TestIssue523", "TestConsumeRegex", "TestAddRemovePartitions")
+TESTS = (
+    "TestGroupETL",
+    "TestGroupSimple",
+    "TestIssue523",
+    "TestConsumeRegex",
+    "TestAddRemovePartitions",
+    "TestTxnEtl",
+)
 RECORDS = 20_000
 _TIMEOUT_S = 600
 _RESULT = re.compile(r"^\s*--- (\w+): (\S+)", re.MULTILINE)
