@@ -125,14 +125,20 @@ class GatewayActor(Actor):
         _, host, port = first
         return Broker(id=self._id, host=host, port=port, node_id=node_id, further=tuple(further), rack=rack)
 
+    def _is_up(self) -> bool:
+        return self._started is not None and self._started.done() and not self._started.exception()
+
     async def view(self) -> ClusterView | None:
         """The newest view known here; None while this process starts."""
-        is_up = self._started is not None and self._started.done() and not self._started.exception()
-        return self._served.server.view if is_up else None
+        return self._served.server.view if self._is_up() else None
 
     async def identity(self) -> tuple[str, str]:
         """The cluster id and storage path of this gateway's cluster; also returned while it starts."""
         return self.settings.cluster_id, self.settings.storage
+
+    async def turned_away(self) -> list[dict[str, object]]:
+        """Clients whose requests are not served here, as :meth:`TurnedAwayClients.rows`; none while this starts."""
+        return self._served.server.turned_away.rows() if self._is_up() else []
 
     async def take_faults(self, book: Book) -> None:
         """Inject these from now on. A gateway that is still starting fetches them later."""
@@ -165,7 +171,7 @@ class GatewayActor(Actor):
         They request the metadata, in which other gateways lead. This one is still named there: librdkafka can take a
         second to go to the new leader of a partition if the old leader disappears from the metadata at the same time.
         """
-        if self._started is None or not self._started.done() or self._started.exception():
+        if not self._is_up():
             return
         others_lead = lambda view: all(broker.leaves or broker.id != self._id for broker in view.brokers)  # noqa: E731
         await self._served.server.until_view(others_lead, _VIEW_S)

@@ -45,11 +45,13 @@ class Complaint(NamedTuple):
     text: str
     about: str = ""
     """The Kafka API concerned, if any: complaints with one cause are rate-limited for each API separately."""
+    is_news: bool | None = None
+    """Whether the log gets it, if that needs no limit."""
 
 
 class BadRequest(ValueError):
     """The connection cannot continue: the input is no request that this gateway serves."""
 
-    def __init__(self, cause: Cause, text: str, about: str = "") -> None:
+    def __init__(self, cause: Cause, text: str, about: str = "", is_news: bool | None = None) -> None:
         super().__init__(text)
-        self.complaint = Complaint(cause, text, about)
+        self.complaint = Complaint(cause, text, about, is_news)

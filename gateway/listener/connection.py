@@ -43,7 +43,7 @@ _TASK_S = TURN_S * _TASK_SHARE / TURN_LIMIT
 """What its connection is charged for that."""
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
-_REASON_CHARS = 300
+_REASON_CHARS = 500
 _LONG = frozenset((11, 14))
 """JoinGroup and SyncGroup wait for other members."""
 _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
@@ -384,19 +384,20 @@ class Connection(asyncio.Protocol):
         try:
             header = codec.decode_header(frame)
         except codec.UnknownApi as error:
-            raise BadRequest(Cause.NOT_SERVED, f"{error} is not served") from error
+            raise self._turned_away(frame) from error
         except codec.UndecodableRequest as error:
             raise BadRequest(Cause.UNREADABLE, str(error)) from error
         known = APIS.get(header.api_key)
-        if known is None:
-            text = f"api key {header.api_key} is not served"
-            raise BadRequest(Cause.NOT_SERVED, text, str(header.api_key))
-        if header.api_version not in known.versions and header.api_key != codec.API_VERSIONS:
-            text = f"{known.name} version {header.api_version} is not served"
-            raise BadRequest(Cause.NOT_SERVED, text, known.name)
+        if known is None or (header.api_version not in known.versions and header.api_key != codec.API_VERSIONS):
+            raise self._turned_away(frame)
         if self.sasl is not None and not (self.sasl.is_served and header.api_key != SASL_HANDSHAKE):
             self._admit_login(self.sasl, known, header)
         return header
+
+    def _turned_away(self, frame: bytes) -> BadRequest:
+        known = APIS.get(int.from_bytes(frame[:2], "big", signed=True))
+        served = None if known is None else known.versions
+        return self.gateway.turned_away.refuse(frame, self.host, self.gateway.now_ms(), served)
 
     def _admit_login(self, sasl: SaslSession, known: Api, header: codec.Header) -> None:
         """BadRequest unless the request is allowed where the client has not authenticated, or begins to again."""
@@ -586,14 +587,11 @@ class Connection(asyncio.Protocol):
 
     def _say(self, complaint: Complaint) -> None:
         self.gateway.metrics.connection_closed_for(complaint.cause)
-        self.gateway.complaints.warning(
-            f"{complaint.cause} {complaint.about}",
-            self.host,
-            "connection %s of %s:%d%s closed: %s",
-            self.id,
-            self.host,
-            self.port,
-            "" if self.principal == ANONYMOUS else f" ({self.principal})",
-            complaint.text[:_REASON_CHARS],
-            fields=self.log_fields,
-        )
+        who = "" if self.principal == ANONYMOUS else f" ({self.principal})"
+        text = "connection %s of %s:%d%s closed: %s"
+        args = (self.id, self.host, self.port, who, complaint.text[:_REASON_CHARS])
+        if complaint.is_news:
+            log.warning(text, *args, extra=self.log_fields)
+        elif complaint.is_news is None:
+            kind = f"{complaint.cause} {complaint.about}"
+            self.gateway.complaints.warning(kind, self.host, text, *args, fields=self.log_fields)

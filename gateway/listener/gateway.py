@@ -29,6 +29,7 @@ from muster.gateway.listener.limiting.holding import Holding
 from muster.gateway.listener.limiting.response_memory import ResponseMemory
 from muster.gateway.listener.limiting.throttling import monotonic_ms
 from muster.gateway.listener.limiting.turns import Turns
+from muster.gateway.listener.turned_away import TurnedAwayClients
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.quotas.connections import ConnectionLimits, Connections
@@ -170,6 +171,7 @@ class Gateway:
         """The latest report of the audit."""
         self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
         """The log of connections; clients must not be able to flood it."""
+        self.turned_away = TurnedAwayClients()
         self.trail: Trail | None = None
         """Of administrative requests; set before the gateway listens, if they are recorded."""
         self.turns = Turns()

@@ -100,3 +100,18 @@ def test_groups_of_odd_names(muster: Muster, fresh: Callable[[str], str], kind: 
     assert again.committed(TopicPartition(topic, 0)) == 5
     again.close()
     assert group in {item["group"] for item in json.loads(muster.cli("groups", "list", "--json"))}
+
+
+def test_a_client_that_is_turned_away_is_named(muster: Muster) -> None:
+    """Telegraf with its defaults sends Fetch v3, as sarama does."""
+    frame = b"\0\1\0\3\0\0\0\1\0\x08Telegraf" + b"\xff" * 12 + bytes(4)
+    closed_after(muster.bootstrap.split(",")[1], len(frame).to_bytes(4, "big") + frame)
+    (client,) = [each for each in muster.status()["clients_turned_away"] if each["client_id"] == "Telegraf"]
+    assert (client["gateway"], client["host"]) == ("gateway-2", "127.0.0.1")
+    assert (client["api"], client["version"], client["times"]) == ("Fetch", 3, 1)
+    assert "TURNED AWAY" in (table := muster.cli("status"))
+    assert 'kafka_version = "2.1.0"' in table
+    findings = json.loads(muster.run("doctor", "--json", "--port", "0").stdout)
+    said = "'Telegraf' at 127.0.0.1 sends Fetch version 3 (1 times)"
+    expected = {"check": "client turned away", "level": "warning", "found": said, "mend": client["mend"]}
+    assert expected in findings

@@ -8,9 +8,10 @@ import ssl
 import statistics
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
 from urllib.parse import urlsplit
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -110,6 +111,16 @@ def clocks(metrics_urls: Iterable[str]) -> Iterator[Finding]:
             yield warning("gateway", said, "see run/log/gateway-<id>.log")
         else:
             yield skew(f"clock of {address}", there_ms, before_ms, time.time() * 1000, resolution_ms=1000)
+
+
+def turned_away(status: Mapping[str, Any]) -> Iterator[Finding]:
+    """Clients that speak a protocol that is not served."""
+    clients = status.get("clients_turned_away", [])
+    for each in clients:
+        said = f"{each['client_id']!r} at {each['host']} sends {each['api']} version {each['version']}"
+        yield warning("client turned away", f"{said} ({each['times']} times)", each["mend"])
+    if not clients:
+        yield ok("clients", "none is turned away")
 
 
 def _date_of(url: str) -> str:

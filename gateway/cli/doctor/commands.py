@@ -22,6 +22,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.running import status_of
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.gateway.security.tls.listeners import TlsListeners
 
@@ -90,11 +91,19 @@ def _checked(
         yield ok("muster up", f"runs with pid {state.pid}")
         yield from places.reachable(state.bootstrap)
         yield from cluster.clocks(state.metrics)
+        yield from _clients(storage)
         if state.ray_token_path is not None:
             yield from places.private(Path(state.ray_token_path), "ray token file")
     else:
         yield from places.ports(config, on_cluster=address is not None)
     yield from _zookeeper(config, state.zookeeper if state is not None and is_running else None)
+
+
+def _clients(storage: Path) -> Iterator[Finding]:
+    try:
+        yield from cluster.turned_away(status_of(storage, None))
+    except CliError as error:
+        yield warning("clients", error.format_message(), "see run/log/controller.log")
 
 
 def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:

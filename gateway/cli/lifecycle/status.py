@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from muster.gateway.cli.running import by_storage_or_address, status_of
 def status(directory: Path, address: str | None, as_json: bool) -> None:
     """Show nodes and actors: where each actor runs, its pid and its state.
 
-    After muster drain a node is draining, and drained once nothing of Muster is left on it.
+    After muster drain a node is draining, and drained once nothing of Muster is left on it. Clients are shown whose
+    requests are of a version that is not served, with the setting that helps.
     """
     found = status_of(directory, address)
     if as_json:
@@ -34,6 +36,12 @@ def status(directory: Path, address: str | None, as_json: bool) -> None:
         ("ACTOR", "STATE", "STANDBY", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
         [_row(actor, hosts) for actor in found["actors"]],
     )
+    if turned_away := found.get("clients_turned_away"):
+        terminal.line()
+        print_table(
+            ("TURNED AWAY", "HOST", "API", "VERSION", "TIMES", "LAST", "MEND"),
+            [_turned_away(client) for client in turned_away],
+        )
 
 
 def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
@@ -47,6 +55,12 @@ def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
         actor["restarts"],
         actor["error"],
     )
+
+
+def _turned_away(client: dict[str, Any]) -> tuple[Any, ...]:
+    last = datetime.fromtimestamp(client["last_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    client_id = "(no client id)" if client["client_id"] is None else client["client_id"]
+    return (client_id, client["host"], client["api"], client["version"], client["times"], last, client["mend"])
 
 
 def _addresses(actor: dict[str, Any]) -> str | None:

@@ -112,9 +112,15 @@ FRAMES = {
     "no header": (b"\0\x12\0\0\0", "a frame of 5 bytes has no request header"),
     "unknown api": (request(999, 0), "api key 999 version 0 is not served"),
     "negative api": (request(-3, 0), "api key -3 version 0 is not served"),
-    "not served api": (request(53, 0), "api key 53 is not served"),
-    "unknown version": (request(PRODUCE, 99), "api key 0 version 99 is not served"),
-    "old version": (request(PRODUCE, 2), "api key 0 version 2 is not served"),
+    "not served api": (request(53, 0), "BeginQuorumEpoch version 0 of client None is not served"),
+    "unknown version": (
+        request(PRODUCE, 99, client_id=b"\0\1a"),
+        "Produce version 99 of client 'a' is not served, 3 to 13 are; let it ask with ApiVersions",
+    ),
+    "old version": (
+        request(PRODUCE, 2, client_id=b"\0\1b"),
+        "Produce version 2 of client 'b' is not served, 3 to 13 are; let it speak the protocol of Kafka 2.1 or later",
+    ),
     "no body": (request(3, 9, b"\0"), "MetadataRequest v9: the message ends after"),
     "client id": (request(API_VERSIONS, 0, client_id=b"\0\2\xff\xfe"), "request header of api key 18: InvalidUnicode"),
     "group id": (request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\0\0\0"), "HeartbeatRequest v0: InvalidUnicode"),
