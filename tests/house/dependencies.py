@@ -2,9 +2,10 @@
 
 TOOLS is an environment with pip-audit and cyclonedx-bom, which ``make dependencies`` makes.
 
-The bill (CycloneDX, JSON) is ``build/sbom.json``. Exit code 1 for a known vulnerability, and for a licence that is not
-in ``ACCEPTED``. A service of vulnerabilities that cannot be reached, or that does not know the packages, is reported
-and is no failure: a build must not depend on it.
+The bill (CycloneDX, JSON) is ``build/sbom.json``, with the jars of packages. Exit code 1 for a known vulnerability of a
+package, for a licence that is not in ``ACCEPTED``, and if nothing was audited: the services of vulnerabilities must be
+reachable. What was not audited is named. Vulnerabilities of jars are printed: only another release of pyspark, raydp or
+ray has others.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
+
+from tests.house.jars import OSV, Jar, components, jars, vulnerabilities
 
 ROOT = Path(__file__).parents[2]
 BILL = ROOT / "build/sbom.json"
@@ -61,10 +65,11 @@ def refused(bill: dict[str, Any]) -> dict[str, set[str]]:
     return wrong
 
 
-def audited(report: dict[str, Any]) -> tuple[int, dict[str, list[str]]]:
-    """How many packages the service knows, and the ids of the vulnerabilities of each that has some."""
-    known = [each for each in report["dependencies"] if "skip_reason" not in each]
-    return len(known), {each["name"]: [one["id"] for one in each["vulns"]] for each in known if each["vulns"]}
+def audited(report: dict[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
+    """The packages that the service does not know, and the ids of the vulnerabilities of each that has some."""
+    packages = report["dependencies"]
+    unknown = [each["name"] for each in packages if "skip_reason" in each]
+    return unknown, {each["name"]: [one["id"] for one in each["vulns"]] for each in packages if each.get("vulns")}
 
 
 def main(tools: Path) -> int:
@@ -74,14 +79,17 @@ def main(tools: Path) -> int:
     bill = json.loads(BILL.read_text())
     wrong = refused(bill)
     for name, bad in sorted(wrong.items()):
-        print(f"dependencies: {name} has the licence {', '.join(sorted(bad)) or 'unknown'}, which is not accepted yet")
-    print(
-        f"dependencies: {len(bill['components'])} packages in {BILL.relative_to(ROOT)}, {len(wrong)} licences refused"
-    )
-    return 1 if _vulnerable(tools) or wrong else 0
+        _say(f"{name} has the licence {', '.join(sorted(bad)) or 'unknown'}, which is not accepted yet")
+    found = jars(Path(sysconfig.get_path("purelib")))
+    _say(f"{len(bill['components'])} packages and {len(found)} jars in {BILL.relative_to(ROOT)}")
+    _say(f"{len(wrong)} licences of packages refused")
+    bill["components"] += components(found)
+    BILL.write_text(json.dumps(bill, indent=2) + "\n")
+    passes = [not wrong, _packages_pass(tools), _jars_pass(found, OSV)]
+    return 0 if all(passes) else 1
 
 
-def _vulnerable(tools: Path) -> bool:
+def _packages_pass(tools: Path) -> bool:
     options = ("-r", "requirements.lock", "--disable-pip", "--no-deps", "-f", "json", "--progress-spinner", "off")
     try:
         run = subprocess.run(
@@ -92,18 +100,52 @@ def _vulnerable(tools: Path) -> bool:
             timeout=_AUDIT_S,
             check=False,
         )
-        count, vulnerable = audited(json.loads(run.stdout))
-    except (subprocess.TimeoutExpired, ValueError, KeyError):
-        count, vulnerable = 0, {}
+        report = json.loads(run.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        report = {"dependencies": []}
+    return packages_pass(report)
+
+
+def packages_pass(report: dict[str, Any]) -> bool:
+    """Print what pip-audit found. Whether there are no vulnerabilities, and something was audited."""
+    unknown, vulnerable = audited(report)
+    count = len(report["dependencies"]) - len(unknown)
     if not count:
-        print(
-            "dependencies: NOT audited for vulnerabilities: the service is not reachable, or knows none of the packages"
-        )
+        _say("FAILED: no package was audited for vulnerabilities: the service is not reachable, or knows none of them")
         return False
+    if unknown:
+        _say(f"{len(unknown)} packages were NOT audited, the service does not know them: {', '.join(sorted(unknown))}")
     for name, ids in sorted(vulnerable.items()):
-        print(f"dependencies: {name} has the known vulnerabilities {', '.join(ids)}")
-    print(f"dependencies: {count} packages audited, {len(vulnerable)} with known vulnerabilities")
-    return bool(vulnerable)
+        _say(f"{name} has the known vulnerabilities {', '.join(ids)}")
+    _say(f"{count} packages audited, {len(vulnerable)} with known vulnerabilities")
+    return not vulnerable
+
+
+def _jars_pass(found: list[Jar], url: str) -> bool:
+    try:
+        known = vulnerabilities(found, url)
+    except (OSError, ValueError, KeyError) as error:
+        _say(f"FAILED: no jar was audited for vulnerabilities: {url} does not respond as it should ({error})")
+        return False
+    return jars_pass(found, known)
+
+
+def jars_pass(found: list[Jar], known: dict[Jar, list[str]]) -> bool:
+    """Print the vulnerabilities of jars. Whether something was audited: their versions are their package's choice."""
+    if unknown := [jar.name for jar in found if jar not in known]:
+        _say(f"{len(unknown)} jars were NOT audited, they have no coordinates: {', '.join(unknown)}")
+    if not known:
+        _say("FAILED: no jar was audited for vulnerabilities: none has coordinates")
+        return False
+    vulnerable = {jar: ids for jar, ids in known.items() if ids}
+    for jar, ids in vulnerable.items():
+        _say(f"{jar.name} {jar.version} of {jar.package} has the known vulnerabilities {', '.join(ids)}")
+    _say(f"{len(known)} jars audited, {len(vulnerable)} with known vulnerabilities")
+    return True
+
+
+def _say(text: str) -> None:
+    print(f"dependencies: {text}", flush=True)
 
 
 if __name__ == "__main__":
