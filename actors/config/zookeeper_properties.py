@@ -16,6 +16,11 @@ class ZooKeeperProperties(BaseModel):
     zookeeper_connect: Text | None = Field(
         None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
     )
+    zookeeper_server_lib: Text | None = Field(
+        None,
+        description="Folder with the jars of the ZooKeeper that Muster runs, such as lib of a distribution of 3.9; "
+        "none: those that pyspark has.",
+    )
     zookeeper_set_acl: Bool = Field(
         False,
         description="Whether only Muster may change the nodes that it creates in ZooKeeper; /config/users, "
@@ -49,7 +54,10 @@ class ZooKeeperProperties(BaseModel):
         return hosts
 
     @field_validator(
-        "zookeeper_credentials_file", "zookeeper_ssl_keystore_location", "zookeeper_ssl_truststore_location"
+        "zookeeper_server_lib",
+        "zookeeper_credentials_file",
+        "zookeeper_ssl_keystore_location",
+        "zookeeper_ssl_truststore_location",
     )
     @classmethod
     def _absolute_file(cls, path: str | None) -> str | None:
@@ -72,6 +80,8 @@ class ZooKeeperProperties(BaseModel):
             for name, value in of_tls.items():
                 if value is not None:
                     raise ValueError(f"{name} needs zookeeper.ssl.client.enable=true")
+        if self.zookeeper_server_lib is not None and self.zookeeper_connect is not None:
+            raise ValueError("zookeeper.server.lib has no effect with zookeeper.connect: Muster runs no ZooKeeper then")
         if self.zookeeper_set_acl and not (self.zookeeper_credentials_file or self.zookeeper_ssl_keystore_location):
             raise ValueError(
                 "zookeeper.set.acl needs zookeeper.credentials.file or zookeeper.ssl.keystore.location: "

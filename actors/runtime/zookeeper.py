@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +42,10 @@ log = logging.getLogger(__name__)
 MAX_SESSION_TIMEOUT_MS = 60_000
 _TICK_MS = 1000
 _PORT_ATTEMPTS = 5
-_JARS = ("zookeeper-*", "slf4j-api-*", "log4j-*", "netty-*", "metrics-core-*", "commons-cli-*", "snappy-java-*")
+_LOG_JARS = ("slf4j-api-*", "log4j-*")
+_JARS = ("zookeeper-*", "netty-*", "metrics-core-*", "commons-cli-*", "snappy-java-*")
+_OTHER_LOGGING = ("slf4j-", "logback-", "log4j-", "reload4j-")
+"""Jars of a ZooKeeper's own logging: that of pyspark's jars is configured here."""
 _JVM = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -95,10 +99,11 @@ class _PortTaken(ZooKeeperStartError):
 class EmbeddedZooKeeper:
     """A running standalone ZooKeeper server, created by :meth:`start`; a context manager that stops it."""
 
-    def __init__(self, data_dir: Path, host: str, port: int) -> None:
+    def __init__(self, data_dir: Path, host: str, port: int, jars: str) -> None:
         self.data_dir = data_dir
         self.host = host
         self.port = port
+        self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
         self._should_run = False
         self._exited = threading.Event()
@@ -107,18 +112,25 @@ class EmbeddedZooKeeper:
 
     @classmethod
     def start(
-        cls, data_dir: str | os.PathLike[str], port: int = 0, *, host: str = "127.0.0.1", timeout_s: float = 30
+        cls,
+        data_dir: str | os.PathLike[str],
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        timeout_s: float = 30,
+        lib: str | None = None,
     ) -> Self:
         """Start a server on the data in ``data_dir`` (created if missing); returns once it serves sessions.
 
         ``port`` 0 means a free one. ``host`` is the local address to bind, and to use in :attr:`hosts`.
+        ``lib``: a folder with the jars of another ZooKeeper than pyspark's.
         Raises ZooKeeperStartError if the port is taken, the data cannot be written or are in use by another
         server, there is no Java, or the server did not serve within ``timeout_s`` (with the end of its log).
         """
         directory = Path(data_dir).absolute()
         with _exclusive(directory) as lock:
             for _ in range(_PORT_ATTEMPTS):
-                server = cls(directory, host, port or _free_port(host))
+                server = cls(directory, host, port or _free_port(host), class_path(lib))
                 try:
                     server._launch(lock, time.monotonic() + timeout_s)
                 except _PortTaken:
@@ -208,7 +220,7 @@ class EmbeddedZooKeeper:
         log_file = self.data_dir / "zookeeper.log"
         log_start = log_file.stat().st_size if log_file.exists() else 0
         try:
-            self._spawn(_command(self.data_dir, self.host, self.port), lock)
+            self._spawn(_command(self.data_dir, self.host, self.port, self._jars), lock)
             self._await_service(deadline)
             self._should_run = True
         except BaseException as error:
@@ -302,7 +314,7 @@ def _exclusive(directory: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def _command(directory: Path, host: str, port: int) -> list[str]:
+def _command(directory: Path, host: str, port: int, jars: str) -> list[str]:
     """Write the configuration under ``directory``; returns the command line of java."""
     config = directory / "zoo.cfg"
     logging_config = directory / "log4j2.properties"
@@ -326,7 +338,7 @@ def _command(directory: Path, host: str, port: int) -> list[str]:
         raise ZooKeeperStartError(f"cannot write ZooKeeper's data in {directory}: {error.strerror}") from error
     except JavaNotFound as error:
         raise ZooKeeperStartError(str(error)) from error
-    options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", class_path()]
+    options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", jars]
     return [str(java), *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
 
 
@@ -337,14 +349,26 @@ def _property(value: object) -> str:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
-def class_path() -> str:
-    """ZooKeeper and what it needs; all of Spark's jars would work, too, but double the start-up time."""
+def class_path(lib: str | None = None) -> str:
+    """ZooKeeper and what it needs; all of Spark's jars would work, too, but double the start-up time.
+
+    ``lib``: where ZooKeeper is, instead of among Spark's jars. ZooKeeperStartError if it is not there.
+    """
     spec = find_spec("pyspark")
-    jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
-    found = [str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar"))]
-    if not any("zookeeper-" in Path(jar).name for jar in found):
-        raise ZooKeeperStartError(f"no ZooKeeper among Spark's jars in {jars}: pip install pyspark")
-    return os.pathsep.join(found)
+    spark = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
+    found = _jars(spark, _LOG_JARS)
+    if lib is None:
+        found += _jars(spark, _JARS)
+    else:
+        found += [jar for jar in _jars(Path(lib), ("*",)) if not jar.name.startswith(_OTHER_LOGGING)]
+    if not any(re.fullmatch(r"zookeeper-\d.*", jar.name) for jar in found):
+        mend = "pip install pyspark" if lib is None else "zookeeper.server.lib is the folder lib of a distribution"
+        raise ZooKeeperStartError(f"no ZooKeeper among the jars in {spark if lib is None else lib}: {mend}")
+    return os.pathsep.join(map(str, found))
+
+
+def _jars(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return [jar for pattern in patterns for jar in sorted(folder.glob(f"{pattern}.jar"))]
 
 
 def _free_port(host: str) -> int:

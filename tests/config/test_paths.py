@@ -21,13 +21,20 @@ ZOOKEEPER = {"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable
         "ssl.keystore.location",
         "ssl.truststore.location",
         "zookeeper.credentials.file",
+        "zookeeper.server.lib",
         "zookeeper.ssl.keystore.location",
         "zookeeper.ssl.truststore.location",
     ],
 )
 def test_a_relative_path_is_made_absolute(name: str) -> None:
-    config = MusterConfig.model_validate({name: "folder/it", **(ZOOKEEPER if "zookeeper" in name else {})})
+    needed = ZOOKEEPER if "zookeeper" in name and name != "zookeeper.server.lib" else {}
+    config = MusterConfig.model_validate({name: "folder/it", **needed})
     assert getattr(config, name.replace(".", "_")) == str(Path.cwd() / "folder/it")
+
+
+def test_a_zookeeper_that_muster_would_not_run_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"zookeeper\.server\.lib has no effect with zookeeper\.connect"):
+        MusterConfig.model_validate({"zookeeper.server.lib": "/lib", "zookeeper.connect": "localhost:2181"})
 
 
 def test_no_part_hides_a_method_of_another() -> None:

@@ -151,6 +151,11 @@ def spark_source() -> Path:
     return _from_maven("spark", "Spark's Kafka source", 6, HERE / "spark" / "pom.xml", versions=spark)
 
 
+def maintained_zookeeper() -> Path:
+    """The folder with the jars of a ZooKeeper that is maintained; like :func:`kafka`."""
+    return _from_maven("zookeeper", "ZooKeeper", 10, HERE / "zookeeper" / "pom.xml")
+
+
 def apicurio() -> Apicurio:
     """Apicurio Registry, with the Java that it needs; like :func:`kafka`."""
     pom = HERE / "apicurio" / "pom.xml"

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from muster.actors.runtime import java
-from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError, class_path
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import eventually
 
@@ -96,6 +96,25 @@ def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 def test_a_ctrl_c_in_the_terminal_does_not_reach_it(zookeeper: EmbeddedZooKeeper) -> None:
     assert os.getpgid(zookeeper.pid) != os.getpgid(0)
+
+
+def test_another_zookeeper_and_its_own_logging(tmp_path: Path) -> None:
+    """A folder such as a distribution's, with jars of another logging, which is not the one that is configured."""
+    lib, jars = tmp_path / "lib", [Path(each) for each in class_path().split(os.pathsep)]
+    lib.mkdir()
+    for jar in jars:
+        if not jar.name.startswith(("slf4j-", "log4j-")):
+            (lib / jar.name).symlink_to(jar)
+    (lib / "logback-classic-1.3.15.jar").touch()
+    (lib / "slf4j-api-2.0.13.jar").touch()
+    given = class_path(str(lib)).split(os.pathsep)
+    assert sorted(Path(each).name for each in given) == sorted(each.name for each in jars)
+    with EmbeddedZooKeeper.start(tmp_path / "data", lib=str(lib)) as server:
+        assert server.alive
+    with pytest.raises(
+        ZooKeeperStartError, match=r"no ZooKeeper among the jars in /nowhere: zookeeper\.server\.lib is"
+    ):
+        EmbeddedZooKeeper.start(tmp_path / "data", lib="/nowhere")
 
 
 def test_a_taken_port_is_named(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
         hosts, access = config.zookeeper_connect, config.zookeeper_access
         if hosts is None:
             try:
-                server = undo.enter_context(EmbeddedZooKeeper.start(Path(config.storage_path) / "zookeeper"))
+                data = Path(config.storage_path) / "zookeeper"
+                server = undo.enter_context(EmbeddedZooKeeper.start(data, lib=config.zookeeper_server_lib))
                 hosts, access = server.hosts, server.secure()
             except (ZooKeeperStartError, ZooKeeperUnreachable) as error:
                 raise CliError(str(error)) from error

@@ -149,7 +149,9 @@ class Start:
         self._progress.step("starting ZooKeeper")
         host = _LOOPBACK if self._address is None else _own_address()
         try:
-            server = EmbeddedZooKeeper.start(self._storage / "zookeeper", host=host)
+            server = EmbeddedZooKeeper.start(
+                self._storage / "zookeeper", host=host, lib=self._config.zookeeper_server_lib
+            )
             self._undo.callback(server.stop)
             self._keep(server)
             access = server.secure()
