@@ -33,8 +33,12 @@ def judge(
     ``began_s``: the time of ``time.time`` from which the minutes count. ``say`` gets what is decided and why, ``shown``
     each later row, its log, and how many times as long as in the ledger rings take here.
     """
-    due = {ring.name for ring in rings.values() if ring.name != FIRST and is_due(ring, rows, checkout)}
+    others = [ring for ring in rings.values() if ring.name != FIRST and not ring.is_by_name]
+    due = {ring.name for ring in others if is_due(ring, rows, checkout)}
     say(f"due, since what they cover has changed: {_names(due)}")
+    for ring in rings.values():
+        if ring.is_by_name:
+            say(f"{ring.name} runs by make ring-{ring.name} alone: it needs {ring.needs}")
     found = [runner.run(rings[FIRST])]
     if found[0].result != PASSED:
         return found
@@ -42,7 +46,7 @@ def judge(
     slowness = found[0].seconds / known.seconds if known else 1.0
     is_small = known is not None and not checkout.changed(known.commit, CODE)
     remaining_s = (SMALL_S if is_small else LARGE_S) - (time.time() - began_s)
-    choice = choose([*rings.values()], due, rows, found[0].commit, remaining_s, slowness)
+    choice = choose(others, due, rows, found[0].commit, remaining_s, slowness)
     say(f"{remaining_s:.0f} s are left, and this machine takes {slowness:.1f} times as long as the ledger says")
     say(f"chosen by the commit's id: {choice.extra.name if choice.extra else 'nothing, for none fits'}")
     say(f"to be run, in this order: {', '.join(ring.name for ring in choice.runs) or 'none'}")

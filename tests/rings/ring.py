@@ -25,6 +25,12 @@ class Ring:
     paths: tuple[str, ...]
     command: str
     shares: bool = False
+    needs: str = ""
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether it runs only where it is named."""
+        return bool(self.needs)
 
     def arguments(self, seed: int) -> list[str]:
         """The command line; ``seed`` replaces ``{seed}``, for checks that are different each time."""

@@ -32,6 +32,7 @@ def rings(first: str = "true") -> dict[str, Ring]:
         Ring(name=name, covers="", paths=(path,), command=first if name == FIRST else "true")
         for name, path in names.items()
     ]
+    found.append(Ring(name="dependencies", covers="", paths=(".",), command="false", needs="a service"))
     return {ring.name: ring for ring in found}
 
 
@@ -51,6 +52,12 @@ def passed(names: list[str], commit: str, seconds: int = 100) -> list[Row]:
         Row(ring=name, commit=commit, date="2026-11-28T12:00Z", seconds=seconds, tests=1, result="passed")
         for name in names
     ]
+
+
+def test_a_ring_that_needs_more_than_every_machine_reaches_is_named_and_not_run(repository: Path) -> None:
+    found, said = judged(repository, [])
+    assert "dependencies" not in dict(found)
+    assert "dependencies runs by make ring-dependencies alone: it needs a service" in said
 
 
 def test_rings_that_never_passed_are_due(repository: Path) -> None:
