@@ -52,7 +52,11 @@ def everything() -> None:
     """Run every ring, and add their rows to the ledger; those that need what not every machine reaches run by name."""
     found: list[Row] = []
     with _runner() as (runner, _):
-        run_all(runner, [ring for ring in load().values() if not ring.is_by_name], lambda row, log: found.append(_record(_shown(row, log))))
+        run_all(
+            runner,
+            [ring for ring in load().values() if not ring.is_by_name],
+            lambda row, log: found.append(_record(_shown(row, log))),
+        )
     _finish(found)
 
 

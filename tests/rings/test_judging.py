@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def judged(
     return [(row.ring, row.result) for row in found], "\n".join(said)
 
 
+def seconds_left(said: str) -> int:
+    """After the first ring, which takes a moment."""
+    (found,) = re.findall(r"^(\d+) s are left", said, re.MULTILINE)
+    return int(found)
+
+
 def passed(names: list[str], commit: str, seconds: int = 100) -> list[Row]:
     return [
         Row(ring=name, commit=commit, date="2026-11-28T12:00Z", seconds=seconds, tests=1, result="passed")
@@ -75,7 +82,7 @@ def test_a_change_of_docs_gets_one_more_ring(repository: Path) -> None:
     assert len(found) == 2
     assert "changed: none" in said
     assert f"id: {found[1][0]}" in said
-    assert said.startswith(f"{SMALL_S} s are left", said.index("\n") + 1)
+    assert SMALL_S - 60 < seconds_left(said) <= SMALL_S
 
 
 def test_a_change_runs_what_covers_it(repository: Path) -> None:
@@ -85,7 +92,7 @@ def test_a_change_runs_what_covers_it(repository: Path) -> None:
     assert found[1] == ("nodes", "passed")
     assert len(found) == 3
     assert "changed: nodes" in said
-    assert f"{LARGE_S} s are left" in said
+    assert LARGE_S - 60 < seconds_left(said) <= LARGE_S
 
 
 def test_nothing_follows_a_first_ring_that_fails(repository: Path) -> None:
@@ -105,4 +112,4 @@ def test_pages_are_a_small_change(repository: Path) -> None:
     rows = [*passed([*rings()], "0" * 12, 500), *passed([FIRST], Checkout(repository).commit())]
     commit(repository, "docs/a.md", "")
     commit(repository, "README.md", "")
-    assert f"{SMALL_S} s are left" in judged(repository, rows)[1]
+    assert SMALL_S - 60 < seconds_left(judged(repository, rows)[1]) <= SMALL_S
