@@ -12,6 +12,7 @@ from typing import Protocol
 from muster.actors.audit import commits, sends
 from muster.actors.audit.books import Books
 from muster.actors.audit.commits import Step
+from muster.actors.audit.members import Members
 from muster.actors.audit.outbox import Batch
 from muster.actors.audit.report import UNEXPLAINED, Report, Row
 from muster.actors.audit.sends import Run
@@ -39,6 +40,9 @@ class Sources(Protocol):
 
     async def runs(self, session: str, received: Received) -> Runs:
         """Runs from the gateways: everything that was sent until now and has its final attribution."""
+
+    async def members(self, groups: Collection[str]) -> Members:
+        """When the groups had members, from their coordinators."""
 
     async def cumulative_sizes(
         self, queries: Mapping[TopicPartition, tuple[int, ...]]
@@ -85,9 +89,11 @@ class Auditor:
             self._books.take_steps(commit_batch.entries, now_ms)
         self._take_runs(runs, now_ms)
         complete = runs.keys() >= set(self._sources.gateways())
+        in_doubt = self._books.in_doubt()
+        members = await self._sources.members(in_doubt) if in_doubt else {}
         queries = self._books.queries(self._sources.partitions())
         cumulative_sizes = await self._sources.cumulative_sizes(queries) if queries else {}
-        await asyncio.to_thread(self._books.settle, cumulative_sizes, now_ms, complete=complete)
+        await asyncio.to_thread(self._books.settle, cumulative_sizes, members, now_ms, complete=complete)
         rows = await asyncio.to_thread(self._books.rows)
         self.report = Report(
             rounds=self.report.rounds + 1,
@@ -126,7 +132,7 @@ class Auditor:
             if size >= 2 * self._warned[group]:
                 self._warned[group] = size
                 log.warning(
-                    "group %r: its commits imply %d bytes that were sent and not counted for it (%s)",
+                    "group %r: %d bytes are counted wrongly, or missing, as its commits show (%s)",
                     group,
                     size,
                     ", ".join(f"{cause} {count}" for cause, count in causes[group].items() if count),

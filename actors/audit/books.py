@@ -8,13 +8,14 @@ that does not respond is kept for a later round.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
 from muster.actors.audit import spans
 from muster.actors.audit.commits import Step
+from muster.actors.audit.members import Members
 from muster.actors.audit.report import Row
 from muster.actors.audit.sends import Run
 from muster.actors.audit.series import Evidence, Memory, Series, remember, remembered
@@ -88,6 +89,12 @@ class Books:
         """Counts of what was sent until now may be missing: at the start, and when a gateway was lost."""
         self._is_lost = True
 
+    def in_doubt(self) -> Collection[str]:
+        """Groups of which :meth:`settle` has to know when they had members."""
+        return {
+            group for known in self._places.values() for group, series in known.groups.items() if series.is_in_doubt
+        }
+
     def queries(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
         """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that exist now."""
         gone, self._there = self._there, set(there)
@@ -101,19 +108,24 @@ class Books:
         return offsets | dict.fromkeys(sorted(self._ends_wanted - busy), ())
 
     def settle(
-        self, cumulative_sizes: Mapping[TopicPartition, CumulativeSizes], now_ms: int, *, complete: bool
+        self,
+        cumulative_sizes: Mapping[TopicPartition, CumulativeSizes],
+        members: Members,
+        now_ms: int,
+        *,
+        complete: bool,
     ) -> None:
         """Count what was added, and judge what has waited for long enough.
 
-        ``cumulative_sizes`` are for :meth:`queries`. ``complete``: every gateway and coordinator responded;
-        otherwise nothing is judged.
+        ``cumulative_sizes`` are for :meth:`queries`, ``members`` for :meth:`in_doubt`. ``complete``: every gateway and
+        coordinator responded; otherwise nothing is judged.
         """
         for place, cumulative_size in cumulative_sizes.items():
             known = self._see(place, cumulative_size)
             for group, series in known.groups.items():
                 if series.busy:
                     evidence = partial(_evidence, known, group, now_ms - EVIDENCE_MS)
-                    series.settle(cumulative_size, evidence, now_ms, self._wait_ms, complete)
+                    series.settle(cumulative_size, evidence, now_ms, self._wait_ms, complete, members.get(group))
         self._prune(now_ms)
 
     def rows(self) -> list[Row]:

@@ -20,13 +20,15 @@ class Step(NamedTuple):
     offset: int
     by_member: bool
     """Whether it was in a generation of the group; else by an admin tool, a mirror or a consumer with assign()."""
+    at_ms: int
+    """When the last commit was seen, ms since the epoch by the coordinator's clock."""
 
     def then(self, later: Step) -> Step | None:
         """Both as one step: of consecutive forward commits only the ends matter. None if they cannot be merged."""
         forward = self.before is not None and self.before <= self.offset <= later.offset
         if not forward or later.before != self.offset or later.by_member != self.by_member:
             return None
-        return Step(self.before, later.offset, self.by_member)
+        return Step(self.before, later.offset, self.by_member, later.at_ms)
 
 
 class CommitSteps:
@@ -45,11 +47,11 @@ class CommitSteps:
             key = (group, topic, partition)
             step = self._growing.get(key)
             if step is not None and step.reaches(before, offset, by_member):
-                step.offset = offset
+                step.offset, step.at_ms = offset, now_ms
                 continue
             if step is not None:
                 self._outbox.add(key, step.ended())
-            self._growing[key] = _Growing(before, offset, by_member)
+            self._growing[key] = _Growing(before, offset, by_member, now_ms)
         if len(self._growing) > MAX_ITEMS:
             self._end_all()
 
@@ -71,6 +73,7 @@ class _Growing:
     before: int | None
     offset: int
     by_member: bool
+    at_ms: int
 
     def reaches(self, before: int | None, offset: int, by_member: bool) -> bool:
         """Whether a commit only moves its end: see :meth:`Step.then`."""
@@ -82,4 +85,4 @@ class _Growing:
         )
 
     def ended(self) -> Step:
-        return Step(self.before, self.offset, self.by_member)
+        return Step(self.before, self.offset, self.by_member, self.at_ms)

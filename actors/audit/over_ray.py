@@ -12,9 +12,11 @@ import ray
 from ray.exceptions import RayError
 
 from muster.actors.audit.auditor import Received, Runs, Steps
+from muster.actors.audit.members import Members
 from muster.actors.audit.report import Report
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
-from muster.placement.view import ClusterView
+from muster.placement.hashing import partition_for
+from muster.placement.view import OFFSETS_TOPIC, ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,14 @@ class RaySources:
             for each in self.gateways()
         }
         return await _responses(calls)
+
+    async def members(self, groups: Collection[str]) -> Members:
+        topic = self._view().topics[OFFSETS_TOPIC]
+        by_partition: defaultdict[int, list[str]] = defaultdict(list)
+        for group in groups:
+            by_partition[partition_for(group, topic.partitions)].append(group)
+        calls = {each: self._call(f"offsets-{each}", "audit_members", known) for each, known in by_partition.items()}
+        return {group: periods for found in (await _responses(calls)).values() for group, periods in found.items()}
 
     async def cumulative_sizes(
         self, queries: Mapping[TopicPartition, tuple[int, ...]]

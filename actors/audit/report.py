@@ -18,12 +18,13 @@ class Cause(StrEnum):
     ADMIN_COMMIT = "admin_commit"
     RESET = "reset"
     MISLABELLED = "mislabelled"
+    MISLABELLED_ELSEWHERE = "mislabelled_elsewhere"
     LOST = "lost"
 
 
-MORE = (Cause.PREFETCH, Cause.REREAD, Cause.RETENTION)
+MORE = (Cause.PREFETCH, Cause.REREAD, Cause.RETENTION, Cause.MISLABELLED)
 """Causes of more attributed bytes than commits imply. All other causes: of fewer."""
-UNEXPLAINED = (Cause.MISLABELLED, Cause.LOST)
+UNEXPLAINED = (Cause.MISLABELLED, Cause.MISLABELLED_ELSEWHERE, Cause.LOST)
 
 
 @dataclass(frozen=True, slots=True)

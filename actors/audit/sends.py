@@ -19,10 +19,14 @@ class Run(NamedTuple):
     first: int
     end: int
     bytes: int
+    at_ms: int
+    """When sending began, ms since the epoch by the gateway's clock."""
 
     def then(self, later: Run) -> Run | None:
         """Both as one run, if ``later`` starts where this one ends."""
-        return Run(self.first, later.end, self.bytes + later.bytes) if later.first == self.end else None
+        if later.first != self.end:
+            return None
+        return Run(self.first, later.end, self.bytes + later.bytes, min(self.at_ms, later.at_ms))
 
 
 class Sends:
@@ -37,7 +41,7 @@ class Sends:
         with self._lock:
             for row in rows:
                 head = row.head
-                run = Run(head.first_offset, row.last_offset + 1, row.bytes)
+                run = Run(head.first_offset, row.last_offset + 1, row.bytes, head.ts_ms)
                 self._outbox.add((head.group, head.topic, head.partition), run)
 
     def take(self, session: str, received: int) -> Batch[SendKey, Run]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster.actors.audit import spans
 from muster.actors.audit.commits import Step
+from muster.actors.audit.doubts import Doubt, Doubts
+from muster.actors.audit.members import Period
 from muster.actors.audit.report import MORE, Cause, Row
 from muster.actors.audit.sends import Run
 from muster.actors.audit.spans import Spans
@@ -28,7 +30,7 @@ class Evidence:
     unattributed: Spans
     """Sent without attribution."""
     twice_by_others: Spans
-    """Sent to another group more than once."""
+    """Sent to another group more than once, or after it had committed past them."""
     unknown_below: int
 
 
@@ -62,9 +64,11 @@ class Series:
     """Offsets that were sent for the group, or judged why they were not."""
     committed: Spans = ()
     again: Memory = field(default_factory=list)
-    """What was sent again."""
+    """What was sent again, or is in doubt."""
     last_ms: int = 0
     _last_offset: int | None = None
+    _last_commit_ms: int = 0
+    _doubts: Doubts = field(default_factory=Doubts)
     _gaps: list[_Gap] = field(default_factory=list)
     _openings: list[_Opening] = field(default_factory=list)
     _floor: int = 0
@@ -80,7 +84,12 @@ class Series:
     @property
     def busy(self) -> bool:
         """Whether there is something to count, or to judge."""
-        return bool(self.steps or self.runs or self._gaps or self._openings)
+        return bool(self.steps or self.runs or self._gaps or self._openings or self._doubts.wait)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it matters when the group had members."""
+        return self._doubts.wait
 
     def edges(self) -> Iterator[int]:
         """Every offset at which a span may begin or end in any set that :meth:`settle` computes."""
@@ -97,6 +106,7 @@ class Series:
                 yield from span
         for opening in self._openings:
             yield opening.offset
+        yield from self._doubts.edges()
         yield from (0, self._floor)
 
     def settle(
@@ -106,14 +116,22 @@ class Series:
         now_ms: int,
         wait_ms: int,
         complete: bool,
+        members: Collection[Period] | None,
     ) -> None:
-        """Count what was added; if ``complete``, judge what has waited for longer than ``wait_ms``."""
-        for run in self.runs:
-            self._count_run(run, cumulative_sizes, now_ms)
+        """Count what was added; if ``complete``, judge what has waited for longer than ``wait_ms``.
+
+        ``members``: when the group had members; None if that is unknown now.
+        """
+        counted = [
+            (run.at_ms, self._count_run(run, cumulative_sizes, now_ms))
+            for run in sorted(self.runs, key=lambda run: run.at_ms)
+        ]
         self.runs.clear()
         for step in self.steps:
             self._count_step(step, cumulative_sizes, now_ms)
         self.steps.clear()
+        for at_ms, (again, fresh) in counted:
+            self._doubt(at_ms, again, fresh, cumulative_sizes, now_ms)
         ripe_ms = now_ms - wait_ms
         self._openings = [
             each for each in self._openings if not self._open(each, cumulative_sizes, evidence, ripe_ms, complete)
@@ -123,6 +141,8 @@ class Series:
             if complete and gap.since_ms <= ripe_ms:
                 self._judge(gap, cumulative_sizes, evidence)
         self._gaps = [gap for gap in self._gaps if gap.offsets]
+        if complete and members is not None:
+            self._was_reread(self._doubts.judge(members, now_ms, ripe_ms), cumulative_sizes)
         self._bound()
         self._measure(cumulative_sizes)
 
@@ -136,7 +156,8 @@ class Series:
             return None
         return Row(group, topic, partition, self._implied_bytes, self._attributed_bytes, drift, self._removed_offsets)
 
-    def _count_run(self, run: Run, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
+    def _count_run(self, run: Run, cumulative_sizes: CumulativeSizes, now_ms: int) -> tuple[Spans, Spans]:
+        """Count a run; returns the offsets that had been sent before, and those that had not."""
         offsets = spans.of(run.first, run.end)
         again = spans.common(offsets, self.sent)
         self._attributed_bytes += run.bytes
@@ -144,9 +165,31 @@ class Series:
             self._reread_bytes += _bytes(cumulative_sizes, again)
             remember(self.again, now_ms, again)
         self.sent = spans.union(self.sent, offsets)
+        return again, spans.minus(offsets, again)
+
+    def _doubt(self, at_ms: int, again: Spans, fresh: Spans, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
+        """Doubt what was sent from below the committed offset, unless a commit has followed."""
+        if self._last_offset is None or at_ms <= self._last_commit_ms:
+            return
+        again = spans.below(again, self._last_offset)
+        behind = spans.below(spans.minus(fresh, self.committed), self._last_offset)
+        if again or behind:
+            behind_bytes = _bytes(cumulative_sizes, behind)
+            self._doubts.add(Doubt(at_ms, now_ms, _bytes(cumulative_sizes, again) + behind_bytes, behind))
+            self._reread_bytes += behind_bytes
+            self.sent = spans.minus(self.sent, behind)
+            remember(self.again, now_ms, behind)
+
+    def _was_reread(self, explained: Iterable[Doubt], cumulative_sizes: CumulativeSizes) -> None:
+        """These were sent to the group after all."""
+        for doubt in explained:
+            fresh = spans.minus(doubt.behind, self.sent)
+            self._reread_bytes -= _bytes(cumulative_sizes, fresh)
+            self.sent = spans.union(self.sent, fresh)
 
     def _count_step(self, step: Step, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
         """Count a step, and before it one for unreported commits, whose coordinator was lost."""
+        self._was_reread(self._doubts.committed(step.at_ms), cumulative_sizes)
         before, last = step.before, self._last_offset
         if before is not None and last is not None and last < before:
             self._pass(last, before, Cause.UNKNOWN, cumulative_sizes, now_ms)
@@ -158,6 +201,7 @@ class Series:
                 before, step.offset, Cause.RESET if step.by_member else Cause.ADMIN_COMMIT, cumulative_sizes, now_ms
             )
         self._last_offset = step.offset
+        self._last_commit_ms = max(self._last_commit_ms, step.at_ms)
 
     def _pass(self, first: int, end: int, cause: Cause, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
         """Commits went past these offsets."""
@@ -221,7 +265,7 @@ class Series:
         unknown_below = max(known.unknown_below, self._floor)
         for cause, offsets in (
             (Cause.LOST, known.unattributed),
-            (Cause.MISLABELLED, known.twice_by_others),
+            (Cause.MISLABELLED_ELSEWHERE, known.twice_by_others),
             (Cause.UNKNOWN, spans.of(0, unknown_below)),
             (gap.cause, left),
         ):
@@ -241,10 +285,12 @@ class Series:
     def _measure(self, cumulative_sizes: CumulativeSizes) -> None:
         ahead = spans.minus(self.sent, self.committed)
         behind = spans.below(ahead, self.committed[-1][1]) if self.committed else ()
+        mislabelled_bytes = self._doubts.mislabelled_bytes
         self._now = Counter(
             {
                 Cause.PREFETCH: _bytes(cumulative_sizes, spans.minus(ahead, behind)),
-                Cause.REREAD: _bytes(cumulative_sizes, behind) + self._reread_bytes,
+                Cause.REREAD: _bytes(cumulative_sizes, behind) + self._reread_bytes - mislabelled_bytes,
+                Cause.MISLABELLED: mislabelled_bytes,
                 Cause.WAITING: sum(_bytes(cumulative_sizes, gap.offsets) for gap in self._gaps),
             }
         )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from muster.actors.audit.commits import CommitKey as CommitKey
 from muster.actors.audit.commits import Step
+from muster.actors.audit.members import Period
 from muster.actors.audit.outbox import Batch
 from muster.actors.offsets.held import Version, news
 from muster.actors.offsets.serving import OffsetsOpener, ServedPartition
+from muster.actors.runtime.process import now_ms
 from muster.actors.serving.actor import CoordinatorActor
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import OFFSETS, OFFSETS_TOPIC
@@ -28,3 +32,7 @@ class OffsetsActor(CoordinatorActor):
     async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
         """The commits that were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
         return self._host.find(ServedPartition, self.name).steps.take(session, received)
+
+    async def audit_members(self, groups: Collection[str]) -> dict[str, tuple[Period, ...]]:
+        """When these groups had members: see :meth:`MemberPeriods.of`. NotServing while a standby serves."""
+        return self._host.find(ServedPartition, self.name).members.of(groups, now_ms())

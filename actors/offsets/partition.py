@@ -131,6 +131,11 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         """The core. Read only."""
         return self._core
 
+    def has_members(self, group: str) -> bool:
+        """Whether the group has members now."""
+        classic, consumer = self._core.groups.get(GroupId(group)), self._core.consumer_groups.get(GroupId(group))
+        return bool((classic and classic.members) or (consumer and consumer.members))
+
     def registrations(self) -> tuple[Registration, ...]:
         """Which client consumes for which group, as this coordinator knows it now."""
         return self._core.registrations()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from muster.actors.audit.commits import CommitSteps
+from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, group_config, in_force, offsets_log_config
 from muster.actors.coordinator.opening import CoordinatorOpener
 from muster.actors.group.config import GroupConfig
@@ -61,8 +62,9 @@ class ServedPartition:
         )
         self.steps = CommitSteps(f"offsets-{partition}/{epoch}")
         """The commits that the audit has not received yet."""
+        self.members = MemberPeriods(self.core.has_members, now_ms())
         if config.audit_interval_ms:
-            self.core.observe.append(self.steps.observe)
+            self.core.observe += [self.steps.observe, self.members.observe]
         self._history = RebalanceHistory(
             self.core,
             RebalanceStore(storage / "metrics", partition, now_ms=now_ms),

@@ -31,7 +31,8 @@ def audit(directory: Path, address: str | None, group: str | None, unexplained: 
     """For each partition that groups consume, show the bytes of the batches that the commits went past (IMPLIED),
     the bytes attributed to the group when they were sent (ATTRIBUTED), and the causes of the difference.
 
-    Bytes without such a cause are lost or mislabelled: they were sent, but attributed to no group or to another one.
+    Bytes without such a cause are lost (attributed to no group), mislabelled (another reader's, attributed to this
+    group) or mislabelled_elsewhere (attributed to another group).
     """
     response = http.get_json(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
     missing = group is not None and not response["rows"]

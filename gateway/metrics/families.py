@@ -361,9 +361,9 @@ AUDIT = (
     ),
     _gauge(
         "muster_audit_drift_bytes{group,topic,partition,cause}",
-        "Why these two differ: attributed - implied = prefetch + reread + retention - (waiting + unknown + "
-        "admin_commit + reset + mislabelled + lost). lost and mislabelled are unexplained; a cause is absent while "
-        "it is 0.",
+        "Why these two differ: attributed - implied = prefetch + reread + retention + mislabelled - (waiting + "
+        "unknown + admin_commit + reset + mislabelled_elsewhere + lost). lost, mislabelled and mislabelled_elsewhere "
+        "are unexplained; a cause is absent while it is 0.",
     ),
     _counter(
         "muster_audit_removed_offsets_total{group,topic,partition}",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
 from muster.actors.audit.auditor import Auditor, Received, Runs, Steps
+from muster.actors.audit.members import Members
 from muster.actors.audit.report import Report, Row
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from tests.gateway.serving import Serving
@@ -35,6 +36,13 @@ class LocalSources:
         controller, number = self._full.controller, self._full.gateway.id
         await asyncio.to_thread(controller.stores[number].flush)
         return {number: controller.sends[number].take(session, received.get(number, 0))}
+
+    async def members(self, groups: Collection[str]) -> Members:
+        gateway = self._full.gateway
+        return {
+            group: self._actors.members[gateway.partition_of(group)].of([group], gateway.now_ms())[group]
+            for group in groups
+        }
 
     async def cumulative_sizes(
         self, queries: Mapping[TopicPartition, tuple[int, ...]]

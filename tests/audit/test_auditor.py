@@ -11,6 +11,7 @@ import pytest
 from muster.actors.audit import commits, sends
 from muster.actors.audit.auditor import Auditor, Received, Runs, Steps
 from muster.actors.audit.commits import Step
+from muster.actors.audit.members import Members
 from muster.actors.audit.outbox import Batch, Outbox
 from muster.actors.audit.report import Cause, Report
 from muster.actors.audit.sends import Run
@@ -41,10 +42,10 @@ class Script:
         self.boxes[gateway] = Outbox(f"gateway-{gateway}/{self._lives}")
 
     def send(self, gateway: int, first: int, end: int, group: str | None = "g") -> None:
-        self.boxes[gateway].add((group, *PLACE), Run(first, end, (end - first) * 10))
+        self.boxes[gateway].add((group, *PLACE), Run(first, end, (end - first) * 10, self.now_ms))
 
     def commit(self, before: int | None, offset: int) -> None:
-        self.coordinator.add(("g", *PLACE), Step(before, offset, True))
+        self.coordinator.add(("g", *PLACE), Step(before, offset, True, self.now_ms))
 
     def gateways(self) -> Collection[int]:
         return self.boxes.keys()
@@ -61,6 +62,9 @@ class Script:
             if gateway not in self.silent:
                 found[gateway] = box.take(session, received.get(gateway, 0))
         return {} if self.lose_responses else found
+
+    async def members(self, groups: Collection[str]) -> Members:
+        return dict.fromkeys(groups, ())
 
     async def cumulative_sizes(
         self, queries: Mapping[TopicPartition, tuple[int, ...]]

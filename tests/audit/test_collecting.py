@@ -36,8 +36,8 @@ def test_spans_are_sets(left: frozenset[int], right: frozenset[int], offset: int
     assert around is None or (around in a and around[0] <= offset < around[1])
 
 
-def step(before: int | None, offset: int, *, by_member: bool = True) -> Step:
-    return Step(before, offset, by_member)
+def step(before: int | None, offset: int, *, by_member: bool = True, at_ms: int = 0) -> Step:
+    return Step(before, offset, by_member, at_ms)
 
 
 def test_the_first_session_gets_everything_since_the_beginning() -> None:
@@ -138,4 +138,4 @@ def test_rows_of_samples_become_runs() -> None:
     sends.add(rollup.rows())
     entries = sends.take("s", number).entries
     assert set(entries) == {("g", "t", 0), (None, "t", 0)}
-    assert set(entries["g", "t", 0]) == {Run(0, 20, 20), Run(0, 10, 10)}
+    assert set(entries["g", "t", 0]) == {Run(0, 20, 20, 0), Run(0, 10, 10, 0)}

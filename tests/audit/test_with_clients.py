@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.audit.report import Cause
+from muster.gateway.attribution.verdict import Evidence, Verdict
 from tests.audit.local_sources import LocalAudit
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
@@ -179,6 +180,37 @@ def test_attributions_that_are_lost(
     assert row.implied_bytes > MESSAGES * 20
     [warning] = [record for record in caplog.records if record.name == "muster.actors.audit.auditor"]
     assert group in warning.getMessage()
+
+
+def test_a_reader_without_a_group_that_gets_the_label_of_a_simple_consumer(
+    full: Serving, audit: LocalAudit, bootstrap: str, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_all_by_assign(bootstrap, topic, group, commit=True)
+    audit.judged()
+    assert audit.row(group).drift_bytes == {}
+    rules = full.gateway.account._evidence_rules
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "judge", lambda *_: Verdict.of(group, None, Evidence.UNIQUE_CANDIDATE))
+        read_all_by_assign(bootstrap, topic, group, commit=False)
+    audit.judged()
+    row = audit.row(group)
+    assert row.drift_bytes == {Cause.MISLABELLED: row.implied_bytes}
+    assert row.attributed_bytes == 2 * row.implied_bytes > 0
+
+
+def read_all_by_assign(bootstrap: str, topic: str, group: str, *, commit: bool) -> None:
+    """A client without membership, and if it does not commit, without any request of the group."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "client.id": group, "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    for _ in range(MESSAGES):
+        message = consumer.poll(WITHIN_S)
+        assert message is not None
+        assert message.error() is None, message.error()
+    if commit:
+        consumer.commit(offsets=[TopicPartition(topic, 0, MESSAGES)], asynchronous=False)
+    consumer.close()
 
 
 def test_metrics_and_http_report_the_audit(full: Serving, audit: LocalAudit, reader: Reader, group: str) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from muster.actors.audit.books import Books
 from muster.actors.audit.commits import Step
+from muster.actors.audit.members import Period
 from muster.actors.audit.report import Cause, Row
 from muster.actors.audit.sends import Run
 from muster.actors.log.cumulative_size import CumulativeSizes
@@ -30,6 +31,8 @@ class World:
         self.topic_id = UUID(int=1)
         self.books = Books(WAIT_MS)
         self.now_ms = 1_000_000
+        self.members: dict[str, list[Period] | None] = {}
+        """When groups had members: never, unless it says so. None: the coordinator does not respond."""
         self._committed: dict[str, int] = {}
         self.round(end_offset=0 if begun else None)
 
@@ -45,10 +48,13 @@ class World:
             self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in measured}
         )
 
-    def send(self, first: int, end: int, group: str | None = "g") -> int:
-        """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset."""
+    def send(self, first: int, end: int, group: str | None = "g", *, at_ms: int | None = None) -> int:
+        """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset.
+
+        ``at_ms``: when that was, unless it is now.
+        """
         sent = [batch for batch in self.log if batch[1] > first and batch[0] < end]
-        run = Run(max(first, sent[0][0]), sent[-1][1], sum(size for _, _, size in sent))
+        run = Run(max(first, sent[0][0]), sent[-1][1], sum(size for _, _, size in sent), at_ms or self._tick())
         self.books.take_runs({(group, *PLACE): (run,)}, self.now_ms)
         return run.end
 
@@ -56,14 +62,21 @@ class World:
         before = self._committed.get(group)
         self._committed[group] = offset
         if reported:
-            self.books.take_steps({(group, *PLACE): (Step(before, offset, by_member),)}, self.now_ms)
+            self.books.take_steps({(group, *PLACE): (Step(before, offset, by_member, self._tick()),)}, self.now_ms)
+
+    def _tick(self) -> int:
+        """What follows was later."""
+        self.now_ms += 1
+        return self.now_ms
 
     def round(self, *, complete: bool = True, end_offset: int | None = None, answered: bool = True) -> None:
         queries = self.books.queries([PLACE])
         cumulative_sizes = (
             {place: self.measure(offsets, end_offset) for place, offsets in queries.items()} if answered else {}
         )
-        self.books.settle(cumulative_sizes, self.now_ms, complete=complete)
+        wanted = {group: self.members.get(group, []) for group in self.books.in_doubt()}
+        members = {group: periods for group, periods in wanted.items() if periods is not None}
+        self.books.settle(cumulative_sizes, members, self.now_ms, complete=complete)
         self.now_ms += 1_000
 
     def judged(self) -> None:

@@ -17,11 +17,11 @@ def response(*rows: dict[str, Any], interval_ms: int = 30_000, at_ms: int | None
 
 
 def test_causes_stand_with_their_signs() -> None:
-    drift = {Cause.PREFETCH: 70, Cause.RESET: 100, Cause.LOST: 20, Cause.RETENTION: -5}
-    shown = cells(row(drift, attributed=945, removed=1))
+    drift = {Cause.PREFETCH: 70, Cause.MISLABELLED: 9, Cause.RESET: 100, Cause.LOST: 20, Cause.RETENTION: -5}
+    shown = cells(row(drift, attributed=954, removed=1))
     assert shown == (
-        *("g", "t", 0, 1_000, 945, -55),
-        "prefetch +70, reset -100, lost -20, retention -5, 1 offset gone from the log",
+        *("g", "t", 0, 1_000, 954, -46),
+        "prefetch +70, mislabelled +9, reset -100, lost -20, retention -5, 1 offset gone from the log",
     )
 
 
@@ -31,6 +31,7 @@ def test_without_drift_there_is_nothing_to_explain() -> None:
 
 def test_what_is_said_of_all() -> None:
     rows = [row({Cause.LOST: 20}), row({Cause.MISLABELLED: 1, Cause.RESET: 9}), row({})]
-    assert summary(response(*rows), 8_000) == "21 bytes unexplained, 3 s ago"
+    rows.append(row({Cause.MISLABELLED_ELSEWHERE: 2}))
+    assert summary(response(*rows), 8_000) == "23 bytes unexplained, 3 s ago"
     assert summary(response(at_ms=None), 0) == "no round yet; rounds run every 30 s"
     assert summary(response(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"

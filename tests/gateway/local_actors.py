@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.actors.audit.commits import CommitSteps
+from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, in_force, log_config
 from muster.actors.log import LogService, PartitionLog
 from muster.actors.log.server import LogServer
@@ -81,6 +82,7 @@ class Actors:
         """For offsets partitions that start from now on."""
         self.steps: dict[int, CommitSteps] = {}
         """What the offsets partitions collect for the audit."""
+        self.members: dict[int, MemberPeriods] = {}
         self.histories: dict[int, RebalanceHistory] = {}
         self.group_histories: dict[int, GroupHistory] = {}
         self._all_histories: list[RebalanceHistory | GroupHistory] = []
@@ -128,7 +130,8 @@ class Actors:
             verifier=self._channels,
         )
         steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")
-        core.observe.append(steps.observe)
+        members = self.members[partition] = MemberPeriods(core.has_members, now_ms())
+        core.observe += [steps.observe, members.observe]
         history = self.histories[partition] = RebalanceHistory(
             core,
             RebalanceStore(self.storage / "metrics", partition, now_ms=now_ms),

@@ -103,6 +103,11 @@ CASES: list[tuple[str, dict[str, str], set[str]]] = [
         {'muster_audit_drift_bytes{group="g",topic="t",partition="0",cause="lost"}': "-10"},
         {"MusterAuditDifference"},
     ),
+    (
+        "an attribution to another group",
+        {'muster_audit_drift_bytes{group="g",topic="t",partition="0",cause="mislabelled_elsewhere"}': "10"},
+        {"MusterAuditDifference"},
+    ),
     ("explained drift", {'muster_audit_drift_bytes{group="g",topic="t",partition="0",cause="prefetch"}': "10"}, set()),
     (
         "an old certificate",
