@@ -150,6 +150,7 @@ class ServedGateway:
             view=view,
             storage=Path(self._settings.storage),
         )
+        self._audit_topics()
         self._upkeep = Upkeep(account)
         self._trail = EventWriter(
             Path(self._settings.storage),
@@ -166,6 +167,10 @@ class ServedGateway:
             self.faults = GatewayFaults(server, faults)
             await self.faults.fetch(faults_s)
             server.faults = self.faults
+
+    def _audit_topics(self) -> None:
+        if self._sends is not None:
+            self._sends.follow(self.server.view.topics, now_ms())
 
     def _open_store(self) -> SampleStore:
         folder = Path(self._settings.storage) / "metrics"
@@ -213,6 +218,7 @@ class ServedGateway:
         """Apply a newer view."""
         before = self.server.view
         self.server.follow(view)
+        self._audit_topics()
         if self._lost_hosts is not None:
             self._lost_hosts.follow(before, self.server.view)
 

@@ -18,6 +18,9 @@ batch counts the batch once its last record is committed. Log actors compute the
   They are the rows of the ``samples`` table, observed when they are flushed: fetches get no extra work, and bytes whose
   attribution is pending are included once it is settled.
 
+Both name the topic's id as of then (:mod:`muster.actors.audit.topics`): what is reported of a topic that was deleted
+and created again meanwhile belongs to neither the offsets nor the log of the later one.
+
 **The comparison** (:mod:`muster.actors.audit.books`, pure). Per group and partition: S, the offsets sent for it, and C,
 the offsets that its commits went past since the first observed step; each offset counts once. ``attributed`` is the
 number of bytes sent for the group, and ``implied`` the size of C. In each round, exactly::

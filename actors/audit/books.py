@@ -14,10 +14,10 @@ from functools import partial
 from uuid import UUID
 
 from muster.actors.audit import spans
-from muster.actors.audit.commits import Step
+from muster.actors.audit.commits import CommitKey, Step
 from muster.actors.audit.members import Members
 from muster.actors.audit.report import Row
-from muster.actors.audit.sends import Run
+from muster.actors.audit.sends import Run, SendKey
 from muster.actors.audit.series import Evidence, Memory, Series, remember, remembered
 from muster.actors.audit.spans import Spans
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
@@ -28,9 +28,6 @@ IDLE_MS = 24 * 3_600_000
 """Time without steps and runs after which a group's partition is forgotten."""
 MAX_SERIES = 50_000
 
-SeriesKey = tuple[str, str, int]
-"""Group, topic, partition."""
-
 
 @dataclass(slots=True)
 class _Place:
@@ -39,7 +36,6 @@ class _Place:
     groups: dict[str, Series] = field(default_factory=dict)
     unattributed: Memory = field(default_factory=list)
     """What was sent without attribution."""
-    topic_id: UUID | None = None
     unknown_below: int = 0
     """Offsets below this may have been sent before counting began, or by a gateway that was lost before it reported."""
 
@@ -64,25 +60,28 @@ class Books:
         self._wait_ms = wait_ms
         self._most_series = most_series
         self._count = 0
-        self._places: defaultdict[TopicPartition, _Place] = defaultdict(_Place)
+        self._places: defaultdict[TopicPartition, dict[UUID, _Place]] = defaultdict(dict)
+        """By id of the topic: a topic may have been deleted and created again."""
         self._there: set[TopicPartition] = set()
         self._is_lost = True
         self._ends_wanted: set[TopicPartition] = set()
         self.left_out = 0
         """How often there was no room for a group's partition."""
 
-    def take_steps(self, entries: Mapping[SeriesKey, Iterable[Step]], now_ms: int) -> None:
+    def take_steps(self, entries: Mapping[CommitKey, Iterable[Step]], now_ms: int) -> None:
         """Add what one coordinator saw since the last request to it."""
-        for key, steps in entries.items():
-            if (series := self._series(key, now_ms)) is not None:
+        for (group, topic, topic_id, partition), steps in entries.items():
+            place = self._places[topic, partition].setdefault(topic_id, _Place())
+            if (series := self._series(place, group, now_ms)) is not None:
                 series.steps.extend(steps)
 
-    def take_runs(self, entries: Mapping[tuple[str | None, str, int], Iterable[Run]], now_ms: int) -> None:
+    def take_runs(self, entries: Mapping[SendKey, Iterable[Run]], now_ms: int) -> None:
         """Add what one gateway sent since the last request to it."""
-        for (group, topic, partition), runs in entries.items():
+        for (group, topic, topic_id, partition), runs in entries.items():
+            place = self._places[topic, partition].setdefault(topic_id, _Place())
             if group is None:
-                remember(self._places[topic, partition].unattributed, now_ms, _covered(runs))
-            elif (series := self._series((group, topic, partition), now_ms)) is not None:
+                remember(place.unattributed, now_ms, _covered(runs))
+            elif (series := self._series(place, group, now_ms)) is not None:
                 series.runs.extend(runs)
 
     def lost_count(self) -> None:
@@ -91,20 +90,24 @@ class Books:
 
     def in_doubt(self) -> Collection[str]:
         """Groups of which :meth:`settle` has to know when they had members."""
-        return {
-            group for known in self._places.values() for group, series in known.groups.items() if series.is_in_doubt
-        }
+        found: set[str] = set()
+        for _, known in self._all():
+            found.update(group for group, series in known.groups.items() if series.is_in_doubt)
+        return found
 
     def queries(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
         """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that exist now."""
         gone, self._there = self._there, set(there)
         for place in gone - self._there:
-            self._forget(place)
+            self._forget(self._places.pop(place, {}).values())
         if self._is_lost:
             self._is_lost, self._ends_wanted = False, set(self._there)
         self._ends_wanted &= self._there
-        busy = {place for place, known in self._places.items() if known.busy} & self._there
-        offsets = {place: tuple(sorted(set(self._places[place].edges()))) for place in sorted(busy)}
+        busy = {place for place, known in self._all() if known.busy} & self._there
+        offsets = {
+            place: tuple(sorted({edge for known in self._places[place].values() for edge in known.edges()}))
+            for place in sorted(busy)
+        }
         return offsets | dict.fromkeys(sorted(self._ends_wanted - busy), ())
 
     def settle(
@@ -131,47 +134,55 @@ class Books:
     def rows(self) -> list[Row]:
         """A row for every group's partition of which anything was counted, sorted."""
         found = []
-        for (topic, partition), known in self._places.items():
+        for (topic, partition), known in self._all():
             for group, series in known.groups.items():
                 if (row := series.row(group, topic, partition)) is not None:
                     found.append(row)
         return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
 
-    def _series(self, key: SeriesKey, now_ms: int) -> Series | None:
-        group, topic, partition = key
-        groups = self._places[topic, partition].groups
-        series = groups.get(group)
+    def _all(self) -> Iterator[tuple[TopicPartition, _Place]]:
+        for place, by_id in self._places.items():
+            for known in by_id.values():
+                yield place, known
+
+    def _series(self, place: _Place, group: str, now_ms: int) -> Series | None:
+        series = place.groups.get(group)
         if series is None:
             if self._count >= self._most_series:
                 self.left_out += 1
                 return None
             self._count += 1
-            series = groups[group] = Series()
+            series = place.groups[group] = Series()
         series.last_ms = now_ms
         return series
 
     def _see(self, place: TopicPartition, cumulative_size: CumulativeSizes) -> _Place:
-        if self._places[place].topic_id not in (None, cumulative_size.topic_id):
-            self._forget(place)  # the topic was created again: its offsets mean something else
-        known = self._places[place]
-        known.topic_id = cumulative_size.topic_id
+        """The log was asked last, so every other topic of that name is an earlier one."""
+        by_id = self._places[place]
+        known = by_id.pop(cumulative_size.topic_id, None) or _Place()
+        self._forget(by_id.values())
+        self._places[place] = {cumulative_size.topic_id: known}
         if place in self._ends_wanted:
             self._ends_wanted.discard(place)
             known.unknown_below = cumulative_size.end_offset
         return known
 
-    def _forget(self, place: TopicPartition) -> None:
-        if (known := self._places.pop(place, None)) is not None:
-            self._count -= len(known.groups)
+    def _forget(self, gone: Iterable[_Place]) -> None:
+        self._count -= sum(len(known.groups) for known in gone)
 
     def _prune(self, now_ms: int) -> None:
-        for known in self._places.values():
+        empty = set()
+        for place, known in self._all():
             idle = [group for group, series in known.groups.items() if series.last_ms + IDLE_MS < now_ms]
             for group in idle:
                 del known.groups[group]
             self._count -= len(idle)
             while known.unattributed and known.unattributed[0][0] + EVIDENCE_MS < now_ms:
                 del known.unattributed[0]
+            if not known.groups and not known.unattributed and place not in self._there:
+                empty.add(place)
+        for place in empty:
+            del self._places[place]
 
 
 def _evidence(place: _Place, group: str, since_ms: int) -> Evidence:

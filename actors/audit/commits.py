@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from muster.actors.audit.outbox import MAX_ITEMS, Batch, Outbox
 from muster.actors.group.events import Event, OffsetsCommitted
 
-CommitKey = tuple[str, str, int]
-"""Group, topic, partition."""
+CommitKey = tuple[str, str, UUID, int]
+"""Group, topic, its id, partition."""
 
 
 class Step(NamedTuple):
@@ -32,12 +34,14 @@ class Step(NamedTuple):
 
 
 class CommitSteps:
-    """Observes the events of one coordinator."""
+    """Observes the events of one coordinator. ``topic_id_of``: the id of the topic with that name now."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, topic_id_of: Callable[[str], UUID | None]) -> None:
         self._outbox: Outbox[CommitKey, Step] = Outbox(name)
-        self._growing: dict[CommitKey, _Growing] = {}
-        """The last step of each key, which the next commit may extend: a third of the time that merging takes."""
+        self._topic_id_of = topic_id_of
+        self._growing: dict[tuple[str, str, int], _Growing] = {}
+        """The last step of each group, topic and partition, which the next commit may extend: a third of the time that
+        merging takes. A topic that was created again has no commits, so its first one begins another step."""
 
     def observe(self, event: Event, now_ms: int) -> None:
         if not isinstance(event, OffsetsCommitted) or self._outbox.is_dropping:
@@ -50,8 +54,8 @@ class CommitSteps:
                 step.offset, step.at_ms = offset, now_ms
                 continue
             if step is not None:
-                self._outbox.add(key, step.ended())
-            self._growing[key] = _Growing(before, offset, by_member, now_ms)
+                self._end(key, step)
+            self._growing[key] = _Growing(self._topic_id_of(topic), before, offset, by_member, now_ms)
         if len(self._growing) > MAX_ITEMS:
             self._end_all()
 
@@ -63,13 +67,19 @@ class CommitSteps:
     def _end_all(self) -> None:
         growing, self._growing = self._growing, {}
         for key, step in growing.items():
-            self._outbox.add(key, step.ended())
+            self._end(key, step)
+
+    def _end(self, key: tuple[str, str, int], step: _Growing) -> None:
+        group, topic, partition = key
+        if step.topic_id is not None:
+            self._outbox.add((group, topic, step.topic_id, partition), step.ended())
 
 
 @dataclass(slots=True)
 class _Growing:
     """A step that may go further."""
 
+    topic_id: UUID | None
     before: int | None
     offset: int
     by_member: bool

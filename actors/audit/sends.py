@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from muster.actors.audit.outbox import Batch, Outbox
+from muster.actors.audit.topics import TopicHistory
 from muster.actors.tables.rollup import Row
+from muster.placement.view import Topic
 
-SendKey = tuple[str | None, str, int]
-"""Group (None: unattributed), topic, partition."""
+SendKey = tuple[str | None, str, UUID, int]
+"""Group (None: unattributed), topic, its id, partition."""
 
 
 class Run(NamedTuple):
@@ -34,7 +37,13 @@ class Sends:
 
     def __init__(self, name: str) -> None:
         self._outbox: Outbox[SendKey, Run] = Outbox(name)
+        self._topics = TopicHistory()
         self._lock = threading.Lock()
+
+    def follow(self, topics: Mapping[str, Topic], now_ms: int) -> None:
+        """What is sent from now on is of these topics."""
+        with self._lock:
+            self._topics.follow(topics, now_ms)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add complete rows, whose attribution is final."""
@@ -42,7 +51,9 @@ class Sends:
             for row in rows:
                 head = row.head
                 run = Run(head.first_offset, row.last_offset + 1, row.bytes, head.ts_ms)
-                self._outbox.add((head.group, head.topic, head.partition), run)
+                topic_id = self._topics.id_at(head.topic, head.ts_ms)
+                if topic_id is not None:
+                    self._outbox.add((head.group, head.topic, topic_id, head.partition), run)
 
     def take(self, session: str, received: int) -> Batch[SendKey, Run]:
         """As :meth:`Outbox.take`, without what has not been flushed."""

@@ -131,6 +131,11 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         """The core. Read only."""
         return self._core
 
+    def topic_id_of(self, topic: str) -> UUID | None:
+        """The id of the topic with that name, if there is one now."""
+        known = self._topics.get(topic)
+        return None if known is None else known.topic_id
+
     def has_members(self, group: str) -> bool:
         """Whether the group has members now."""
         classic, consumer = self._core.groups.get(GroupId(group)), self._core.consumer_groups.get(GroupId(group))

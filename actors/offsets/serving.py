@@ -60,7 +60,7 @@ class ServedPartition:
             fail=failed,
             verifier=self._channels,
         )
-        self.steps = CommitSteps(f"offsets-{partition}/{epoch}")
+        self.steps = CommitSteps(f"offsets-{partition}/{epoch}", self.core.topic_id_of)
         """The commits that the audit has not received yet."""
         self.members = MemberPeriods(self.core.has_members, now_ms())
         if config.audit_interval_ms:

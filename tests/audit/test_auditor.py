@@ -42,10 +42,14 @@ class Script:
         self.boxes[gateway] = Outbox(f"gateway-{gateway}/{self._lives}")
 
     def send(self, gateway: int, first: int, end: int, group: str | None = "g") -> None:
-        self.boxes[gateway].add((group, *PLACE), Run(first, end, (end - first) * 10, self.now_ms))
+        topic, partition = PLACE
+        self.boxes[gateway].add(
+            (group, topic, self.log.topic_id, partition), Run(first, end, (end - first) * 10, self.now_ms)
+        )
 
     def commit(self, before: int | None, offset: int) -> None:
-        self.coordinator.add(("g", *PLACE), Step(before, offset, True, self.now_ms))
+        topic, partition = PLACE
+        self.coordinator.add(("g", topic, self.log.topic_id, partition), Step(before, offset, True, self.now_ms))
 
     def gateways(self) -> Collection[int]:
         return self.boxes.keys()

@@ -327,12 +327,27 @@ def test_a_topic_that_is_made_anew_begins_anew() -> None:
     world.send(0, 100)
     world.commit(100)
     world.round()
-    world.topic_id = UUID(int=2)
+    earlier, world.topic_id = world.topic_id, UUID(int=2)
     world.send(0, 50)
     world.round()
-    world.send(0, 50)
-    world.round()
-    assert world.drift() == {Cause.PREFETCH: 500}
+    world.send(0, 100, topic_id=earlier)
+    world.send(0, 100, None, topic_id=earlier)
+    world.commit(80, topic_id=earlier)
+    world.commit(0)
+    world.commit(50)
+    world.judged()
+    assert totals(world) == (500, 500)
+    assert world.drift() == {}
+
+
+def test_what_was_sent_of_an_earlier_topic_is_no_evidence() -> None:
+    world = World(batches(10))
+    earlier, world.topic_id = world.topic_id, UUID(int=2)
+    world.send(0, 100, None, topic_id=earlier)
+    world.commit(0)
+    world.commit(100)
+    world.judged()
+    assert world.drift() == {Cause.RESET: 1_000}
 
 
 def test_a_topic_that_is_gone_is_forgotten() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +12,14 @@ from muster.actors.audit.commits import CommitSteps, Step
 from muster.actors.audit.outbox import Outbox
 from muster.actors.audit.sends import Run, Sends
 from muster.actors.audit.spans import Spans
+from muster.actors.audit.topics import KEPT_MS
 from muster.actors.group.events import GroupDeleted, OffsetsCommitted
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.tables.rollup import Rollup, Sample
+from muster.placement.view import Topic
 
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+topic_ids = {"t": FIRST}
 _SETS = st.frozensets(st.integers(0, 20))
 
 
@@ -97,13 +103,13 @@ def committed(before: int | None, offset: int, *, by_member: bool = True) -> Off
 
 
 def test_commits_that_follow_each_other_are_one_step() -> None:
-    steps = CommitSteps("p")
+    steps = CommitSteps("p", topic_ids.get)
     number = steps.take("s", 0).number
     steps.observe(GroupDeleted(group=GroupId("g")), 0)
     for before, offset in ((None, 3), (3, 5), (5, 5), (5, 9), (9, 2), (2, 4)):
         steps.observe(committed(before, offset), 0)
     steps.observe(committed(4, 8, by_member=False), 0)
-    assert steps.take("s", number).entries[("g", "t", 0)] == (
+    assert steps.take("s", number).entries["g", "t", FIRST, 0] == (
         step(None, 3),
         step(3, 9),
         step(9, 2),
@@ -112,30 +118,69 @@ def test_commits_that_follow_each_other_are_one_step() -> None:
     )
 
 
-def test_rows_of_samples_become_runs() -> None:
-    def sample(group: str | None, first: int, last: int, client_id: str = "c") -> Sample:
-        return Sample(
-            ts_ms=0,
-            group=group,
-            member_id=None,
-            client_id=client_id,
-            host="h",
-            topic="t",
-            partition=0,
-            evidence="none",
-            reason=None if group else "no_group",
-            messages=last - first + 1,
-            bytes=10,
-            first_offset=first,
-            last_offset=last,
-        )
+def test_a_topic_that_is_created_again_has_steps_of_its_own() -> None:
+    ids = {"t": FIRST}
+    steps = CommitSteps("p", ids.get)
+    steps.observe(committed(None, 3), 0)
+    steps.observe(committed(3, 5), 0)
+    ids["t"] = SECOND
+    steps.observe(committed(None, 5), 0)
+    del ids["t"]
+    steps.observe(committed(5, 4), 0)
+    assert steps.take("s", 0).entries == {
+        ("g", "t", FIRST, 0): (step(None, 3), step(3, 5)),
+        ("g", "t", SECOND, 0): (step(None, 5),),
+    }
 
+
+def topics(topic_id: UUID | None) -> dict[str, Topic]:
+    return {} if topic_id is None else {"t": Topic(name="t", topic_id=topic_id, partitions=1)}
+
+
+def sample(group: str | None, first: int, last: int, client_id: str = "c", at_ms: int = 0) -> Sample:
+    return Sample(
+        ts_ms=at_ms,
+        group=group,
+        member_id=None,
+        client_id=client_id,
+        host="h",
+        topic="t",
+        partition=0,
+        evidence="none",
+        reason=None if group else "no_group",
+        messages=last - first + 1,
+        bytes=10,
+        first_offset=first,
+        last_offset=last,
+    )
+
+
+def test_a_topic_that_is_created_again_has_runs_of_its_own() -> None:
+    """Rows come when their attribution is final, perhaps much later than they were sent."""
+    sends = Sends("p")
+    for topic_id, at_ms in ((FIRST, 0), (None, 10), (SECOND, 20), (SECOND, 30)):
+        sends.follow(topics(topic_id), at_ms)
+    rollup = Rollup()
+    for client_id, at_ms in (("a", 5), ("b", 15), ("c", 20)):
+        rollup.add(sample("g", 0, 9, client_id, at_ms))
+    sends.add(rollup.rows())
+    assert sends.take("s", 0).entries == {
+        ("g", "t", FIRST, 0): (Run(0, 10, 10, 5),),
+        ("g", "t", SECOND, 0): (Run(0, 10, 10, 15), Run(0, 10, 10, 20)),
+    }
+    sends.follow(topics(SECOND), 11 + KEPT_MS)
+    sends.add(rollup.rows())
+    assert [run.at_ms for run in sends.take("s", 1).entries["g", "t", SECOND, 0]] == [5, 15, 20]
+
+
+def test_rows_of_samples_become_runs() -> None:
     rollup = Rollup()
     for each in (sample("g", 0, 9), sample("g", 10, 19), sample("g", 0, 9, "d"), sample(None, 0, 9)):
         rollup.add(each)
     sends = Sends("p")
+    sends.follow(topics(FIRST), 0)
     number = sends.take("s", 0).number
     sends.add(rollup.rows())
     entries = sends.take("s", number).entries
-    assert set(entries) == {("g", "t", 0), (None, "t", 0)}
-    assert set(entries["g", "t", 0]) == {Run(0, 20, 20, 0), Run(0, 10, 10, 0)}
+    assert set(entries) == {("g", "t", FIRST, 0), (None, "t", FIRST, 0)}
+    assert set(entries["g", "t", FIRST, 0]) == {Run(0, 20, 20, 0), Run(0, 10, 10, 0)}

@@ -42,12 +42,16 @@ def bootstrap(full: Serving, audit: LocalAudit) -> str:
 def topic(full: Serving, bootstrap: str, fresh: Fresh) -> str:
     """One partition with MESSAGES messages in batches of ten."""
     name = fresh("audited")
+    fill(full, bootstrap, name)
+    return name
+
+
+def fill(full: Serving, bootstrap: str, name: str) -> None:
     full.create(name)
     producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 10, "linger.ms": 5})
     for number in range(MESSAGES):
         producer.produce(name, b"%d" % number * 20)
     assert producer.flush(WITHIN_S) == 0
-    return name
 
 
 class Reader:
@@ -180,6 +184,25 @@ def test_attributions_that_are_lost(
     assert row.implied_bytes > MESSAGES * 20
     [warning] = [record for record in caplog.records if record.name == "muster.actors.audit.auditor"]
     assert group in warning.getMessage()
+
+
+def test_a_topic_that_is_created_again_between_two_rounds(
+    full: Serving, audit: LocalAudit, bootstrap: str, topic: str, group: str
+) -> None:
+    """What was sent and committed of the earlier topic is reported with that of the later one."""
+    for is_again in (False, True):
+        if is_again:
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            admin.delete_topics([topic])[topic].result(WITHIN_S)
+            fill(full, bootstrap, topic)
+        reader = Reader(bootstrap, topic, group)
+        reader.read_to(MESSAGES)
+        reader.commit(MESSAGES)
+        reader.close()
+    audit.judged()
+    row = audit.row(group)
+    assert row.drift_bytes == {}
+    assert row.attributed_bytes == row.implied_bytes > MESSAGES * 20
 
 
 def test_a_reader_without_a_group_that_gets_the_label_of_a_simple_consumer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
 from uuid import UUID
 
 from muster.actors.audit.books import Books
@@ -10,6 +11,8 @@ from muster.actors.audit.members import Period
 from muster.actors.audit.report import Cause, Row
 from muster.actors.audit.sends import Run
 from muster.actors.log.cumulative_size import CumulativeSizes
+
+G = TypeVar("G")
 
 PLACE = ("t", 0)
 WAIT_MS = 60_000
@@ -48,21 +51,37 @@ class World:
             self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in measured}
         )
 
-    def send(self, first: int, end: int, group: str | None = "g", *, at_ms: int | None = None) -> int:
+    def send(
+        self, first: int, end: int, group: str | None = "g", *, at_ms: int | None = None, topic_id: UUID | None = None
+    ) -> int:
         """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset.
 
-        ``at_ms``: when that was, unless it is now.
+        ``at_ms``: when that was, unless it is now. ``topic_id``: of an earlier topic with that name.
         """
         sent = [batch for batch in self.log if batch[1] > first and batch[0] < end]
         run = Run(max(first, sent[0][0]), sent[-1][1], sum(size for _, _, size in sent), at_ms or self._tick())
-        self.books.take_runs({(group, *PLACE): (run,)}, self.now_ms)
+        self.books.take_runs({self._key(group, topic_id): (run,)}, self.now_ms)
         return run.end
 
-    def commit(self, offset: int, group: str = "g", *, by_member: bool = True, reported: bool = True) -> None:
+    def commit(
+        self,
+        offset: int,
+        group: str = "g",
+        *,
+        by_member: bool = True,
+        reported: bool = True,
+        topic_id: UUID | None = None,
+    ) -> None:
         before = self._committed.get(group)
         self._committed[group] = offset
         if reported:
-            self.books.take_steps({(group, *PLACE): (Step(before, offset, by_member, self._tick()),)}, self.now_ms)
+            self.books.take_steps(
+                {self._key(group, topic_id): (Step(before, offset, by_member, self._tick()),)}, self.now_ms
+            )
+
+    def _key(self, group: G, topic_id: UUID | None) -> tuple[G, str, UUID, int]:
+        topic, partition = PLACE
+        return group, topic, topic_id or self.topic_id, partition
 
     def _tick(self) -> int:
         """What follows was later."""

@@ -129,7 +129,7 @@ class Actors:
             fail=partial(self._failed, partition),
             verifier=self._channels,
         )
-        steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")
+        steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}", core.topic_id_of)
         members = self.members[partition] = MemberPeriods(core.has_members, now_ms())
         core.observe += [steps.observe, members.observe]
         history = self.histories[partition] = RebalanceHistory(

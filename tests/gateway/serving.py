@@ -466,11 +466,16 @@ async def _listen(
     await asyncio.to_thread(controller.acls.load)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
     server = await new_gateway(1, directory, config, controller)
-    controller.publish = server.follow
+    controller.publish = partial(_follow, server, controller.sends[1])
     if config.fault_injection_enable:
         controller.faults = LocalFaults(controller, server, directory)
         server.faults = GatewayFaults(server, controller.faults)
     return server, controller, await server.listen("127.0.0.1", 0)
+
+
+def _follow(server: GatewayServer, sends: Sends, view: ClusterView) -> None:
+    server.follow(view)
+    sends.follow(server.view.topics, server.now_ms())
 
 
 async def new_gateway(
