@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,6 +56,10 @@ class Tee:
         self._transport = transport
         self._written = written
 
+    def write(self, data: Buffer) -> None:
+        self._written += data
+        self._transport.write(data)
+
     def writelines(self, data: Iterable[Buffer]) -> None:
         pieces = list(data)
         for piece in pieces:
@@ -69,14 +74,23 @@ class Tee:
 def written(full: Serving, monkeypatch: pytest.MonkeyPatch) -> dict[int, bytearray]:
     """What is handed to the socket of each client, by the client's port, for connections from now on."""
     streams: dict[int, bytearray] = {}
-    connection_made = Connection.connection_made
+    by_descriptor: dict[int, bytearray] = {}
+    connection_made, writev = Connection.connection_made, os.writev
 
     def made(self: Connection, transport: Any) -> None:
         peer = transport.get_extra_info("peername")  # None: it is already closed
         written = streams.setdefault(peer[1], bytearray()) if peer else bytearray()
+        by_descriptor[transport.get_extra_info("socket").fileno()] = written
         connection_made(self, Tee(transport, written))  # type: ignore[arg-type]
 
+    def written_past_the_transport(descriptor: int, pieces: Sequence[Buffer]) -> int:
+        size_bytes = writev(descriptor, pieces)
+        if descriptor in by_descriptor:
+            by_descriptor[descriptor] += b"".join(pieces)[:size_bytes]
+        return size_bytes
+
     monkeypatch.setattr(Connection, "connection_made", made)
+    monkeypatch.setattr(os, "writev", written_past_the_transport)
     return streams
 
 
