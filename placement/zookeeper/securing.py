@@ -12,6 +12,7 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 
 ROOTS = (
     "/brokers",
+    "/cluster",
     "/config",
     "/controller",
     "/controller_epoch",

@@ -113,12 +113,10 @@ class Whole:
 def saw_group(call: Call, group_id: str) -> None:
     """Record evidence for attribution, if the API is evidence: this connection works for that group.
 
-    What a client sends is no evidence of a group that it may not consume for: some APIs require less of it.
+    All of these APIs require the right to READ the group.
     """
     connection = call.connection
     if not APIS[call.header.api_key].is_evidence:
-        return
-    if not call.gateway.may_read_group(connection.principal, connection.host, group_id):
         return
     call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)
 

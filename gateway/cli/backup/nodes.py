@@ -49,7 +49,8 @@ ROOTS = (
     "/kafka-acl",
     "/kafka-acl-extended",
 )
-"""Without ``/drained_nodes``, which names nodes of one Ray, and changes that Kafka's brokers announce to each other."""
+"""Without ``/cluster/id``, which a start writes, ``/drained_nodes``, which names nodes of one Ray, and changes that
+Kafka's brokers announce to each other."""
 LEADER_EPOCHS = 10_000
 """How far restored leader epochs are ahead. Each start of a log takes one, of 2**31."""
 PRODUCER_IDS = 1_000_000_000

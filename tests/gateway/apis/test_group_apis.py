@@ -225,10 +225,10 @@ def test_wrong_arguments_are_reported_before_the_state_of_the_coordinator(full: 
 
 OF_CONSUMERS = {
     *("JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat"),
-    *("OffsetCommit", "OffsetFetch", "TxnOffsetCommit"),
+    *("OffsetCommit", "TxnOffsetCommit"),
 }
-"""Sent by the group's own consumers and their producers only; others are about other clients' groups, or (LeaveGroup)
-end a membership."""
+"""Sent by the group's own consumers and their producers only; others are about other groups, too (OffsetFetch),
+or end a membership (LeaveGroup)."""
 
 
 @pytest.mark.parametrize(

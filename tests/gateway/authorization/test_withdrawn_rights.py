@@ -1,17 +1,20 @@
-"""A right that is withdrawn counts from the next request on, and what is not allowed is no evidence of a group."""
+"""A right that is withdrawn counts from the next request on, and what is not allowed is no hint at a group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from muster.actors.config.groups import GROUP_BYTE_RATE
 from muster.actors.group.types import GroupId
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups import k09_offset_fetch
 from muster.placement.security.acls import AclFilter, AclResourceType
 from muster.placement.view import Topic
+from tests.attribution import bench
 from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.apis.test_heartbeat_leases import Coordinator, coordinator, leased, stable
 from tests.gateway.authorization.acls import acl
@@ -58,26 +61,18 @@ def test_a_leased_heartbeat_is_refused_once_the_group_may_not_be_read(
     assert member.heartbeat() is ErrorCode.none
 
 
-@pytest.mark.parametrize(("right", "is_evidence"), [("DESCRIBE", False), ("READ", True)])
-def test_only_a_group_that_may_be_read_is_evidence(
-    full: Serving, fresh: Fresh, allow: Allow, monkeypatch: pytest.MonkeyPatch, right: str, is_evidence: bool
-) -> None:
-    """OffsetFetch requires less."""
-    group = fresh("g")
-    seen: list[str] = []
-    allow(f"ALLOW {right} GROUP {group}")
-    monkeypatch.setattr(full.gateway.account, "group_request", lambda *of: seen.append(of[-1]))
-    body = {"group_id": group, "topics": [], "require_stable": False}
-    assert full.exchange(OFFSET_FETCH, 7, body).error_code is not ErrorCode.group_authorization_failed
-    assert seen == ([group] if is_evidence else [])
-
-
 @pytest.mark.parametrize("right", ["DESCRIBE", "READ"])
 def test_a_client_id_is_a_hint_only_at_a_group_that_may_be_read(
     full: Serving, fresh: Fresh, allow: Allow, right: str
 ) -> None:
     topic, group = full.create(fresh("t")), fresh("g")
     allow(f"ALLOW {right} GROUP {group}", f"ALLOW WRITE TOPIC {topic.name}", f"ALLOW READ TOPIC {topic.name}")
+    elsewhere = bench.Coordinator().register(group, "m", 0, host="10.0.0.9", principal=None)
+
+    async def known() -> None:
+        full.gateway.account.updates([elsewhere], full.gateway.now_ms())
+
+    full.run(known())
     with full.connect(f"consumer-{group}-1") as client:
         produce(client, (topic, 0, client_batch(1)))
         assert fetch(client, (topic, 0, 0))[0].records
@@ -100,7 +95,13 @@ def test_a_topic_that_appears_while_its_id_is_judged_is_unknown(
     full.follow(replace(full.gateway.view, topics=without(full, topic), version=full.controller.view().version))
     view = full.controller.view()
     assert topic.name in view.topics
-    monkeypatch.setattr(full.gateway.account, "group_request", lambda *of: full.gateway.follow(view))
+    fetch_group = k09_offset_fetch._fetch_group
+
+    async def fetch_later(*arguments: Any) -> dict[str, Any]:
+        full.gateway.follow(view)
+        return await fetch_group(*arguments)
+
+    monkeypatch.setattr(k09_offset_fetch, "_fetch_group", fetch_later)
     wanted = [{"topic_id": topic.topic_id, "partition_indexes": [0]}]
     of_group = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": wanted}
     response = full.exchange(OFFSET_FETCH, 10, {"groups": [of_group], "require_stable": False})

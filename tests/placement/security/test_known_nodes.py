@@ -15,6 +15,7 @@ from muster.placement.zookeeper import securing
 NOT_IN_BACKUPS = {
     "/brokers/ids": "who runs",
     "/controller": "who runs",
+    "/cluster/id": "that of the storage, which has it, too",
     "/drained_nodes": "nodes of one Ray",
     "/kafka-acl-changes": "what brokers announce to each other",
     "/kafka-acl-extended-changes": "likewise",
