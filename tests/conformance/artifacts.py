@@ -119,11 +119,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE_VARIABLE) or HERE.parents[1] / ".cache")
 
 
-def kafka_version() -> str:
-    """The version in ``pom.xml``."""
-    return _version("kafka.version")
-
-
 def _version(name: str, pom: Path = _POM) -> str:
     found = re.search(rf"<{re.escape(name)}>(.+)</", pom.read_text())
     assert found is not None, f"{pom} has no {name}"
@@ -132,17 +127,19 @@ def _version(name: str, pom: Path = _POM) -> str:
 
 def kafka() -> Kafka:
     """Fetch what is missing. ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
-    return Kafka(kafka_version(), _from_maven("kafka", "Apache Kafka", 50, _POM))
+    return Kafka(_version("kafka.version"), _from_maven("kafka", "Apache Kafka", 50, _POM))
 
 
 def connect() -> Kafka:
-    """Kafka Connect with MirrorMaker 2, of the same version; like :func:`kafka`."""
-    return Kafka(kafka_version(), _from_maven("connect", "Kafka Connect", 40, HERE / "connect" / "pom.xml"))
+    """Kafka Connect with MirrorMaker 2, of ``programs.version``; like :func:`kafka`."""
+    jars = _from_maven("connect", "Kafka Connect", 40, HERE / "connect" / "pom.xml")
+    return Kafka(_version("programs.version"), jars)
 
 
 def streams() -> Kafka:
-    """Kafka Streams with its demos, of the same version; like :func:`kafka`."""
-    return Kafka(kafka_version(), _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml"))
+    """Kafka Streams, of the same version, with demos of ``programs.version``; like :func:`kafka`."""
+    jars = _from_maven("streams", "Kafka Streams", 80, HERE / "streams" / "pom.xml")
+    return Kafka(_version("kafka.version"), jars)
 
 
 def spark_source() -> Path:
@@ -182,7 +179,7 @@ def _from_maven(
     with in_stock(folder, hashlib.sha256(inputs).hexdigest()) as missing:
         if missing:
             print(f"== fetching {title} with mvn (about {size_mb} MB)", flush=True)
-            own = {name: _version(name) for name in ("kafka.version", "log4j.version")}
+            own = {name: _version(name) for name in ("kafka.version", "programs.version", "log4j.version")}
             properties = [f"-D{name}={value}" for name, value in {**own, **(versions or {})}.items()]
             command = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), *properties]
             folders = [f"-DoutputDirectory={folder / 'libs'}", f"-DmarkersDirectory={folder / 'markers'}"]

@@ -191,7 +191,7 @@ class Tools:
 
     def configs(self, *arguments: str) -> str:
         """Output of ``kafka-configs``; AssertionError if it fails."""
-        return self._run("kafka.admin.ConfigCommand", *arguments)
+        return self._run("org.apache.kafka.tools.ConfigCommand", *arguments)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """Standard output of the class ``tool`` below ``org.apache.kafka.tools``; AssertionError if it fails."""
@@ -199,7 +199,7 @@ class Tools:
 
     def attempt_configs(self, *arguments: str) -> tuple[bool, str]:
         """Whether ``kafka-configs`` succeeds, and all of its output."""
-        done = self._done("kafka.admin.ConfigCommand", *arguments)
+        done = self._done("org.apache.kafka.tools.ConfigCommand", *arguments)
         return done.returncode == 0, done.stdout + done.stderr
 
     def _run(self, main_class: str, *arguments: str, stdin: str = "") -> str:
