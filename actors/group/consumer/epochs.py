@@ -44,7 +44,10 @@ def take_account(shard: Shard, group: ConsumerGroup, cause: Cause | None, member
 def raise_epoch(
     shard: Shard, group: ConsumerGroup, cause: Cause, member_id: MemberId, metadata_hash: int | None = None
 ) -> None:
-    """The next epoch of the group; ``member_id`` caused it, if any did."""
+    """The next epoch of the group; ``member_id`` caused it, if any did.
+
+    That of the target assignment keeps up in a group without members (KAFKA-20442).
+    """
     if metadata_hash is None:
         metadata_hash = shard.topics.hash_of(group.subscribed_topics())
     if group.has_partition_metadata:
@@ -55,6 +58,9 @@ def raise_epoch(
     if group.members:
         watchdog.unsettled(shard, group)
     else:
+        # Without a time: the next member's assignment has no other to keep its distance from.
+        nothing = TargetEpoch(epoch=record.epoch, timestamp_ms=0)
+        shard.append_consumer(group.id, ConsumerRecord.TARGET_ASSIGNMENT_METADATA, nothing)
         watchdog.settled(shard, group)
     shard.report(
         GroupEpochRaised(

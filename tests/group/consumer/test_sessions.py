@@ -67,7 +67,7 @@ def test_a_removal_that_cannot_be_written_is_not_undone_with_those_of_other_grou
 
 
 def test_long_names_are_removed_in_writes_that_fit() -> None:
-    driver = failed_over({"g" * 20_000: 60})
+    driver = failed_over({"g" * 18_000: 60})
     driver.advance(SESSION_MS)
     assert members_left(driver) == {}
     assert None not in [batches(outcome.records, LIMIT_BYTES) for outcome in driver.unwritten]
