@@ -39,7 +39,7 @@ from muster.placement.client import Context
 def join(shard: Shard, group: ConsumerGroup, request: JoinGroup, context: Context, token: Token) -> None:
     """Add the member, or let it take the next step towards its assignment. Raises ApiError."""
     try:
-        membership.check_room(shard, group, request.member_id)
+        membership.check_room(shard, group, request.member_id, request.group_instance_id)
         _check_protocols(group, request)
         if not request.member_id and request.group_instance_id is None:
             member_id = MemberId(shard.new_id())

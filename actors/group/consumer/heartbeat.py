@@ -94,7 +94,7 @@ def _identify(shard: Shard, request: ConsumerGroupHeartbeat) -> tuple[bool, Memb
     """Whether the member is new, and which one it replaces. Raises ApiError."""
     group, member_id = shard.consumer_group(request.group_id), request.member_id
     joins = request.member_epoch == JOIN
-    membership.check_room(shard, group, member_id)
+    membership.check_room(shard, group, member_id, request.instance_id)
     if group is None:
         return True, None
     instance_id = request.instance_id

@@ -62,10 +62,12 @@ def _fenced(how: str, epoch: int, current: int) -> ApiError:
     return ApiError(ErrorCode.fenced_member_epoch, message=message)
 
 
-def check_room(shard: Shard, group: ConsumerGroup | None, member_id: MemberId) -> None:
-    """Raises ApiError if the group is full and the member is new."""
+def check_room(shard: Shard, group: ConsumerGroup | None, member_id: MemberId, instance_id: str | None) -> None:
+    """Raises ApiError if the group is full and the member is new; a static one may take its own place again."""
     size = shard.config.group_consumer_max_size
-    if group is not None and len(group.members) >= size and member_id not in group.members:
+    if group is None or member_id in group.members or instance_id in group.static_members:
+        return
+    if len(group.members) >= size:
         message = f"The consumer group has reached its maximum capacity of {size} members."
         raise ApiError(ErrorCode.group_max_size_reached, message=message)
 
