@@ -29,6 +29,7 @@ class Cause(StrEnum):
     ASSIGNMENT_NOT_WRITTEN = "assignment could not be written"
     TOO_MANY_MEMBERS = "group above group.max.size"
     SUBSCRIPTION_CHANGED = "member changed its subscription"
+    ASSIGNOR_CHANGED = "most members want another assignor"
     REGEX_RESOLVED = "topics of a regular expression changed"
     TOPICS_CHANGED = "subscribed topics changed"
     MEMBER_FENCED = "member fenced"

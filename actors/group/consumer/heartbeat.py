@@ -128,13 +128,16 @@ def _write_member(
     if regex != old_regex and regex and not resolved and (wrong := _why_invalid(regex)) is not None:
         message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {wrong}."
         raise ApiError(ErrorCode.invalid_regular_expression, message=message)
+    other_vote = member.assignor != (before.assignor if before else None)
+    assignor = epochs.assignor_of(shard, group) if group is not None and other_vote else None
     group = membership.put_member(shard, request.group_id, member_id, member)
     if regex != old_regex:
         membership.drop_regexes(shard, group, (old_regex,))
     renamed = member.topics != (before.topics if before else ())
     rematched = regex != old_regex and (resolved or not regex)
     if not renamed and not rematched:
-        return None, regex != old_regex
+        reassigned = assignor is not None and epochs.assignor_of(shard, group) != assignor
+        return Cause.ASSIGNOR_CHANGED if reassigned else None, regex != old_regex
     return Cause.MEMBER_JOINED if joined else Cause.SUBSCRIPTION_CHANGED, True
 
 
