@@ -118,7 +118,7 @@ def heartbeat(shard: Shard, group: ConsumerGroup, request: Heartbeat, context: C
 def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroup, context: Context, token: Token) -> None:
     """Remove the members that the request names, whichever protocol they have.
 
-    The response has the member ids of the request, as Kafka 4.3's: an empty one, if the instance id names the member.
+    The response has the member ids of the request, as Kafka's: an empty one, if the instance id names the member.
     """
     results: list[LeftMember] = []
     gone: dict[MemberId, str | None] = {}
@@ -161,7 +161,7 @@ def _subscription(request: JoinGroup) -> Subscription:
     try:
         return read_subscription(request.protocols[0][1])
     except CorruptRecord as error:
-        raise ApiError(ErrorCode.unknown_server_error) from error
+        raise ApiError(ErrorCode.inconsistent_group_protocol) from error
 
 
 def _owned(shard: Shard, subscription: Subscription) -> frozenset[TopicIdPartition]:
@@ -179,8 +179,7 @@ def _write_member(
 ) -> bool:
     """Write what is new about the member. Whether its subscription has changed.
 
-    It has no regular expression: the client could not use what one matches, and would join again without end. (Kafka
-    4.3 leaves it that of the consumer whose place it takes.)
+    It has no regular expression: the client could not use what one matches, and would join again without end.
     """
     before = group.members.get(member_id)
     known = before or MemberMetadata(client_id="", client_host="", instance_id=request.group_instance_id)

@@ -50,7 +50,7 @@ def _describe(shard: Shard, group_id: GroupId, request: ConsumerGroupDescribe) -
 
 
 def _member(shard: Shard, group: ConsumerGroup, member_id: MemberId, member: MemberMetadata) -> DescribedConsumer:
-    """What it still has to give up is shown as assigned, as by Kafka 4.3 (asConsumerGroupDescribeMember)."""
+    """What it still has to give up is shown as assigned, as by Kafka (asConsumerGroupDescribeMember)."""
     current = group.assignment_of(member_id)
     return DescribedConsumer(
         member_id=member_id,

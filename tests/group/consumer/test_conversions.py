@@ -102,7 +102,7 @@ def test_a_registration_is_not_overtaken_by_one_of_before_two_conversions() -> N
 
 
 def test_members_with_the_classic_protocol_alone_notice_that_a_topic_grows() -> None:
-    """Kafka 4.3 looks at topics when a member with the consumer protocol heartbeats, and not before."""
+    """Kafka 4.4 looks at topics when a member with the consumer protocol heartbeats, and not before."""
     driver = driver_with_topic(group_consumer_migration_policy="upgrade")
     driver.exchange(replace(heartbeat("a"), instance_id="i"))
     member = driver.exchange(join(instance="i"))
