@@ -19,6 +19,9 @@ _NO_POOLS = "there are no thread pools to size"
 _CLEANERS = "each actor cleans its own logs, one at a time"
 _NO_TIERS = "there is no tiered storage"
 _MAX_LONG = 2**63 - 1
+MAX_ARRAY_BYTES = 2_147_483_639
+"""As Java has them."""
+LIMIT_OF_BATCHES = "a batch may decompress to 67108864 bytes, whatever is set"
 
 
 class KeptProperties(BaseModel):
@@ -41,9 +44,12 @@ class KeptProperties(BaseModel):
     log_local_retention_bytes: Long = Field(-2, ge=-2, description=_NO_TIERS)
     log_local_retention_ms: Long = Field(-2, ge=-2, description=_NO_TIERS)
     log_preallocate: Bool = Field(False, description="a segment file grows as it is written")
+    log_remote_copy_lag_bytes: Long = Field(-1, ge=-1, description=_NO_TIERS)
+    log_remote_copy_lag_ms: Long = Field(0, ge=-1, description=_NO_TIERS)
     log_segment_delete_delay_ms: Long = Field(
         60_000, ge=0, description="files are removed at once; whoever is reading one can go on"
     )
+    max_decompressed_message_bytes: Int = Field(MAX_ARRAY_BYTES, ge=1, le=MAX_ARRAY_BYTES, description=LIMIT_OF_BATCHES)
     min_insync_replicas: Int = Field(1, ge=1, description=_ONE_COPY)
     num_io_threads: Int = Field(8, ge=1, description=_NO_POOLS)
     num_network_threads: Int = Field(3, ge=1, description=_NO_POOLS)

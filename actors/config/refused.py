@@ -36,7 +36,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 
 LATER: tuple[str, ...] = (
     r"(.*\.)?sasl\..*|security\..*|principal\..*|.*quota.*",
-    r"transaction\.two\.phase\..*|group\.(share|streams)\..*",
+    r"transaction\.two\.phase\..*|group\.(share|streams)\..*|errors\.deadletterqueue\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from muster.actors.config.kept import LIMIT_OF_BATCHES, MAX_ARRAY_BYTES
 from muster.actors.config.types import (
     Bool,
     CleanupPolicy,
@@ -71,6 +72,11 @@ class TopicConfigs(BaseModel):
         description="For how long the cleaner keeps a tombstone that it has seen, in ms.",
         json_schema_extra={"synonym": "log_cleaner_delete_retention_ms"},
     )
+    errors_deadletterqueue_group_enable: Bool | None = Field(
+        None,
+        description="No effect: there are no share groups.",
+        json_schema_extra={"default": "false"},
+    )
     file_delete_delay_ms: Long | None = Field(
         None,
         ge=0,
@@ -123,6 +129,13 @@ class TopicConfigs(BaseModel):
         description="How old a record may become before its log is cleaned whatever its dirty ratio is, in ms.",
         json_schema_extra={"synonym": "log_cleaner_max_compaction_lag_ms"},
     )
+    max_decompressed_message_bytes: Int | None = Field(
+        None,
+        ge=1,
+        le=MAX_ARRAY_BYTES,
+        description=f"No effect: {LIMIT_OF_BATCHES}.",
+        json_schema_extra={"synonym": "max_decompressed_message_bytes"},
+    )
     max_message_bytes: Int | None = Field(
         None,
         ge=0,
@@ -169,6 +182,18 @@ class TopicConfigs(BaseModel):
         None,
         description="No effect: a segment file grows as it is written.",
         json_schema_extra={"synonym": "log_preallocate"},
+    )
+    remote_copy_lag_bytes: Long | None = Field(
+        None,
+        ge=-1,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"synonym": "log_remote_copy_lag_bytes"},
+    )
+    remote_copy_lag_ms: Long | None = Field(
+        None,
+        ge=-1,
+        description="No effect: there is no tiered storage.",
+        json_schema_extra={"synonym": "log_remote_copy_lag_ms"},
     )
     remote_log_copy_disable: Bool | None = Field(
         None,

@@ -42,8 +42,8 @@ MAX_STRING_BYTES = 32_767
 _MAX_DURATION_MS = (1 << 63) // 1000
 """kio counts durations in microseconds."""
 MAX_ELEMENTS = 100_000
-"""Of all arrays of a request together, tagged fields included. Kafka limits only the frame, but 100 MB may be fifty
-million names, which would take a minute to read, and gigabytes."""
+"""Of all arrays of a request together, tagged fields included. Kafka 4.4 allows a million for each array, earlier ones
+limit only the frame; but 100 MB may be fifty million names, which would take a minute to read, and gigabytes."""
 
 
 class LengthError(ValueError):

@@ -122,6 +122,8 @@ CASES += [
     _refused("file.delete.delay.ms", "-1", "Value must be at least 0"),
     _refused("index.interval.bytes", "x", "Not a number of type INT"),
     _refused("segment.jitter.ms", "-1", "Value must be at least 0"),
+    _refused("remote.copy.lag.ms", "-2", "Value must be at least -1"),
+    _refused("max.decompressed.message.bytes", "2147483640", "Value must be no more than 2147483639"),
     _refused("segment.index.bytes", "3", "Value must be at least 4"),
     _refused("max.message.bytes", "2147483648", "Not a number of type INT"),
     _refused("retention.ms", "9223372036854775808", "Not a number of type LONG"),
@@ -168,6 +170,7 @@ KAFKA_TOPIC_CONFIGS = {
     "compression.type": ("producer", 2),
     "compression.zstd.level": ("3", 3),
     "delete.retention.ms": ("86400000", 5),
+    "errors.deadletterqueue.group.enable": ("false", 1),
     "file.delete.delay.ms": ("60000", 5),
     "flush.messages": ("9223372036854775807", 5),
     "flush.ms": ("9223372036854775807", 5),
@@ -177,6 +180,7 @@ KAFKA_TOPIC_CONFIGS = {
     "local.retention.bytes": ("-2", 5),
     "local.retention.ms": ("-2", 5),
     "max.compaction.lag.ms": ("9223372036854775807", 5),
+    "max.decompressed.message.bytes": ("2147483639", 3),
     "max.message.bytes": ("1048588", 3),
     "message.timestamp.after.max.ms": ("3600000", 5),
     "message.timestamp.before.max.ms": ("9223372036854775807", 5),
@@ -185,6 +189,8 @@ KAFKA_TOPIC_CONFIGS = {
     "min.compaction.lag.ms": ("0", 5),
     "min.insync.replicas": ("1", 3),
     "preallocate": ("false", 1),
+    "remote.copy.lag.bytes": ("-1", 5),
+    "remote.copy.lag.ms": ("0", 5),
     "remote.log.copy.disable": ("false", 1),
     "remote.log.delete.on.disable": ("false", 1),
     "remote.storage.enable": ("false", 1),
@@ -196,7 +202,7 @@ KAFKA_TOPIC_CONFIGS = {
     "segment.ms": ("604800000", 5),
     "unclean.leader.election.enable": ("false", 1),
 }
-"""Every config of a topic with its default and type, as a Kafka 4.3 describes a new topic."""
+"""Every config of a topic with its default and type, as a Kafka 4.4 describes a new topic."""
 
 SET_BY_PROGRAMS = {
     "cleanup.policy": "",

@@ -149,7 +149,7 @@ def test_api_versions_checks_the_clients_software(served: Serving, name: str, ve
 
 
 def test_api_versions_has_the_features_of_apache_kafka(served: Serving) -> None:
-    """As Kafka 4.3.1 with its defaults, without the features of what Muster has not."""
+    """As Kafka 4.4.0 with its defaults, without the features of what Muster has not."""
     response = exchange(served, API_VERSIONS)
     assert [(each.name, each.min_version, each.max_version) for each in response.supported_features] == [
         ("group.version", 0, 1),
