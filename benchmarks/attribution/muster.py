@@ -33,11 +33,6 @@ _POLL_S = 0.5
 _END_S = 30.0
 _MARGIN_S = 3.0
 """Beyond the wait for evidence: gateways give up pending attributions once a second."""
-_COUNTED, _UNATTRIBUTED, _WAITING = (
-    "muster_group_fetch_bytes_total",
-    "muster_unattributed_fetch_bytes_total",
-    "muster_pending_fetch_bytes",
-)
 
 
 @dataclass
@@ -56,7 +51,7 @@ class Muster:
         all_books = Books()
         all_books.add(self._ended)
         for url in self.cluster.metrics:
-            all_books.add(await asyncio.to_thread(_scrape, url))
+            all_books.add(await asyncio.to_thread(scrape, url))
         return all_books
 
     async def settled_books(self, prefix: str) -> Books:
@@ -74,7 +69,7 @@ class Muster:
         name = f"gateway-{gateway}"
         pid = await settled(name, None)
         async with self.world.gate.shut():
-            self._ended.add(await asyncio.to_thread(_scrape, self.cluster.metrics[gateway - 1]))
+            self._ended.add(await asyncio.to_thread(scrape, self.cluster.metrics[gateway - 1]))
             self.world.kop_dies(gateway, orderly=orderly)
             process = psutil.Process(pid)
             process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
@@ -132,15 +127,18 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
         (muster.zookeeper if muster is not None else zookeeper).stop()
 
 
-def _scrape(url: str) -> Books:
+def scrape(url: str, unit: str = "bytes") -> Books:
+    """What one gateway's metrics say it has counted, in bytes or messages. URLError."""
+    counted, unattributed = f"muster_group_fetch_{unit}_total", f"muster_unattributed_fetch_{unit}_total"
+    waiting = f"muster_pending_fetch_{unit}"
     books = Books()
     with urllib.request.urlopen(url, timeout=_SCRAPE_S) as response:
         families = text_string_to_metric_families(response.read().decode())
     for sample in (sample for family in families for sample in family.samples):
-        if sample.name not in (_COUNTED, _UNATTRIBUTED, _WAITING):
+        if sample.name not in (counted, unattributed, waiting):
             continue
         place = (sample.labels["topic"], int(sample.labels["partition"]))
-        if sample.name == _COUNTED:
+        if sample.name == counted:
             books.groups[sample.labels["group"], place] += int(sample.value)
             books.evidence[sample.labels["evidence"], place] += int(sample.value)
         else:
