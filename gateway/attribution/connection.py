@@ -54,6 +54,7 @@ class Fetches:
         "_seen",
         "after",
         "before_last_ms",
+        "closed_ms",
         "connection",
         "current",
         "doubts",
@@ -108,6 +109,8 @@ class Fetches:
         self.before_last_ms = 0
         """When it fetched before that. A client has one Fetch in flight at a time on a connection, so it sent the last
         one after the previous one was answered: certainly after this time."""
+        self.closed_ms: int | None = None
+        """When its connection was closed: a Fetch may have been under way until then."""
         self.streams: dict[Place, Any] = {}
         """The account's verdicts on it, while they are current."""
 
@@ -211,6 +214,16 @@ def overlap(one: Fetches, other: Fetches, place: Place) -> bool:
 def may_overlap(one: Fetches, other: Fetches, place: Place) -> bool:
     """Whether they may be two clients: neither continued for long without the other, as after a reconnect."""
     return overlap(one, other, place) or abs(one.last_ms(place) - other.last_ms(place)) < GONE_MS
+
+
+def were_open_together(these: Iterable[Fetches], place: Place) -> bool:
+    """Whether each was open when the last one began to fetch the partition.
+
+    This may also be so of a client's old connection and the one that replaces it.
+    """
+    these = list(these)
+    began_ms = max(each.first_ms(place) for each in these)
+    return all(each.closed_ms is None or each.closed_ms > began_ms for each in these)
 
 
 def all_overlap(fetches: Iterable[Fetches], place: Place) -> bool:

@@ -59,6 +59,7 @@ class Fetchers:
         """Record that the connection is closed; what it was sent may still wait for evidence."""
         connection.is_open = False
         for fetches in connection.fetches.values():
+            fetches.closed_ms = self.now_ms
             for place in fetches.known():
                 where = (fetches.key, fetches.principal, place)
                 self._gone.pop(where, None)

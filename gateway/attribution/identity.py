@@ -21,7 +21,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.actors.wire.steps.reading import Steps
 from muster.gateway.attribution.claims import Place
-from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
+from muster.gateway.attribution.connection import (
+    ConnectionState,
+    Fetches,
+    Identity,
+    all_overlap,
+    may_overlap,
+    overlap,
+    were_open_together,
+)
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.matching import pairs, viable
 from muster.gateway.attribution.slot import LAG_MS, ClientKey, Observation, Slot
@@ -60,6 +68,8 @@ class Identities:
         self._fetchers = fetchers
         self._pair_after_ms = pair_after_ms
         self._waiting: dict[ClientKey, dict[Fetches, None]] = {}
+        self._closed: dict[ClientKey, dict[Fetches, None]] = {}
+        """Those whose connection was closed a short time ago."""
         self._guesses: dict[Fetches, None] = {}
         self._news: set[ClientKey] = set()
         self._successors: dict[Fetches, None] = {}
@@ -135,6 +145,7 @@ class Identities:
         """Connections that fetched the same beside it are other clients, also after it is closed."""
         for fetches in connection.fetches.values():
             self._set_apart(fetches)
+            self._closed.setdefault(fetches.key, {})[fetches] = None
 
     def wait(self, fetches: Fetches, at_ms: int) -> None:
         """Record that bytes wait for its identity."""
@@ -159,6 +170,8 @@ class Identities:
                 self.of(fetches)
             else:
                 del self._guesses[fetches]
+        yield
+        self._forget_closed()
         self._sides_left = _MAX_SIDES
         self._open_options.clear()
         self._foreseen.clear()
@@ -168,6 +181,14 @@ class Identities:
                 del self._waiting[key]
         news, self._news = self._news, set()
         return news
+
+    def _forget_closed(self) -> None:
+        before_ms = self._fetchers.now_ms - _WAIT_MS
+        for key, closed in list(self._closed.items()):
+            while closed and (next(iter(closed)).closed_ms or 0) < before_ms:
+                del closed[next(iter(closed))]
+            if not closed:
+                del self._closed[key]
 
     def _next(self) -> dict[ClientKey, list[Fetches]]:
         """Those to examine now, by key, the longest unexamined first.
@@ -399,29 +420,37 @@ class Identities:
 
     def _pair_closed(self, fetches: Fetches) -> None:
         """Pair closed connections that were sent the same with as many groups: whose is whose changes no amount."""
-        sent = {place: (fetches.first_offset(place), fetches.reached(place)) for place in fetches.places()}
-        these = [
-            each
-            for each in self._waiting[fetches.key]
-            if each.identity is None
-            and not each.is_shared
-            and each.principal == fetches.principal
-            and sent == {place: (each.first_offset(place), each.reached(place)) for place in each.places()}
-            and (each is fetches or any(overlap(fetches, each, place) for place in sent))
-        ]
-        waited_ms = self._fetchers.now_ms - max(each.last_active_ms for each in these)
-        if (
-            len(these) > _MAX_MATCHED
-            or waited_ms < self._pair_after_ms
-            or any(each.connection.is_open for each in these)
+        places = fetches.places()
+        alike = [each for each in self._closed.get(fetches.key, ()) if self._is_alike(fetches, each, places)]
+        open_ = [each for each in alike if each.identity is None]
+        waited_ms = self._fetchers.now_ms - max(each.closed_ms or 0 for each in alike)
+        beside = {other for place in places for other in self._fetchers.beside(fetches, place)}
+        if len(alike) > _MAX_MATCHED or waited_ms < self._pair_after_ms:
+            return
+        if any(
+            were_open_together((fetches, other), place) for other in beside for place in places if other.knows(place)
         ):
             return
-        if not all(all_overlap(these, place) for place in sent):
+        if not all(were_open_together(alike, place) for place in places):
             return
-        options = [self._options_known(self._open_options, each, each.observations()) for each in these]
-        if len(these) == len(set().union(*options)):
-            for each, group in zip(these, pairs(options) or (), strict=False):
+        held = {each.identity.group for each in alike if each.identity is not None}
+        options = [self._options_known(self._open_options, each, each.observations()) - held for each in open_]
+        if len(open_) == len(set().union(*options)):
+            for each, group in zip(open_, pairs(options) or (), strict=False):
                 self._guess(each, group)
+
+    @staticmethod
+    def _is_alike(one: Fetches, other: Fetches, places: Sequence[Place]) -> bool:
+        """Whether the other one was sent the same of these partitions, and fetched nothing else."""
+        return (
+            other.principal == one.principal
+            and not other.is_shared
+            and set(other.places()) == set(places)
+            and all(
+                (one.first_offset(place), one.reached(place)) == (other.first_offset(place), other.reached(place))
+                for place in places
+            )
+        )
 
     def _guess(self, fetches: Fetches, group: str) -> None:
         held = {other.identity.group for other in self._neighbours(fetches) if other.identity is not None}

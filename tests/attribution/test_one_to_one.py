@@ -278,3 +278,17 @@ def test_groups_that_end_together_and_were_sent_different_amounts_are_not_paired
     for second in range(2, 12):
         hasty.settle(NOW_MS + second * 1_000)
     assert {label[0] for label in hasty.labels()} == {None}
+
+
+def test_groups_that_leave_after_one_fetch_each(hasty: Bench) -> None:
+    """The first one was alone for a moment, so it is known; the next Fetch of each is under way when it leaves."""
+    says = with_groups(hasty, "a", since_ms=NOW_MS - 10)
+    connections = {group: ConnectionState(opened_ms=NOW_MS) for group in "abc"}
+    poll(hasty, [connections["a"]], NOW_MS)
+    hasty.account.updates([says.register(group, f"m{group}", 0) for group in "bc"], NOW_MS + 200)
+    poll(hasty, [connections["b"], connections["c"]], NOW_MS + 300)
+    hasty.account.settle(NOW_MS + 310)
+    leave(hasty, says, connections, NOW_MS + 320)
+    for second in range(1, 9):
+        hasty.settle(NOW_MS + second * 1_000)
+    assert sorted(label[0] or "" for label in hasty.labels()) == ["a", "b", "c"]
