@@ -5,6 +5,9 @@ OffsetFetch shows nothing of a client: tools send it for groups that others cons
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from muster.actors.group.events import CommittedPartition
 from muster.actors.group.registry import simple_member_id
 from muster.actors.group.shard import Shard
 from muster.actors.group.timers import TimerKind, TimerName
@@ -12,9 +15,18 @@ from muster.actors.group.types import GroupId
 from muster.placement.client import Context
 
 
-def saw_commit(shard: Shard, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...]) -> None:
-    """The client, which is no member, has committed these offsets, as (topic, partition, offset); none is negative."""
-    shard.say(shard.registry.seen(group, context, [(topic, index) for topic, index, _ in positions]))
+def saw_commit(shard: Shard, group: GroupId, context: Context, committed: Iterable[CommittedPartition]) -> None:
+    """The client, which is no member, has committed these offsets.
+
+    Those that go beyond what the group had committed show that it was sent records.
+    """
+    committed = list(committed)
+    shard.say(shard.registry.seen(group, context, [(topic, index) for topic, index, _, _ in committed]))
+    positions = tuple(
+        (topic, index, offset)
+        for topic, index, before, offset in committed
+        if offset > (-1 if before is None else before)
+    )
     if positions:
         shard.say(shard.registry.committed(group, context, positions, shard.now_ms))
     name = TimerName(TimerKind.SIMPLE, group, simple_member_id(context))

@@ -173,7 +173,6 @@ class EvidenceRules:
 
     def closed(self, connection: ConnectionState) -> None:
         """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""
-        self._simple_consumers.closed(connection)
         self._non_members.closed(connection)
         self._identities.closed(connection)
         self.fetchers.closed(connection)
@@ -183,7 +182,6 @@ class EvidenceRules:
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._non_members.settle()
-        self._simple_consumers.settle()
         changed = yield from self._identities.settle()
         return changed | self.heard()
 

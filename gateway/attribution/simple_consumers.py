@@ -8,6 +8,8 @@ one. All commits of one connection are of one client:
 
 * A connection that was not sent so much is another client's, from then on. So is one that began beyond the committed
   offset, unless it was opened after that client's first commit: a client that reconnects keeps what it has buffered.
+* A connection that is closed when the commit is reported is not: a new client may commit where it will begin. A commit
+  of what the group had committed before is not reported.
 * Where a connection that may have been the client's is closed, those beside it are not: a new one is its successor.
 
 Nothing is certain until an offset is committed beyond the one at which the connection began: all that have read
@@ -20,14 +22,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster.gateway.attribution.claims import Place
-from muster.gateway.attribution.connection import ConnectionState, Fetches
+from muster.gateway.attribution.connection import Fetches
 from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.identity import Identities
 from muster.gateway.attribution.slot import ClientKey
 from muster.placement.mapping.registration import SimpleCommit
 
-CLOSED_MS = 2_000
-"""How long after it was closed a connection may be that of a client whose commit is reported late."""
 _MAX_COMMITTERS = 10_000
 
 
@@ -67,8 +67,6 @@ class SimpleConsumers:
         self._identities = identities
         self._committers: dict[tuple[str, ClientKey, str, Place], _Committer] = {}
         """By group, client and connection; the one that committed last is last."""
-        self._closed: dict[tuple[ClientKey, Place], dict[Fetches, int]] = {}
-        """Connections that are closed, by what they fetched, and until when they count."""
 
     def committed(self, commit: SimpleCommit) -> None:
         """Apply a commit of a client without membership."""
@@ -80,7 +78,7 @@ class SimpleConsumers:
             self._committers[source] = committer
             present = [
                 each
-                for each in self._present(key, commit.principal, place)
+                for each in self._fetchers.of_client(key, commit.principal, place)
                 if not each.is_shared and self._identities.known(each) in (None, commit.group)
             ]
             fetches = committer.committed(offset, place, present)
@@ -88,24 +86,3 @@ class SimpleConsumers:
                 self._identities.commits(fetches, commit.group)
         while len(self._committers) > _MAX_COMMITTERS:
             del self._committers[next(iter(self._committers))]
-
-    def closed(self, connection: ConnectionState) -> None:
-        """Remember for a moment what it fetched."""
-        for fetches in connection.fetches.values():
-            for place in fetches.known():
-                self._closed.setdefault((fetches.key, place), {})[fetches] = self._fetchers.now_ms + CLOSED_MS
-
-    def settle(self) -> None:
-        """Forget what was closed long enough ago. Call it about once a second."""
-        for where, closed in list(self._closed.items()):
-            for fetches in [each for each, until_ms in closed.items() if self._fetchers.now_ms > until_ms]:
-                del closed[fetches]
-            if not closed:
-                del self._closed[where]
-
-    def _present(self, key: ClientKey, principal: str, place: Place) -> list[Fetches]:
-        """The connections of that client id, address and principal that fetch it; if none does, those that just did."""
-        present = self._fetchers.of_client(key, principal, place)
-        if not present:
-            present = [each for each in self._closed.get((key, place), ()) if each.principal == principal]
-        return present

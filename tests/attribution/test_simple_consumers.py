@@ -149,14 +149,15 @@ def test_a_reader_beside_it_is_not_its_successor(bench: Bench, says: Coordinator
     assert [s.group for s in bench.sink.final] == ["s", "s"]
 
 
-def test_a_connection_that_was_closed_before_its_commit_was_reported(bench: Bench, says: Coordinator) -> None:
-    """Another gateway reports it."""
+def test_a_commit_of_where_a_consumer_will_begin_is_not_of_the_reader_before_it(
+    bench: Bench, says: Coordinator
+) -> None:
+    """It has not sent a Fetch yet, and a reader that had been sent as much has just gone."""
     bench.account.closed(read(bench))
-    bench.account.updates(says.commit("s", {0: 10}), NOW_MS + 50)
-    assert [s.group for s in bench.sink.final] == ["s"]
-    bench.account.closed(read(bench, at_ms=NOW_MS + 10_000))
-    bench.account.settle(NOW_MS + 13_000)
-    bench.account.updates(says.commit("s", {0: 10}, connection="1-2"), NOW_MS + 13_000)
+    bench.account.updates(says.commit("s", {0: 5}), NOW_MS + 50)
+    connection = read(bench, 5, at_ms=NOW_MS + 100)
+    bench.account.updates(says.commit("s", {0: 15}), NOW_MS + 1_100)
+    bench.account.closed(connection)
     assert groups(bench) == ["s", None]
 
 

@@ -150,16 +150,25 @@ def test_a_commit_says_how_far_a_simple_consumer_has_read(driver: Driver) -> Non
 
 
 def test_commits_of_one_connection_are_said_once_a_second(driver: Driver) -> None:
-    for offset in (3, 4):
+    for offset in (3, 5):
         driver.exchange(commit({("t", 0): offset}), connection="1-9")
-        driver.exchange(commit({("t", 0): offset}), connection="1-7")
+        driver.exchange(commit({("t", 0): offset + 1}), connection="1-7")
     driver.advance(1_000)
-    driver.exchange(commit({("t", 0): 5}), connection="1-9")
+    driver.exchange(commit({("t", 0): 7}), connection="1-9")
     assert [(said.connection, said.positions[0][2]) for said in _commits(driver)] == [
         ("1-9", 3),
-        ("1-7", 3),
-        ("1-9", 5),
+        ("1-7", 4),
+        ("1-9", 7),
     ]
+
+
+def test_a_commit_of_what_was_committed_before_is_not_said(driver: Driver) -> None:
+    """A client that begins commits where it begins, and a tool may set the group back: nothing was sent to them."""
+    driver.exchange(commit({("t", 0): 5}), connection="1-9")
+    for offset in (5, 2):
+        driver.advance(1_000)
+        driver.exchange(commit({("t", 0): offset, ("t", 1): 4}), connection="1-7")
+    assert [said.positions for said in _commits(driver)] == [(("t", 0, 5),), (("t", 1, 4),)]
 
 
 def test_a_members_commit_is_no_simple_consumers(driver: Driver) -> None:

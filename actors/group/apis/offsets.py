@@ -81,8 +81,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         )
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and not _has_members(shard, request.group_id):
-        positions = tuple([(topic, index, offset) for topic, index, _, offset in committed if offset >= 0])
-        saw_commit(shard, request.group_id, context, positions)
+        saw_commit(shard, request.group_id, context, committed)
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
 
 
