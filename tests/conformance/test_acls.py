@@ -76,7 +76,7 @@ def test_an_admin_client(bootstrap: str) -> None:
 
 def test_requests_get_kafkas_responses_with_an_authorizer(authorizing: str) -> None:
     with client_of(authorizing) as client:
-        assert transcript(client) == KAFKAS
+        assert transcript(client, REQUEST_TIMEOUT_S) == KAFKAS
 
 
 def acls_in(printed: str) -> dict[str, set[str]]:

@@ -8,6 +8,7 @@ accepts; one ACL under two filters of a DeleteAcls, which Kafka lists twice.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,23 @@ KAFKAS: list[Any] = json.loads((Path(__file__).parent / "kafka_responses.json").
 """The transcript of Kafka 4.3."""
 
 
-def transcript(client: Client) -> list[Any]:
-    """The responses, without what depends on the order in which a server keeps ACLs."""
-    found = [_response(client, api, requests) for api, requests in SCRIPT]
-    return list(json.loads(json.dumps(found)))
+def transcript(client: Client, within_s: float = 0.0) -> list[Any]:
+    """The responses, without what depends on the order in which a server keeps ACLs.
+
+    ``within_s``: how long a change may take until it is described. A Kafka broker learns of it after the controller.
+    """
+    found = []
+    for (api, requests), expected in zip(SCRIPT, KAFKAS, strict=True):
+        deadline = time.monotonic() + within_s
+        while (response := _plain(_response(client, api, requests))) != expected and api == DESCRIBE:
+            if time.monotonic() >= deadline:
+                break
+        found.append(response)
+    return found
+
+
+def _plain(response: Any) -> Any:
+    return json.loads(json.dumps(response))
 
 
 def _response(client: Client, api: int, requests: list[dict[str, Any]]) -> Any:
