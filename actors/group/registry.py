@@ -18,7 +18,8 @@ from muster.placement.client import ANONYMOUS, Context
 from muster.placement.mapping.registration import Kind, Position, Registration, SimpleCommit, Withdrawal
 
 COMMIT_INTERVAL_MS = 1_000
-"""The shortest time between two updates about commits on one connection: some simple consumers commit each record."""
+"""The shortest time between two updates about commits of a partition on one connection: some clients commit each
+record."""
 
 
 class Registry:
@@ -30,8 +31,8 @@ class Registry:
         self._sequence = 0
         self._known: dict[GroupId, dict[str, Registration]] = {}
         self._speakers = _Speakers()
-        self._commits_ms: dict[tuple[GroupId, str, str], int] = {}
-        """When a simple consumer's commit on a connection was last reported, the earliest first."""
+        self._commits_ms: dict[tuple[GroupId, str, str, str, int], int] = {}
+        """When a simple consumer's commit of a partition on a connection was last reported, the earliest first."""
 
     def registrations(self) -> tuple[Registration, ...]:
         return tuple(registration for members in self._known.values() for registration in members.values())
@@ -132,13 +133,15 @@ class Registry:
     def committed(
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], now_ms: int
     ) -> SimpleCommit | None:
-        """A client without membership committed these offsets. None if it has done so within COMMIT_INTERVAL_MS."""
+        """A client without membership committed these offsets. Names those of which it did not within
+        COMMIT_INTERVAL_MS; None if there are none."""
         source = (group, simple_member_id(context), context.connection)
         while self._commits_ms and now_ms - next(iter(self._commits_ms.values())) >= COMMIT_INTERVAL_MS:
             del self._commits_ms[next(iter(self._commits_ms))]
-        if source in self._commits_ms:
+        positions = tuple(each for each in positions if (*source, *each[:2]) not in self._commits_ms)
+        if not positions:
             return None
-        self._commits_ms[source] = now_ms
+        self._commits_ms.update(((*source, topic, index), now_ms) for topic, index, _ in positions)
         return SimpleCommit(
             group=group,
             member_id=source[1],

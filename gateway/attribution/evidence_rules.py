@@ -24,7 +24,8 @@ Where several are possible, the connection decides (:mod:`muster.gateway.attribu
    of it; or did when the connection began; or is the only one still present (``Slot.absent``).
 6. **offset_continuity**: it began to fetch at the committed offset that a client of one group received (OffsetFetch),
    or where its stream ended before the gateway restarted, if the ends of all other streams are known. No other group
-   matches, and no other connection began there.
+   matches, and no other connection began there. For consumers without membership: it alone was sent what they have
+   committed (:mod:`muster.gateway.attribution.simple_consumers`); they are possible nowhere else.
 7. **one_to_one**: the other connections certainly belong to the other groups; or as many connections as groups remain
    that nothing distinguishes, and they are paired. If a pair is wrong, each group still gets one stream of the same
    partition, and totals differ by no more than the distance between the positions.

@@ -145,7 +145,8 @@ class Identities:
         """Connections that fetched the same beside it are other clients, also after it is closed."""
         for fetches in connection.fetches.values():
             self._set_apart(fetches)
-            self._closed.setdefault(fetches.key, {})[fetches] = None
+            if self._table.slot(*fetches.key) is not None:
+                self._keep_closed(fetches)
 
     def wait(self, fetches: Fetches, at_ms: int) -> None:
         """Record that bytes wait for its identity."""
@@ -181,6 +182,12 @@ class Identities:
                 del self._waiting[key]
         news, self._news = self._news, set()
         return news
+
+    def _keep_closed(self, fetches: Fetches) -> None:
+        closed = self._closed.setdefault(fetches.key, {})
+        closed[fetches] = None
+        if len(closed) > 2 * _MAX_MATCHED:
+            del closed[next(iter(closed))]
 
     def _forget_closed(self) -> None:
         before_ms = self._fetchers.now_ms - _WAIT_MS
@@ -422,18 +429,20 @@ class Identities:
         """Pair closed connections that were sent the same with as many groups: whose is whose changes no amount."""
         places = fetches.places()
         alike = [each for each in self._closed.get(fetches.key, ()) if self._is_alike(fetches, each, places)]
+        if not 0 < len(alike) <= _MAX_MATCHED or not all(were_open_together(alike, place) for place in places):
+            return
+        if self._fetchers.now_ms - max(each.closed_ms or 0 for each in alike) < self._pair_after_ms:
+            return
+        beside = {
+            other
+            for place in places
+            for other in self._fetchers.beside(fetches, place)
+            if were_open_together((fetches, other), place)
+        }
+        if any(other.identity is None for other in beside):
+            return
+        held = {each.identity.group for each in (*alike, *beside) if each.identity is not None}
         open_ = [each for each in alike if each.identity is None]
-        waited_ms = self._fetchers.now_ms - max(each.closed_ms or 0 for each in alike)
-        beside = {other for place in places for other in self._fetchers.beside(fetches, place)}
-        if len(alike) > _MAX_MATCHED or waited_ms < self._pair_after_ms:
-            return
-        if any(
-            were_open_together((fetches, other), place) for other in beside for place in places if other.knows(place)
-        ):
-            return
-        if not all(were_open_together(alike, place) for place in places):
-            return
-        held = {each.identity.group for each in alike if each.identity is not None}
         options = [self._options_known(self._open_options, each, each.observations()) - held for each in open_]
         if len(open_) == len(set().union(*options)):
             for each, group in zip(open_, pairs(options) or (), strict=False):
@@ -441,9 +450,10 @@ class Identities:
 
     @staticmethod
     def _is_alike(one: Fetches, other: Fetches, places: Sequence[Place]) -> bool:
-        """Whether the other one was sent the same of these partitions, and fetched nothing else."""
+        """Whether both were sent the same of these partitions and fetched nothing else, and neither is shared."""
         return (
-            other.principal == one.principal
+            not one.is_shared
+            and other.principal == one.principal
             and not other.is_shared
             and set(other.places()) == set(places)
             and all(

@@ -105,17 +105,20 @@ class Slot:
 
     def has_other(self, than: str | None, at_ms: int, by: Reader = ANYBODY) -> bool:
         """Whether any other group has a candidate here at that time, including the grace time."""
-        return any(group != than for group, _ in self.candidates(at_ms, by))
+        return any(group != than for group, _ in self._present(at_ms, by))
 
     def candidates(self, at_ms: int, by: Reader = ANYBODY) -> set[tuple[str, str | None]]:
         """(group, principal) of every candidate at that time, including the grace time."""
-        return {
-            (group, owner)
-            for (group, owner), presence in self._indexed().presences().items()
-            if presence.holds(at_ms, by.opened_ms)
-            and same_principal(owner, by.principal)
-            and (by.simple_of is None or not presence.is_simple or group in by.simple_of)
-        }
+        return set(self._present(at_ms, by))
+
+    def _present(self, at_ms: int, by: Reader) -> Iterator[tuple[str, str | None]]:
+        for (group, owner), presence in self._indexed().presences().items():
+            if (
+                presence.holds(at_ms, by.opened_ms)
+                and same_principal(owner, by.principal)
+                and (by.simple_of is None or not presence.is_simple or group in by.simple_of)
+            ):
+                yield group, owner
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
         """The groups that may have fetched the partition then: those of owners and of members that may own anything."""

@@ -14,7 +14,7 @@ from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.placement.mapping.registration import Kind
-from tests.attribution.bench import NOW_MS, Bench, Coordinator, Sink
+from tests.attribution.bench import HOST, NOW_MS, Bench, Coordinator, Sink
 
 PENDING_MS, PATIENCE_MS = 10_000, 5_000
 
@@ -292,3 +292,46 @@ def test_groups_that_leave_after_one_fetch_each(hasty: Bench) -> None:
     for second in range(1, 9):
         hasty.settle(NOW_MS + second * 1_000)
     assert sorted(label[0] or "" for label in hasty.labels()) == ["a", "b", "c"]
+
+
+def test_a_connection_of_another_group_that_goes_on_does_not_leave_them_open(hasty: Bench) -> None:
+    says = with_groups(hasty, "a", since_ms=NOW_MS - 60_000)
+    stays = ConnectionState(opened_ms=NOW_MS - 60_000)
+    for second in range(-60, 0):
+        poll(hasty, [stays], NOW_MS + second * 1_000)
+    hasty.account.updates([says.register(group, f"m{group}", 0) for group in "bc"], NOW_MS)
+    connections = {group: ConnectionState(opened_ms=NOW_MS) for group in "bc"}
+    poll(hasty, list(connections.values()), NOW_MS + 10)
+    hasty.fetching(stays, {0: 0}, at_ms=NOW_MS + 15)
+    leave(hasty, says, connections, NOW_MS + 20)
+    for second in range(1, 9):
+        hasty.fetching(stays, {0: 0}, at_ms=NOW_MS + second * 1_000)
+        hasty.settle(NOW_MS + second * 1_000)
+    assert {label[0] for label in hasty.labels()[:60]} == {"a"}
+    assert sorted(label[0] or "" for label in hasty.labels()[60:]) == ["b", "c"]
+
+
+def test_a_shared_connection_that_closes_is_not_paired(hasty: Bench) -> None:
+    says = with_groups(hasty, "a", "b", since_ms=NOW_MS)
+    connections = {group: ConnectionState(opened_ms=NOW_MS) for group in "ab"}
+    poll(hasty, list(connections.values()), NOW_MS + 10)
+    for connection in connections.values():
+        connection.fetches["rdkafka"].is_shared = True
+    leave(hasty, says, connections, NOW_MS + 20)
+    for second in range(1, 12):
+        hasty.settle(NOW_MS + second * 1_000)
+    assert {label[::3] for label in hasty.labels()} == {(None, "ambiguous")}
+
+
+def test_of_closed_connections_few_are_kept(hasty: Bench) -> None:
+    """Nobody's, where no group has such a client; of a key with groups as many as are compared."""
+    with_groups(hasty, "a", "b", since_ms=NOW_MS)
+    kept = hasty.account._evidence_rules._identities._closed
+    for number in range(300):
+        for client_id in ("rdkafka", f"nobody-{number}"):
+            connection = ConnectionState(opened_ms=NOW_MS)
+            hasty.fetching(connection, {0: 0}, at_ms=NOW_MS, client_id=client_id)
+            hasty.account.closed(connection)
+    assert {key: len(closed) for key, closed in kept.items()} == {(HOST, "rdkafka"): 100}
+    hasty.settle(NOW_MS + 61_000)
+    assert not kept

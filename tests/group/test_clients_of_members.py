@@ -162,6 +162,13 @@ def test_commits_of_one_connection_are_said_once_a_second(driver: Driver) -> Non
     ]
 
 
+def test_partitions_that_are_committed_one_by_one_are_all_said(driver: Driver) -> None:
+    """The records of each may come from another gateway."""
+    for index in (0, 1, 0):
+        driver.exchange(commit({("t", index): driver.now_ms}), connection="1-9")
+    assert [[index for _, index, _ in said.positions] for said in _commits(driver)] == [[0], [1]]
+
+
 def test_a_commit_of_what_was_committed_before_is_not_said(driver: Driver) -> None:
     """A client that begins commits where it begins, and a tool may set the group back: nothing was sent to them."""
     driver.exchange(commit({("t", 0): 5}), connection="1-9")
