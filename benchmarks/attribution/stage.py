@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.attribution.consumer import OFFSET_FETCH, Consumer, Member, Nobody, Reading, Simple, Team
 from benchmarks.attribution.muster import GATEWAYS, Muster
 from benchmarks.attribution.world import OFFSET_COMMIT, Link, committed
-from muster.gateway.attribution.identity import pair_after_ms
+from muster.gateway.attribution.one_to_one import pair_after_ms
 
 PARTITIONS = 6
 BATCH_BYTES = 4_000

@@ -20,7 +20,7 @@ from muster.gateway.attribution.ambiguity import AmbiguousClients
 from muster.gateway.attribution.claims import Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.evidence_rules import EvidenceRules
-from muster.gateway.attribution.identity import pair_after_ms
+from muster.gateway.attribution.one_to_one import pair_after_ms
 from muster.gateway.attribution.pending_attributions import (
     COMPARISONS_PER_SETTLE,
     MAX_SENDS,

@@ -47,6 +47,7 @@ from muster.gateway.attribution.fetchers import Fetchers
 from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
 from muster.gateway.attribution.non_members import NonMembers
+from muster.gateway.attribution.one_to_one import OneToOne
 from muster.gateway.attribution.simple_consumers import SimpleConsumers
 from muster.gateway.attribution.slot import LAG_MS, ClientKey
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
@@ -73,7 +74,8 @@ class EvidenceRules:
         """Whether the client may consume for a group: what it says of itself is no evidence of any other."""
         self._memory_ms = memory_ms
         self._table = table
-        self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
+        self._identities = Identities(table, self.fetchers)
+        self._one_to_one = OneToOne(table, self.fetchers, self._identities, pair_after_ms=pair_after_ms)
         self._non_members = NonMembers(table, self.fetchers, self._identities)
         self._simple_consumers = SimpleConsumers(self.fetchers, self._identities)
         self._unheard: set[ClientKey] = set()
@@ -176,6 +178,7 @@ class EvidenceRules:
         """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""
         self._non_members.closed(connection)
         self._identities.closed(connection)
+        self._one_to_one.closed(connection)
         self.fetchers.closed(connection)
 
     def settle(self, now_ms: int) -> Steps[set[ClientKey]]:
@@ -183,8 +186,9 @@ class EvidenceRules:
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._non_members.settle()
-        changed = yield from self._identities.settle()
-        return changed | self.heard()
+        yield from self._identities.review()
+        yield from self._one_to_one.settle()
+        return self._identities.news() | self.heard()
 
     def heard(self) -> set[ClientKey]:
         """Judge again what waited for registrations. Returns the keys."""

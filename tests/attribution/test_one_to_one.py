@@ -326,7 +326,7 @@ def test_a_shared_connection_that_closes_is_not_paired(hasty: Bench) -> None:
 def test_of_closed_connections_few_are_kept(hasty: Bench) -> None:
     """Nobody's, where no group has such a client; of a key with groups as many as are compared."""
     with_groups(hasty, "a", "b", since_ms=NOW_MS)
-    kept = hasty.account._evidence_rules._identities._closed
+    kept = hasty.account._evidence_rules._one_to_one._closed
     for number in range(300):
         for client_id in ("rdkafka", f"nobody-{number}"):
             connection = ConnectionState(opened_ms=NOW_MS)
