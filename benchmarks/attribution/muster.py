@@ -65,7 +65,11 @@ class Muster:
             await asyncio.sleep(_POLL_S)
 
     async def end_gateway(self, gateway: int, *, orderly: bool) -> None:
-        """SIGKILL or SIGTERM a gateway and wait until it serves again. Its counters are read first."""
+        """SIGKILL or SIGTERM a gateway and wait until it serves again. Its counters are read first.
+
+        Nobody fetches meanwhile: what a standby counts in a gateway's place is in the tables, but its counters end
+        with it.
+        """
         name = f"gateway-{gateway}"
         pid = await settled(name, None)
         async with self.world.gate.shut():
@@ -74,7 +78,7 @@ class Muster:
             process = psutil.Process(pid)
             process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
             await asyncio.to_thread(process.wait, _END_S)
-        await settled(name, pid)
+            await settled(name, pid)
 
     async def kill_coordinator(self, offsets_partition: int) -> None:
         """SIGKILL the coordinator; returns when its own actor serves the partition again."""
