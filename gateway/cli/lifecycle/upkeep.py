@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from muster.actors.runtime.storage.reserve import Reserve
@@ -24,9 +25,14 @@ class Upkeep:
 
     def __init__(self, storage: Path, server: EmbeddedZooKeeper | None, note: Callable[[str], None]) -> None:
         """``server``: Muster's own ZooKeeper, if it has one. ``note`` gets what an operator must know."""
+
+        def say(text: str) -> None:
+            with suppress(OSError):  # its terminal is gone, or its output is a file on the full disk
+                note(text)
+
         self._reserve = Reserve(storage)
-        self._server = None if server is None else _Restarts(server, note)
-        self._note = note
+        self._server = None if server is None else _Restarts(server, say)
+        self._note = say
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
 
