@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from muster.placement.rendezvous import choose
 from muster.placement.view import ClusterView
 from pytest_muster.bound import bound
@@ -116,6 +118,13 @@ class RayNodes:
         del self.nodes[node.node_id]
         self._exchange("kill", node.node_id)
 
+    def replace_lost(self) -> None:
+        """Add a node for each one that a test which failed has left without its raylet."""
+        for node in [node for node in self.nodes.values() if has_ended(node.raylet)]:
+            assert node != self.head, "the head is lost: nothing can run on these nodes any more"
+            self.kill(node)
+            self.add()
+
     @contextlib.contextmanager
     def paused(self, node: RayNode) -> Iterator[None]:
         """The raylet is stopped and its workers continue: to the rest of Ray, this looks like a network partition."""
@@ -174,6 +183,11 @@ class Bench:
         logs = Path(self.muster.ready["logs"]).glob("standby-*.log*")
         served = re.compile(rf"\b{actor}(: epoch \d+ serves$| is served here until its next process)", re.MULTILINE)
         return sum(len(served.findall(log.read_text())) for log in logs)
+
+
+def has_ended(pid: int) -> bool:
+    """Also of a process that its stopped raylet has not reaped."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def moved(homes: dict[str, str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def on_nodes(_running: Bench) -> Bench:
-    """Each node has its share, also of a node that the test before has added."""
+    """Each node has its share, also of a node that the test before has added, or lost when it failed."""
+    _running.nodes.replace_lost()
     _running.until_placed()
     return _running

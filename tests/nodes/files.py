@@ -15,6 +15,14 @@ Counted = Mapping[str, bytes]
 
 def counted(folder: Path) -> Counted:
     """The log according to the highest manifest, by file: closed segments up to their ends, and its epoch's files."""
+    while True:
+        try:
+            return _counted(folder)
+        except FileNotFoundError:  # a successor has just removed what was listed
+            continue
+
+
+def _counted(folder: Path) -> Counted:
     epoch, path = max(manifests(folder).items())
     manifest = Manifest.read(path, epoch)
     found = {path.name: path.read_bytes()}

@@ -59,12 +59,12 @@ class Host:
             if entry["Alive"] and entry["ObjectStoreSocketName"] == node.plasma_store_socket_name
         )
         self._nodes[node_id] = node, forks
-        return {"node_id": node_id, "raylet": _raylet(node).pid, "forks": forks.pid}
+        return {"node_id": node_id, "raylet": _raylet_pid(node), "forks": forks.pid}
 
     def kill(self, node_id: str) -> None:
         """SIGKILL the node's raylet and workers at once; returns when they have ended."""
         node, forks = self._nodes.pop(node_id)
-        first = (_raylet(node), psutil.Process(forks.pid))
+        first = [psutil.Process(pid) for pid in (_raylet_pid(node), forks.pid) if psutil.pid_exists(pid)]
         family = [process for each in first for process in (each, *each.children(recursive=True))]
         for process in family:
             process.kill()
@@ -84,8 +84,8 @@ class Host:
             forks.kill()  # a test may have left it paused
 
 
-def _raylet(node: Any) -> psutil.Process:
-    return psutil.Process(node.all_processes["raylet"][0].process.pid)
+def _raylet_pid(node: Any) -> int:
+    return int(node.all_processes["raylet"][0].process.pid)
 
 
 def main() -> None:

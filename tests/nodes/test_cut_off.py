@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 
-import psutil
 import pytest
 
 from muster.actors.wire.channel import Channel, connect
@@ -15,7 +14,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Endpoint, Topic
 from tests.muster_process import eventually
-from tests.nodes.bench import SETTLED_S, Bench, RayNode
+from tests.nodes.bench import SETTLED_S, Bench, RayNode, has_ended
 from tests.nodes.files import counted, unchanged
 from tests.nodes.raw import commit, produce
 from tests.nodes.work import drain, work
@@ -44,11 +43,6 @@ async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[
             group = next(f"late-{n}" for n in count() if partition_for(f"late-{n}", offsets_partitions) == partition)
             await attempt(endpoint, partial(commit, group=group, offset=1))
     return results
-
-
-def ended(pid: int) -> bool:
-    """Whether the process has ended, including one that its stopped raylet has not reaped."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def to_be_cut_off(bench: Bench, homes: dict[str, str]) -> RayNode:
@@ -84,7 +78,7 @@ def test_actors_of_a_node_that_is_cut_off_can_write_nothing(on_nodes: Bench, fre
             clients.go_on()
             assert all(unchanged(data, counted(folder)) for folder, data in found.items())
             if controller := old_pids.get("controller"):
-                eventually(lambda: ended(controller), bool, "the old controller notices its successor")
+                eventually(lambda: has_ended(controller), bool, "the old controller notices its successor")
         clients.go_on()
         assert clients.stability() == stable
         nodes.kill(cut_off)
