@@ -233,7 +233,7 @@ def test_the_address_of_a_killed_gateway_stays_open(muster: Muster, record_prope
 
 def assert_gapless_and_complete(muster: Muster, topic: str, producer: Producer) -> None:
     """Every acknowledged record is in the topic once, at its acknowledged offset, and no offset is missing."""
-    records = everything(muster.bootstrap, topic, PARTITIONS)
+    records = everything(muster.bootstrap, topic, PARTITIONS, producer.sent)
     values = [value for _, _, value in records]
     assert len(values) == len(set(values)) == producer.sent
     producer.check(records)

@@ -46,7 +46,7 @@ class Sending:
         self._is_over.set()
         self._thread.join(WAIT_S)
         self.producer.flush()
-        records = everything(self.muster.bootstrap, self.topic, PARTITIONS)
+        records = everything(self.muster.bootstrap, self.topic, PARTITIONS, self.producer.sent)
         assert len(records) == self.producer.sent
         self.producer.check(records)
 

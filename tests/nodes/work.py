@@ -38,7 +38,7 @@ class Work:
 
     def check(self) -> None:
         """Each acknowledged record is there once, at its acknowledged offset; each group has read every record once."""
-        records = everything(self.bench.muster.bootstrap, self.producer.topic, PARTITIONS)
+        records = everything(self.bench.muster.bootstrap, self.producer.topic, PARTITIONS, self.producer.sent)
         self.producer.check(records)
         assert len(records) == self.producer.sent
         for group in {member.group for member in self.members}:

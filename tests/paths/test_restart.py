@@ -77,5 +77,5 @@ def test_everything_is_there_after_a_restart(on_nodes: Bench, fresh: Callable[[s
         producer.flush()
         until_read(members, 2 * COUNT)
         assert stability() == stable
-    producer.check(everything(muster.bootstrap, topic, PARTITIONS))
+    producer.check(everything(muster.bootstrap, topic, PARTITIONS, producer.sent))
     assert sum(len(member.read) for member in members) == 2 * COUNT

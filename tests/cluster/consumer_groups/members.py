@@ -335,21 +335,28 @@ def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -
     return {partition.partition: partition.offset for partition in found if partition.offset >= 0}
 
 
-def everything(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes]]:
-    """All records of a topic, by partition and offset; read without a group."""
-    to_the_end = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 10}
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none", **to_the_end})
+def everything(bootstrap: str, topic: str, partitions: int, count: int = 0) -> list[tuple[int, int, bytes]]:
+    """All records of a topic, by partition and offset; read without a group.
+
+    ``count``: as many are there for certain. A log actor that was replaced may respond with fewer until it knows, as a
+    Kafka broker may: its high watermark is that of its own last append.
+    """
+    to_the_end = {"auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    config = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **to_the_end}
+    consumer = confluent_kafka.Consumer(config)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     records: list[tuple[int, int, bytes]] = []
     at_end: set[int] = set()
     deadline = time.monotonic() + 60
-    while len(at_end) < partitions:
-        assert time.monotonic() < deadline, f"ends of partitions {at_end}, {len(records)} records"
+    while len(at_end) < partitions or len(records) < count:
+        assert time.monotonic() < deadline, f"ends of partitions {at_end}, {len(records)} records of {count}"
         found: list[Any] = consumer.consume(1000, 1.0)
         for message in found:
             if message.error() is None:
                 records.append((message.partition(), message.offset(), message.value()))
             elif message.error().code() == KafkaErrorCode._PARTITION_EOF:
                 at_end.add(message.partition())
+            else:
+                assert message.error().code() != KafkaErrorCode._AUTO_OFFSET_RESET, message.error()
     consumer.close()
     return sorted(records)
