@@ -220,7 +220,7 @@ def survey(payload: bytes, count: int) -> Survey:
             else:
                 at = _end_of_field(payload, at)
             at = at + 1 if payload[at] == 0 else _end_of_headers(payload, at)
-            if at != end:
+            if at != end or length & 1:  # odd: it is below 0
                 raise InvalidRecord(f"record {offset >> 1} is not as long as it says")
     except IndexError:
         raise InvalidRecord(f"the batch ends inside one of its {count} records") from None

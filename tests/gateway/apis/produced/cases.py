@@ -70,6 +70,7 @@ UNSOUND: Mapping[str, tuple[int, bytes]] = {
     "a byte longer than its fields": (2, record(0, length=1) + record(1)),
     "length of 0": (1, b"\0"),
     "negative length": (1, varint(-5) + record(0)[1:]),
+    "negative length, all its bits but one right": (1, varint(-len(record(0))) + record(0)[1:]),
     "key longer than its record": (1, varint(8) + b"\0\0\0" + varint(100) + b"abcd"),
     "key up to the next record": (2, varint(8) + b"\0\0\0" + varint(12) + b"abcd" + record(1)),
     "negative key": (1, varint(6) + b"\0\0\0" + varint(-2) + varint(-1) + b"\0"),
