@@ -15,6 +15,8 @@ from muster.placement.security.entities import Entity
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+UNDO_PREFIX = "__muster_undo."
+"""Of groups that keep the offsets which ``muster groups reset-offsets`` has replaced. They are not listed."""
 OFFSETS, TRANSACTIONS = "offsets", "transactions"
 COORDINATORS: Mapping[str, str] = MappingProxyType({OFFSETS_TOPIC: OFFSETS, TRANSACTIONS_TOPIC: TRANSACTIONS})
 """The kind of actors that own the partitions of each topic of coordinators; log actors own those of all others."""

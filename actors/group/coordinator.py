@@ -10,7 +10,7 @@ Every token gets exactly one response, at the latest when the coordinator resign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -50,6 +50,7 @@ from muster.actors.group.messages import (
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
+    ListedGroup,
     ListGroups,
     OffsetCommit,
     OffsetDelete,
@@ -221,6 +222,10 @@ class Coordinator:
     def consumer_groups(self) -> Mapping[GroupId, ConsumerGroup]:
         """The groups of the consumer protocol. Read only."""
         return self._shard.hard.consumer_groups
+
+    def listed(self) -> Iterator[ListedGroup]:
+        """All groups that reads show, of any protocol."""
+        return admin.listed(self._shard)
 
     def knows(self, group: GroupId) -> bool:
         """Whether there is such a group, of any protocol."""

@@ -24,6 +24,7 @@ from muster.actors.log.config import LogConfig
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
+from muster.actors.offsets.committed import CommittedOffsets
 from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.metrics import PartitionMetrics
 from muster.actors.offsets.transactions import NoCoordinators, OffsetTransactions
@@ -99,6 +100,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self.observe += [self._count, self._metrics.observe]
         self.query_handlers["heard"] = lambda query: {}
         self.query_handlers["metrics"] = self._metrics.response
+        self.query_handlers["committed"] = CommittedOffsets(core).response
 
     def configure(self, config: GroupConfig, log_config: LogConfig) -> None:
         """Apply other configurations from now on. The linger does not change."""

@@ -47,6 +47,9 @@ class Right(Enum):
     NAMES = "nothing; names that the caller may not DESCRIBE are hidden"
     ROWS = "to be known; rows that the caller may not DESCRIBE are left out"
     GROUP = "DESCRIBE on the group in the query"
+    GROUP_OR_ROWS = (
+        "DESCRIBE on the group in the query; without one, rows that the caller may not DESCRIBE are left out"
+    )
     READ_CLUSTER = "DESCRIBE on the cluster"
     CHANGE_CLUSTER = "ALTER on the cluster"
 
@@ -57,7 +60,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/openapi.json"): Right.NONE,
     ("GET", "/v1/audit"): Right.ROWS,
     ("GET", "/v1/groups/history"): Right.GROUP,
-    ("GET", "/v1/groups/lag"): Right.GROUP,
+    ("GET", "/v1/groups/lag"): Right.GROUP_OR_ROWS,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
     ("GET", "/v1/faults"): Right.READ_CLUSTER,
     ("POST", "/v1/faults"): Right.CHANGE_CLUSTER,
@@ -261,7 +264,9 @@ def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
     match right:
         case Right.NONE | Right.NAMES:
             return True
-        case Right.ROWS:
+        case Right.GROUP_OR_ROWS if "group" in request.query:
+            return _is_admitted(caller, Right.GROUP, request)
+        case Right.ROWS | Right.GROUP_OR_ROWS:
             return caller.authorizer is not None or caller.may_all
         case Right.GROUP:
             group = request.query.get("group", "")

@@ -41,7 +41,8 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     """Serve the routes of this module; the app has not been started yet."""
 
     async def history(request: web.Request) -> dict[str, Any]:
-        group, limit = required(request, "group"), _limit(request)
+        group = required(request, "group")
+        limit = number(request, "limit", DEFAULT_LIMIT, 1, LARGEST_LIMIT)
         found = await query_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
         sees = current_caller().sees_topic
         for entry in found.get("entries", []):
@@ -85,10 +86,11 @@ def required(request: web.Request, name: str) -> str:
     return value
 
 
-def _limit(request: web.Request) -> int:
-    text = request.query.get("limit", str(DEFAULT_LIMIT))
-    if not (text.isascii() and text.isdigit() and len(text) <= 9) or not 1 <= int(text) <= LARGEST_LIMIT:
-        raise Failed(400, f"limit must be a number from 1 to {LARGEST_LIMIT}")
+def number(request: web.Request, name: str, default: int, least: int, most: int) -> int:
+    """The query parameter. Failed (400) if it is no number from ``least`` to ``most``, below a billion."""
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 9) or not least <= int(text) <= most:
+        raise Failed(400, f"{name} must be a number from {least} to {most}")
     return int(text)
 
 

@@ -1,52 +1,138 @@
-"""``GET /v1/groups/lag?group=G``: the lag of the group, in messages and in seconds, as JSON.
+"""``GET /v1/groups/lag``: how far groups are behind, in messages and in seconds, as JSON.
 
-``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`muster.gateway.http.group_lag`.
-If a log does not respond, its partitions have no end. Errors are those of :mod:`muster.gateway.http.groups`.
+With ``group=G``, one group: ``{"group", "state", "lag", "lag_s", "behind", "partitions": [...]}`` with the rows of
+:mod:`muster.gateway.lag.partitions`. ``lag`` is the sum of its partitions, ``lag_s`` the largest, ``behind`` the number
+of partitions with a lag. If a log does not respond, its partitions have no end.
+
+Without, all groups, those that are most behind first: ``{"groups": [...], "total", "offset", "limit", "partial",
+"missing_partitions", "missing_actors"}``. ``sort`` is ``lag_s``, ``lag``, ``members`` or ``group``; ``limit`` and
+``offset`` choose the page. It is at most a second old.
+
+Errors are those of :mod:`muster.gateway.http.groups`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.partitions import channel_to, owner_of
-from muster.gateway.http.callers import current_caller
-from muster.gateway.http.group_lag import End, Owner, TopicPartition, rows
-from muster.gateway.http.groups import Failed, as_json, from_coordinator, required
-from muster.gateway.listener.forward import ActorKey
+from muster.gateway.http.callers import Caller, current_caller
+from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
+from muster.gateway.lag.ends import Position, ends_of
+from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, Total, lags_of, total
+from muster.gateway.lag.partitions import Owner, TopicPartition, rows
 from muster.gateway.listener.gateway import Gateway
-
-log = logging.getLogger(__name__)
 
 OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
 _OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
 _DEAD = "Dead"
 _NOT_COMMITTED = -1
 _REQUEST_TIMEOUT_S = 5.0
+_FRESH_S = 1.0
+DEFAULT_LIMIT, LARGEST_LIMIT = 100, 10_000
+"""Groups on a page."""
 _CONTEXT = envelope.write_context("", "", "")
 """The context of a gateway that fetches all offsets of a group, as no consumer does: it is not taken for one."""
+_Row = tuple[GroupLag, Total]
+_SORTS: dict[str, Callable[[_Row], tuple[Any, ...]]] = {
+    "lag_s": lambda row: (*_worst(row[1].lag_s), *_worst(row[1].lag), row[0].group),
+    "lag": lambda row: (*_worst(row[1].lag), *_worst(row[1].lag_s), row[0].group),
+    "members": lambda row: (-row[0].members, row[0].group),
+    "group": lambda row: (row[0].group,),
+}
+
+
+def _worst(value: float | None) -> tuple[bool, float]:
+    """Sorts the largest first, and what is unknown last."""
+    return value is None, -(value or 0)
+
+
+class _Shared:
+    """The lag of all groups, which requests within a second share."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._lock = asyncio.Lock()
+        self._lags = Lags([], [], [])
+        self._until_s = 0.0
+
+    async def lags(self) -> Lags:
+        async with self._lock:
+            if time.monotonic() >= self._until_s:
+                self._lags = await lags_of(self._gateway, _REQUEST_TIMEOUT_S)
+                self._until_s = time.monotonic() + _FRESH_S
+            return self._lags
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:
     """Serve the route of this module; the app has not been started yet."""
+    shared = _Shared(gateway)
 
     async def lag(request: web.Request) -> dict[str, Any]:
-        found = await lag_of(gateway, required(request, "group"))
+        if "group" not in request.query:
+            return _page(request, await shared.lags(), current_caller())
+        if not (group := request.query["group"]):
+            raise Failed(400, "the parameter group is empty")
+        state, found = await lag_of(gateway, group)
         sees = current_caller().sees_topic
-        return {**found, "partitions": [row for row in found["partitions"] if sees(row["topic"])]}
+        return _one(group, state, [row for row in found if sees(row["topic"])])
 
     app.router.add_get("/v1/groups/lag", as_json(lag))
 
 
-async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
-    """The route's response. Failed if there is no such group, or its coordinator does not respond."""
+def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, Any]:
+    sort = request.query.get("sort", "lag_s")
+    if sort not in _SORTS:
+        raise Failed(400, f"sort must be one of {', '.join(_SORTS)}")
+    limit = number(request, "limit", DEFAULT_LIMIT, 1, LARGEST_LIMIT)
+    offset = number(request, "offset", 0, 0, 10**9 - 1)
+    if not lags.groups and lags.missing_partitions:
+        raise Failed(503, "no coordinator responds")
+    sees = (lambda _: True) if caller.sees_all else caller.sees_topic
+    found = [(each, each.total(sees)) for each in lags.groups if caller.sees_all or caller.sees_group(each.group)]
+    found.sort(key=_SORTS[sort])
+    return {
+        "groups": [_summary(*row) for row in found[offset : offset + limit]],
+        "total": len(found),
+        "offset": offset,
+        "limit": limit,
+        "partial": bool(lags.missing_partitions or lags.silent),
+        "missing_partitions": lags.missing_partitions,
+        "missing_actors": lags.silent,
+    }
+
+
+def _summary(group: GroupLag, of_group: Total) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": group.type,
+        "protocol_type": group.protocol_type or None,
+        "members": group.members,
+        **of_group._asdict(),
+    }
+
+
+def _one(group: str, state: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    lags = (PartitionLag(row["topic"], row["partition"], _of(row["lag"]), row["lag_s"]) for row in found)
+    of_group = total(lags)
+    sums = {"lag": of_group.lag, "lag_s": of_group.lag_s, "behind": of_group.behind}
+    return {"group": group, "state": state, **sums, "partitions": found}
+
+
+def _of(lag: int | None) -> int | None:
+    return None if lag is None else max(lag, 0)
+
+
+async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]]]:
+    """The state of one group, and its rows. Failed if there is none, or its coordinator does not respond."""
     (state, owners), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
     committed = {
         (topic.name, partition.partition_index): partition.committed_offset
@@ -56,8 +142,10 @@ async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
     }
     if state == _DEAD and not committed:
         raise Failed(404, f"unknown group {group}")
-    ends = await _ends(gateway, {key: committed.get(key, _NOT_COMMITTED) for key in {*committed, *owners}})
-    return {"group": group, "state": state, "partitions": rows(committed, ends, owners)}
+    positions = [Position(*key, committed.get(key, _NOT_COMMITTED)) for key in {*committed, *owners}]
+    ends = await ends_of(gateway, positions, _REQUEST_TIMEOUT_S)
+    by_partition = {(at.topic, at.partition): end for at, end in ends.by_position.items()}
+    return state, rows(committed, by_partition, owners)
 
 
 async def _describe(gateway: Gateway, group: str) -> tuple[str, dict[TopicPartition, Owner]]:
@@ -114,38 +202,4 @@ def _owners(described: Any) -> dict[TopicPartition, Owner]:
         key: Owner(member.member_id, member.client_id, member.client_host)
         for member in described.members
         for key in assigned_partitions(member.member_assignment) or ()
-    }
-
-
-async def _ends(gateway: Gateway, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, End]:
-    """The ends in the logs that respond; ``wanted`` are the offsets whose append times are needed."""
-    by_actor: dict[ActorKey, list[TopicPartition]] = {}
-    for name, partition in wanted:
-        topic = gateway.view.topics.get(name)
-        if topic is not None and 0 <= partition < topic.partitions:
-            by_actor.setdefault(owner_of(gateway, topic, partition), []).append((name, partition))
-    found = await asyncio.gather(*(_query_log(gateway, actor, keys, wanted) for actor, keys in by_actor.items()))
-    return {key: end for ends in found for key, end in ends.items()}
-
-
-async def _query_log(
-    gateway: Gateway, actor: ActorKey, keys: list[TopicPartition], wanted: dict[TopicPartition, int]
-) -> dict[TopicPartition, End]:
-    query = {"ask": "append_times", "partitions": [[*key, wanted[key]] for key in keys]}
-    channel = channel_to(gateway, actor)
-    if channel is None:
-        return {}
-    try:
-        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-            response = await channel.query(query)
-    except (ChannelLost, TimeoutError) as error:
-        log.warning("%s-%d does not tell append times: %r", *actor, error)
-        return {}
-    if "error" in response:
-        log.warning("%s-%d does not tell append times: %s", *actor, response["error"])
-        return {}
-    return {
-        key: End(part["end_offset"], part["append_time_ms"], response["now_ms"])
-        for key, part in zip(keys, response["partitions"], strict=True)
-        if "error" not in part
     }

@@ -28,6 +28,7 @@ from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
+from muster.gateway.metrics.lag import scrape_lag
 from muster.gateway.metrics.names import HiddenNames, key_of
 from muster.gateway.metrics.reconciler import Status, reconciler_status
 from muster.gateway.metrics.transactions import scrape_transactions
@@ -54,10 +55,13 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status."""
 
     async def fetch() -> tuple[Section, ...]:
-        groups, transactions, mapping = await asyncio.gather(
-            scrape(gateway), scrape_transactions(gateway), reconciler_status(reconciler, gateway.view, gateway.id)
+        groups, lag, transactions, mapping = await asyncio.gather(
+            scrape(gateway),
+            scrape_lag(gateway),
+            scrape_transactions(gateway),
+            reconciler_status(reconciler, gateway.view, gateway.id),
         )
-        return groups.write, transactions.write, partial(write_audit, gateway=gateway), mapping.write
+        return groups.write, lag.write, transactions.write, partial(write_audit, gateway=gateway), mapping.write
 
     callers = Callers(gateway)
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))

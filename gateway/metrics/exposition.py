@@ -14,7 +14,7 @@ class Exposition:
     """The text of one scrape of one gateway. Families are begun before their series are added, in any order."""
 
     def __init__(self, gateway: int, *, openmetrics: bool, hide: Callable[[str], str] | None = None) -> None:
-        """``hide`` changes the labels of a series; series that become one are summed up."""
+        """``hide`` changes the labels of a series; series that become one are summed up, if not said otherwise."""
         self._first = f'gateway="{gateway}"'
         self._openmetrics = openmetrics
         self._hide = hide
@@ -27,15 +27,21 @@ class Exposition:
         for family in families:
             self._families[family.name] = (first or self._first, [self._head(family)])
 
-    def add(self, name: str, labels: str, value: float, *, suffix: str = "") -> None:
-        """Add a series of that family; ``labels`` as returned by :func:`labels`: all but the first."""
+    def add(self, name: str, labels: str, value: float, *, suffix: str = "", is_largest: bool = False) -> None:
+        """Add a series of that family; ``labels`` as returned by :func:`labels`: all but the first.
+
+        ``is_largest``: of series that become one, the largest is exposed instead of the sum.
+        """
         first, lines = self._families[name]
         if self._hide is None:
             lines.append(f"{name}{suffix}{{{first}{labels}}} {value}\n")
             return
         series = f"{name}{suffix}{{{first}{self._hide(labels)}}}"
         sums = self._sums.setdefault(name, {})
-        sums[series] = sums[series] + value if series in sums else value
+        if series not in sums:
+            sums[series] = value
+        else:
+            sums[series] = max(sums[series], value) if is_largest else sums[series] + value
 
     def created(self, name: str, labels: str, since_ms: int) -> None:
         """Write when the counter that was just added began at 0. Only OpenMetrics has a place for it."""

@@ -319,6 +319,26 @@ GROUPS = (
 )
 """What coordinators and logs report (muster.gateway.metrics.groups)."""
 
+LAG = (
+    _gauge(
+        "muster_group_lag_messages{group,topic,partition}",
+        "Messages from the group's committed offset to the end of the partition's log. Offsets are counted, as by "
+        "Kafka's tools.",
+    ),
+    _gauge(
+        "muster_group_lag_seconds{group,topic,partition}",
+        "Age of the first record that the group has not consumed, by the clock of its log; absent if that is unknown.",
+    ),
+    _gauge("muster_group_total_lag_messages{group}", "The sum over the partitions of the group."),
+    _gauge("muster_group_max_lag_seconds{group}", "The largest of the partitions of the group."),
+    _gauge("muster_group_partitions_behind{group}", "Partitions in which the group has a lag."),
+    _gauge(
+        "muster_folded_lag_series",
+        "Partitions of groups that metrics.max.group.series keeps out; they count in the series of their group.",
+    ),
+)
+"""How far groups are behind (muster.gateway.metrics.lag). Gone with the group."""
+
 TRANSACTIONS = (
     _gauge(
         "muster_transactional_ids{transactions_partition,state}",
@@ -426,4 +446,4 @@ RECONCILER = (
     _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
 )
 """The state of the reconciler (muster.gateway.metrics.reconciler)."""
-FAMILIES = (*FETCH, *KOP, *GATEWAY, *CLIENTS, *QUOTAS, *GROUPS, *TRANSACTIONS, *AUDIT, *RECONCILER)
+FAMILIES = (*FETCH, *KOP, *GATEWAY, *CLIENTS, *QUOTAS, *GROUPS, *LAG, *TRANSACTIONS, *AUDIT, *RECONCILER)

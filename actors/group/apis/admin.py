@@ -44,7 +44,7 @@ def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
     types = {kind.lower() for kind in request.types_filter}
     groups = tuple(
         group
-        for group in _listed(shard)
+        for group in listed(shard)
         if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
     )
     response = ListGroupsResponse(groups=groups)
@@ -54,7 +54,7 @@ def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
         shard.reply(token, response)
 
 
-def _listed(shard: Shard) -> Iterator[ListedGroup]:
+def listed(shard: Shard) -> Iterator[ListedGroup]:
     """All groups that reads show."""
     for classic in shard.groups.values():
         if not classic.creation_pending:

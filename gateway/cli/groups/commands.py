@@ -16,11 +16,11 @@ from muster.gateway.cli.groups.admin import delete, evict
 from muster.gateway.cli.groups.describe import describe
 from muster.gateway.cli.groups.history import history
 from muster.gateway.cli.groups.reset import reset_offsets
-from muster.gateway.cli.groups.reset_undo import PREFIX
 from muster.gateway.cli.groups.waiting import waiting
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.placement.view import UNDO_PREFIX
 
 LIST_GROUPS = 16
 _LIST_GROUPS_VERSION = 5
@@ -77,7 +77,7 @@ def list_(
             "simple": not group.protocol_type,
         }
         for group in _listed(client, states, types)
-        if not group.group_id.startswith(PREFIX)
+        if not group.group_id.startswith(UNDO_PREFIX)
     ]
     if as_json:
         print_json(rows)

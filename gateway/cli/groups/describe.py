@@ -22,7 +22,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.topics import end_offsets
-from muster.gateway.http.group_lag import End, Owner, rows
+from muster.gateway.lag.partitions import End, Owner, rows
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's protocol; leave --bootstrap-server out"
 

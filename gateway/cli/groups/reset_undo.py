@@ -24,8 +24,8 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Change
+from muster.placement.view import UNDO_PREFIX
 
-PREFIX = "__muster_undo."
 _NOTHING = 0
 
 
@@ -42,7 +42,7 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
     False if metadata of some offsets had to be left out because they already have the maximum length of the cluster.
     """
     kept = {change.partition: change.before for change in changes}
-    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
         refused = offsets.commit(coordinator, {key: _packed(before, now_ms, True) for key, before in kept.items()})
         too_long = [key for key, error in refused.items() if error is ErrorCode.offset_metadata_too_large]
         if too_long and len(too_long) == len(refused):
@@ -58,7 +58,7 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
 
 def last(bootstrap: str, group: str) -> Undo | None:
     """What the last reset removed; None if there was none, or if it was undone or is too long ago. Raises CliError."""
-    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
         kept = [(key, *_unpacked(found)) for key, found in offsets.fetch(coordinator).items()]
     if not kept:
         return None
@@ -68,10 +68,10 @@ def last(bootstrap: str, group: str) -> Undo | None:
 
 def forget(bootstrap: str, group: str) -> None:
     """Remove the saved offsets: there is nothing left to undo. Raises CliError."""
-    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error not in (ErrorCode.none, ErrorCode.group_id_not_found):
-        raise CliError(f"group {PREFIX}{group} cannot be deleted: {error.name.upper()}")
+        raise CliError(f"group {UNDO_PREFIX}{group} cannot be deleted: {error.name.upper()}")
 
 
 def _packed(before: Committed | None, now_ms: int, with_metadata: bool) -> Committed:

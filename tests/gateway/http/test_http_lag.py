@@ -10,8 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from muster.actors.runtime.process import now_ms
-from muster.gateway.http.group_lag import End, Owner, lag_s, rows
-from muster.placement.view import Topic
+from muster.gateway.lag.groups import PartitionLag, lags_of
+from muster.gateway.lag.partitions import End, Owner, lag_s, rows
+from muster.placement.view import UNDO_PREFIX, Topic
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Serving
 from tests.log.support import client_batch
@@ -58,6 +59,7 @@ def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: F
     sent_ms.append(now_ms())
     assert (status, body["group"], body["state"]) == (200, group, "Stable")
     behind_s = body["partitions"][0].pop("lag_s")
+    assert (body["lag"], body["lag_s"], body["behind"]) == (7, behind_s, 1)
     assert sent_ms[0] - second_ms[1] <= round(behind_s * 1000) <= sent_ms[1] - second_ms[0]
     mine = {"member_id": member.id, "client_id": "reader", "host": "/127.0.0.1"}
     nobody = dict.fromkeys(mine)
@@ -82,7 +84,8 @@ def test_a_group_that_reads_the_offsets_topic_and_one_that_reads_nothing(full: S
     member = Member(full.connect(), idle)
     member.join()
     member.sync({})
-    assert lag_of(full, idle) == (200, {"group": idle, "state": "Stable", "partitions": []})
+    sums = {"lag": None, "lag_s": None, "behind": 0}
+    assert lag_of(full, idle) == (200, {"group": idle, "state": "Stable", **sums, "partitions": []})
 
 
 def test_a_log_that_does_not_respond_leaves_its_partitions_without_an_end(
@@ -103,10 +106,83 @@ def test_a_log_that_does_not_respond_leaves_its_partitions_without_an_end(
         assert body["partitions"][0].items() >= unknown.items()
 
 
+def all_lags(full: Serving, query: str = "") -> tuple[int, dict[str, Any]]:
+    status, text = full.http(f"/v1/groups/lag{query}")
+    return status, json.loads(text)
+
+
+def lags_until(full: Serving, *groups: str) -> dict[str, dict[str, Any]]:
+    """All groups, once the response has these; it may be a second old."""
+    while True:
+        found = {row["group"]: row for row in all_lags(full, "?limit=10000")[1]["groups"]}
+        if found.keys() >= {*groups}:
+            return found
+
+
+def test_all_groups_those_that_are_most_behind_first(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"), 2)
+    old, new, done, idle = (fresh(name) for name in ("old", "new", "done", "idle"))
+    find(full.client, 4, old, new, done, idle)
+    produce(full, topic, 0, 3)
+    produced_ms = now_ms()
+    while now_ms() == produced_ms:
+        pass
+    produce(full, topic, 0, 30)
+    produce(full, topic, 1, 1)
+    Member(full.client, old).commit((topic, 0, 2), (topic, 1, 1))
+    Member(full.client, new).commit((topic, 0, 3), (topic, 1, 0))
+    Member(full.client, done).commit((topic, 0, 33), (topic, 1, 99))
+    member = Member(full.connect(), idle)
+    member.join()
+    member.sync({})
+    Member(full.client, f"{UNDO_PREFIX}{old}").commit((topic, 0, 0))
+
+    found = lags_until(full, old, new, done, idle)
+    mine = [found[group] for group in (old, new, done, idle)]
+    assert [[row[name] for name in ("lag", "behind", "partitions", "members", "state")] for row in mine] == [
+        [31, 1, 2, 0, "Empty"],
+        [31, 2, 2, 0, "Empty"],
+        [0, 0, 2, 0, "Empty"],
+        [None, 0, 0, 1, "Stable"],
+    ]
+    assert mine[0]["lag_s"] > mine[1]["lag_s"] > mine[2]["lag_s"] == 0.0
+    assert mine[3]["lag_s"] is None
+    assert f"{UNDO_PREFIX}{old}" not in found
+    assert [group for group in found if group in (old, new, done, idle)] == [old, new, done, idle]
+    order = list(found)
+
+    status, page = all_lags(full, "?offset=1&limit=2")
+    assert (status, page["total"], page["partial"]) == (200, len(order), False)
+    assert [row["group"] for row in page["groups"]] == order[1:3]
+    by_name = [row["group"] for row in all_lags(full, "?sort=group&limit=10000")[1]["groups"]]
+    assert by_name == sorted(order)
+    assert all_lags(full, "?sort=members&limit=1")[1]["groups"][0]["members"] >= 1
+    for wrong in ("sort=age", "limit=0", "limit=x", "offset=-1"):
+        assert all_lags(full, f"?{wrong}")[0] == 400
+
+
+def test_what_does_not_respond_is_named(full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, group = full.create(fresh("t"), 1), fresh("g")
+    find(full.client, 4, group)
+    produce(full, topic, 0, 3)
+    Member(full.client, group).commit((topic, 0, 1))
+    assert full.actors is not None
+    index = full.gateway.view.log_of(topic, 0)
+    monkeypatch.setitem(full.actors.log_servers[index].query_handlers, "append_times", lambda query: {"error": "no"})
+    lags = full.run(lags_of(full.gateway, 1.0, [full.gateway.partition_of(group)]))
+    [mine] = [each for each in lags.groups if each.group == group]
+    assert mine.partitions == [PartitionLag(topic.name, 0, None, None)]
+    assert lags.silent == [f"log-{index}"]
+    partition = full.gateway.partition_of(group)
+    handlers = full.actors.offsets[partition].query_handlers
+    monkeypatch.setitem(handlers, "committed", lambda query: {"error": "no"})
+    assert full.run(lags_of(full.gateway, 1.0, [partition])) == ([], [partition], [])
+
+
 def test_without_a_known_group_there_is_no_lag(full: Serving, fresh: Fresh) -> None:
     group = fresh("nobody's")
     find(full.client, 4, group)
-    assert lag_of(full, "") == (400, {"error": "the parameter group is missing"})
+    assert lag_of(full, "") == (400, {"error": "the parameter group is empty"})
     assert lag_of(full, group) == (404, {"error": f"unknown group {group}"})
 
 

@@ -19,11 +19,13 @@ from muster.actors.offsets.metrics import Snapshot as Offsets
 from muster.gateway.attribution.account import Snapshot
 from muster.gateway.attribution.series import Total
 from muster.gateway.attribution.verdict import Evidence, Reason
+from muster.gateway.lag.groups import GroupLag, PartitionLag
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Exposition, expose, labels
 from muster.gateway.metrics.families import FAMILIES, GATEWAY, KOP
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import Scrape
+from muster.gateway.metrics.lag import LagScrape
 from muster.gateway.metrics.reconciler import ReconcilerStatus
 from muster.gateway.metrics.transactions import TransactionScrape
 from muster.gateway.quotas.clients import ClientQuotas
@@ -138,6 +140,7 @@ def scrape(*, openmetrics: bool) -> str:
     """With a series of every family."""
     sections = (
         of_groups().write,
+        LagScrape([GroupLag("g", "Stable", "classic", "consumer", 1, [PartitionLag(*PLACE, 5, 1.5)])], 1).write,
         of_transactions().write,
         partial(write_audit, gateway=audited()),
         ReconcilerStatus(1, RECONCILER).write,

@@ -56,7 +56,7 @@ def of_group(series: dict[str, Series], group: str) -> dict[str, Any]:
     for name, values in series.items():
         for labels, value in values.items():
             others = dict(labels)
-            if others.pop("group", None) == group and not name.startswith("muster_group_fetch"):
+            if others.pop("group", None) == group and not name.startswith(("muster_group_fetch", "muster_group_lag")):
                 short = name.removeprefix("muster_group_").removesuffix("_total")
                 if others:
                     said.setdefault(short, {})[next(iter(others.values()))] = value
@@ -140,6 +140,9 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
         "offset_commits": 4,
         "offset_expirations": 0,
         "offset_deletions": 0,
+        "total_lag_messages": 0,
+        "max_lag_seconds": 0,
+        "partitions_behind": 0,
     }
 
     second.leave()

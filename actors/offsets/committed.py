@@ -1,0 +1,72 @@
+"""What the groups of one offsets partition have committed, for the gateways that compute their lag."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.messages import ListedGroup
+
+_CHUNK_OFFSETS = 2_000
+"""Offsets written or read in one turn of an event loop: a few milliseconds. A group counts as one, too."""
+
+Offsets = dict[str, list[tuple[int, int]]]
+"""Partitions and their committed offsets, by topic."""
+
+
+class GroupOffsets(NamedTuple):
+    """One group, with every offset that it has committed."""
+
+    group: str
+    state: str
+    """As in DescribeGroups or ConsumerGroupDescribe."""
+    type: str
+    """``classic`` or ``consumer``."""
+    protocol_type: str
+    """Empty if only offsets were committed so far."""
+    members: int
+    offsets: Offsets
+
+
+class CommittedOffsets:
+    """Handles the query ``committed``, which has no arguments."""
+
+    def __init__(self, core: Coordinator) -> None:
+        self._core = core
+
+    async def response(self, query: dict[str, Any]) -> dict[str, Any]:
+        """All groups, as JSON in chunks. Each group is consistent; other work runs after every few thousand offsets."""
+        chunks: list[str] = []
+        rows: list[GroupOffsets] = []
+        size = 0
+        for group in list(self._core.listed()):
+            if (row := self._row(group)) is None:
+                continue
+            rows.append(row)
+            size += 1 + sum(map(len, row.offsets.values()))
+            if size >= _CHUNK_OFFSETS:
+                chunks.append(json.dumps(rows))
+                rows, size = [], 0
+                await asyncio.sleep(0)
+        return {"chunks": [*chunks, json.dumps(rows)]}
+
+    def _row(self, listed: ListedGroup) -> GroupOffsets | None:
+        """None for a group that was removed meanwhile."""
+        name = listed.group_id
+        group = self._core.groups.get(name) or self._core.consumer_groups.get(name)
+        if group is None:
+            return None
+        offsets: Offsets = {}
+        for (topic, partition), committed in self._core.hard_state.offsets(name).items():
+            offsets.setdefault(topic, []).append((partition, committed.offset))
+        found = listed.group_state, listed.group_type, listed.protocol_type
+        return GroupOffsets(name, *found, len(group.members), offsets)
+
+
+def read(response: dict[str, Any]) -> Iterator[list[GroupOffsets]]:
+    """The groups in a response, a chunk at a time. KeyError, TypeError, ValueError if this version cannot read it."""
+    for chunk in response["chunks"]:
+        yield [GroupOffsets(*row) for row in json.loads(chunk)]

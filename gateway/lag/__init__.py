@@ -1,0 +1,1 @@
+"""How far groups are behind, in messages and in seconds: from coordinators and log actors, without Spark."""

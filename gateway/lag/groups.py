@@ -1,0 +1,112 @@
+"""The lag of every group of some offsets partitions: what they have committed, beside the ends of the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from muster.actors.offsets.committed import GroupOffsets, read
+from muster.gateway.lag.ends import Ends, Position, ends_of
+from muster.gateway.lag.partitions import lag_s
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.queries import query_coordinators
+from muster.placement.view import UNDO_PREFIX
+
+log = logging.getLogger(__name__)
+
+
+class PartitionLag(NamedTuple):
+    """Of one group in one partition."""
+
+    topic: str
+    partition: int
+    lag: int | None
+    """In messages, never below 0; None if the end of the log is unknown."""
+    lag_s: float | None
+    """How long ago the first unconsumed record was appended, in seconds; None if that is unknown."""
+
+
+class Total(NamedTuple):
+    """Of one group, over partitions. None if nothing of it is known."""
+
+    lag: int | None
+    """The sum, in messages."""
+    lag_s: float | None
+    """The largest, in seconds."""
+    behind: int
+    """Partitions with a lag."""
+    partitions: int
+    """Partitions with a committed offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """One group."""
+
+    group: str
+    state: str
+    type: str
+    protocol_type: str
+    members: int
+    partitions: Sequence[PartitionLag]
+    """Those with a committed offset, by topic and partition."""
+
+    def total(self, sees_topic: Callable[[str], bool] = lambda _: True) -> Total:
+        """Of the partitions whose topics are seen."""
+        return total(each for each in self.partitions if sees_topic(each.topic))
+
+
+def total(partitions: Iterable[PartitionLag]) -> Total:
+    """The sum and the largest."""
+    seen = list(partitions)
+    lags = [each.lag for each in seen if each.lag is not None]
+    ages_s = [each.lag_s for each in seen if each.lag_s is not None]
+    behind = sum(lag > 0 for lag in lags)
+    return Total(sum(lags) if lags else None, max(ages_s, default=None), behind, len(seen))
+
+
+class Lags(NamedTuple):
+    """All groups that are known."""
+
+    groups: list[GroupLag]
+    missing_partitions: list[int]
+    """Offsets partitions whose coordinator did not respond: their groups are missing."""
+    silent: list[str]
+    """Actors whose logs have no end here."""
+
+
+async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterable[int] | None = None) -> Lags:
+    """The groups of these offsets partitions, or of all that were ever started.
+
+    ``timeout_s``: for the coordinators, and again for the logs. Reads change nothing.
+    """
+    responses, missing = await query_coordinators(gateway, {"ask": "committed"}, timeout_s, offsets_partitions)
+    found: list[GroupOffsets] = []
+    for partition, response in responses.items():
+        try:
+            for chunk in read(response):
+                found += [row for row in chunk if not row.group.startswith(UNDO_PREFIX)]
+                await asyncio.sleep(0)
+        except (KeyError, TypeError, ValueError) as error:
+            log.error("offsets-%d says what this gateway cannot read: %r", partition, error)
+            missing.append(partition)
+    ends = await ends_of(gateway, {position for row in found for position in _positions(row)}, timeout_s)
+    return Lags([_lag(row, ends) for row in found], sorted(missing), ends.silent)
+
+
+def _positions(row: GroupOffsets) -> Iterator[Position]:
+    for topic, committed in row.offsets.items():
+        for partition, offset in committed:
+            yield Position(topic, partition, offset)
+
+
+def _lag(row: GroupOffsets, ends: Ends) -> GroupLag:
+    partitions = []
+    for position in sorted(_positions(row)):
+        end = ends.by_position.get(position)
+        lag = None if end is None else max(end.end_offset - position.offset, 0)
+        partitions.append(PartitionLag(position.topic, position.partition, lag, lag_s(lag, end)))
+    return GroupLag(row.group, row.state, row.type, row.protocol_type, row.members, partitions)
