@@ -59,6 +59,8 @@ class Broker:
     further: tuple[BrokerAddress, ...] = ()
     """Addresses for clients of its further listeners."""
     rack: str | None = None
+    metrics_url: str | None = None
+    """Its ``/metrics``; None before it serves HTTP."""
     leaves: bool = False
     """Whether it is about to stop: it leads and coordinates nothing, but is still one of the brokers."""
 

@@ -363,7 +363,8 @@ class Controller:
             if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
                 endpoints[kind][int(number)] = managed.endpoint
             elif managed.started and managed.started.broker and self._supervisor.is_served(managed):
-                brokers.append(replace(managed.started.broker, leaves=managed.leaves))
+                url = managed.started.metrics_url
+                brokers.append(replace(managed.started.broker, metrics_url=url, leaves=managed.leaves))
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
         served = self._distinct(brokers)

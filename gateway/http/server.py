@@ -22,6 +22,7 @@ from muster.gateway.http import audit as http_audit
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
+from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
@@ -68,6 +69,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
+    http_prometheus.add_routes(app, gateway)
     http_faults.add_routes(app, gateway)
     return app
 
