@@ -39,22 +39,29 @@ def print_table(
     """Print a table in full. In a pipe each row is one line, however long; a terminal folds cells, or gets one line
     for each cell if it is too narrow for that. Numbers are aligned to the right.
     """
+    shown = table(console, columns, rows, is_number)
+    if console.is_terminal or isinstance(shown, Text):
+        console.print(shown)
+        return
+    with console.capture() as captured:
+        console.print(shown)
+    console.print(Text("\n".join(line.rstrip(" ") for line in captured.get().splitlines())))
+
+
+def table(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
+) -> Table | Text:
+    """What :func:`print_table` prints."""
     shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
     widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
     if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
-        console.print(Text("\n\n".join(_lines(columns, row) for row in shown)))
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(_GAP), 0, 0))
+        return Text("\n\n".join(_lines(columns, row) for row in shown))
+    found = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(_GAP), 0, 0))
     for column, right in zip(columns, is_number, strict=True):
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        found.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in shown:
-        table.add_row(*map(Text, row))
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    console.print(Text("\n".join(line.rstrip(" ") for line in captured.get().splitlines())))
+        found.add_row(*map(Text, row))
+    return found
 
 
 def _lines(columns: Sequence[str], row: Sequence[str]) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, Self
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.logs.json_lines import JsonFormatter
 
 log = logging.getLogger("muster")
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -26,9 +30,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     See :func:`muster.actors.runtime.rich_console.print_table` for the handling of long cells.
     """
+    rich_console.print_table(rich_console.console(), columns, *_in_text(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:
+    """The same table, to be shown among other things."""
+    return rich_console.table(rich_console.console(), columns, *_in_text(columns, rows))
+
+
+def _in_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[list[str]], list[bool]]:
+    """The cells, and whether each column has numbers."""
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    numeric = [_are_numbers(cells) for cells in _columns(len(columns), held)]
-    rich_console.print_table(rich_console.console(), columns, held, numeric)
+    return held, [_are_numbers(cells) for cells in _columns(len(columns), held)]
 
 
 def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -41,7 +54,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.lstrip("-").isdigit()
+    return _NUMBER.fullmatch(cell) is not None
 
 
 def counted(number: int, noun: str) -> str:

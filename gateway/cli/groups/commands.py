@@ -10,11 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli import http
 from muster.gateway.cli.coordinator import Gateway
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import delete, evict
 from muster.gateway.cli.groups.describe import describe
 from muster.gateway.cli.groups.history import history
+from muster.gateway.cli.groups.lag import lag, of_all_groups, seconds
 from muster.gateway.cli.groups.reset import reset_offsets
 from muster.gateway.cli.groups.waiting import waiting
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
@@ -26,6 +28,7 @@ LIST_GROUPS = 16
 _LIST_GROUPS_VERSION = 5
 _STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 _TYPES = ("classic", "consumer")
+_NO_LAG = "neither members nor lag: leave --bootstrap-server out, or see muster groups describe"
 
 
 @click.group(epilog="Example: muster groups describe billing")
@@ -35,7 +38,7 @@ def groups() -> None:
 
 @groups.command(
     "list",
-    short_help="Show every group, its state and protocol type.",
+    short_help="Show every group, and how far it is behind.",
     epilog="Example: muster groups list --state Empty --json",
 )
 @by_bootstrap
@@ -64,30 +67,54 @@ def list_(
     types: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show every group with its state, its type, and its protocol type: consumer, connect or another; empty without
-    members so far.
+    """Show every group: its state, its type, its protocol type (consumer, connect or another; empty without members so
+    far), its members, and how far it is behind, those that are most behind first.
+
+    LAG is in messages, LAG (S) the age of the oldest message that is not consumed, in seconds.
     """
-    client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    rows = [
+    rows, note = _rows(bootstrap_server, directory, address, states, types)
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ("group", "state", "type", "protocol_type", "members", "lag")
+        print_table(
+            ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE", "MEMBERS", "LAG", "LAG (S)"),
+            [(*(row[name] for name in columns), seconds(row["lag_s"])) for row in rows],
+        )
+        if not rows:
+            terminal.line("no such group" if states or types else "there are no groups", err=True)
+    if note:
+        terminal.line(note, err=True)
+
+
+def _rows(
+    bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], types: tuple[str, ...]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The groups, with their lag if a gateway responds over HTTP; and what is missing."""
+    if bootstrap_server:
+        return _rows_over_kafka(bootstrap_server, states, types), _NO_LAG
+    try:
+        found, missing = of_all_groups(directory, address)
+    except (http.NoHttpResponse, http.HttpError) as error:
+        bootstrap = bootstrap_servers(None, directory, address)
+        return _rows_over_kafka(bootstrap, states, types), f"neither members nor lag: {error.message}"
+    wanted = (row for row in found if (not states or row["state"] in states) and (not types or row["type"] in types))
+    return [{**row, "simple": not row["protocol_type"]} for row in wanted], missing
+
+
+def _rows_over_kafka(bootstrap: str, states: tuple[str, ...], types: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
         {
             "group": group.group_id,
             "state": group.group_state,
             "type": group.group_type,
             "protocol_type": group.protocol_type or None,
+            **dict.fromkeys(("members", "lag", "lag_s", "behind", "partitions")),
             "simple": not group.protocol_type,
         }
-        for group in _listed(client, states, types)
+        for group in _listed(admin(bootstrap), states, types)
         if not group.group_id.startswith(UNDO_PREFIX)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE"),
-            [(row["group"], row["state"], row["type"], row["protocol_type"]) for row in rows],
-        )
-        if not rows:
-            terminal.line("no such group" if states or types else "there are no groups", err=True)
 
 
 def _listed(client: AdminClient, states: tuple[str, ...], types: tuple[str, ...]) -> list[Any]:
@@ -105,5 +132,5 @@ def _listed(client: AdminClient, states: tuple[str, ...], types: tuple[str, ...]
     return [group for _, group in sorted(found.items())]
 
 
-for _command in (describe, history, waiting, reset_offsets, delete, evict):
+for _command in (describe, lag, history, waiting, reset_offsets, delete, evict):
     groups.add_command(_command)

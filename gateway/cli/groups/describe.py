@@ -16,6 +16,7 @@ from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import assignments, offsets
 from muster.gateway.cli.groups.assignments import CONSUMER
+from muster.gateway.cli.groups.lag import seconds
 from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.kafka import admin
 from muster.gateway.cli.names import NAME
@@ -151,12 +152,8 @@ def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> 
         columns.remove("lag_s")
         titles.remove("LAG (S)")
     print_table(
-        titles, [[_seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions]
+        titles, [[seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions]
     )
     if note:
         terminal.line()
         terminal.line(note)
-
-
-def _seconds(lag_s: float | None) -> str | None:
-    return None if lag_s is None else f"{lag_s:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,165 @@
+"""``muster groups lag``: how far groups are behind, from the gateways, again and again with ``--watch``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from muster.actors.runtime import rich_console, terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table, table
+from muster.gateway.cli.running import by_http
+
+PATH = "/v1/groups/lag"
+_PAGE = 10_000
+_OF_GROUPS = ("GROUP", "STATE", "MEMBERS", "BEHIND", "LAG", "LAG (S)")
+_OF_PARTITIONS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG (S)", "CLIENT ID")
+_Table = tuple[Sequence[str], list[tuple[Any, ...]], list[str]]
+"""Columns, rows, and lines below."""
+
+
+@click.command(
+    short_help="Show how far groups are behind, the worst first.", epilog="Example: muster groups lag --watch"
+)
+@click.argument("group", type=NAME, required=False)
+@by_http
+@click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="Show at most this many.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(0.2, 3600),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Show it again every so many seconds, 2 by default, until Ctrl-C.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one object on each line.")
+def lag(
+    group: str | None, directory: Path, address: str | None, limit: int, watch: float | None, as_json: bool
+) -> None:
+    """Show the groups that are most behind, or each partition of the group GROUP.
+
+    LAG is in messages, summed over partitions. LAG (S) is the age of the oldest message that is not consumed, in
+    seconds, by the clock of its log. BEHIND counts the partitions with a lag.
+    """
+
+    def look() -> dict[str, Any]:
+        if group is None:
+            return http.get_json(directory, address, PATH, limit=str(limit))
+        return of_group(directory, address, group)
+
+    shown = _groups if group is None else _partitions
+    if watch is not None:
+        _watch(look, shown, watch, as_json=as_json)
+    elif as_json:
+        print_json(look())
+    else:
+        columns, rows, below = shown(look())
+        print_table(columns, rows)
+        for line in below:
+            terminal.line(line, err=True)
+
+
+def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]:
+    """The lag of one group, as the gateway returns it. CliError if there is no such group."""
+    try:
+        return http.get_json(directory, address, PATH, group=group)
+    except http.HttpError as refused:
+        if refused.status == HTTPStatus.NOT_FOUND:
+            raise CliError(f"there is no group {group}; see muster groups list") from refused
+        raise
+
+
+def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    """The summaries of all groups, the worst first, and what is missing, in words. NoHttpResponse, HttpError."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = http.get_json(directory, address, PATH, limit=str(_PAGE), offset=str(len(found)))
+        found += page["groups"]
+        if len(found) >= page["total"] or not page["groups"]:
+            return found, _missing(page)
+
+
+def seconds(lag_s: float | None) -> str | None:
+    """``0``, ``0.25``, ``3712.5``."""
+    return None if lag_s is None else f"{lag_s:.3f}".rstrip("0").rstrip(".")
+
+
+def _groups(response: dict[str, Any]) -> _Table:
+    names = ("group", "state", "members", "behind", "lag")
+    rows = [(*(each[name] for name in names), seconds(each["lag_s"])) for each in response["groups"]]
+    left = response["total"] - len(rows)
+    below = [f"and {counted(left, 'more group')}: --limit, or muster groups list"] if left else []
+    if not rows:
+        below = ["there are no groups"]
+    return _OF_GROUPS, rows, [*below, *filter(None, [_missing(response)])]
+
+
+def _partitions(response: dict[str, Any]) -> _Table:
+    names = ("topic", "partition", "committed_offset", "end_offset", "lag")
+    rows = [
+        (*(each[name] for name in names), seconds(each["lag_s"]), each["client_id"]) for each in response["partitions"]
+    ]
+    total = f"group {response['group']} is {response['state']}"
+    if response["lag"] is not None:
+        behind = f"{counted(response['lag'], 'message')} in {counted(response['behind'], 'partition')}"
+        age = "" if response["lag_s"] is None else f", {seconds(response['lag_s'])} s"
+        total += f", {behind} behind{age}"
+    return _OF_PARTITIONS, rows, [total]
+
+
+def _missing(response: dict[str, Any]) -> str | None:
+    silent = [*(f"offsets-{each}" for each in response["missing_partitions"]), *response["missing_actors"]]
+    return f"some actors did not respond: {', '.join(dict.fromkeys(silent))}" if silent else None
+
+
+def _watch(
+    look: Callable[[], dict[str, Any]], shown: Callable[[dict[str, Any]], _Table], interval_s: float, *, as_json: bool
+) -> None:
+    """Until Ctrl-C. A gateway that does not respond for a while is said, and looked for again."""
+    console = rich_console.console()
+    with suppress(KeyboardInterrupt):
+        if as_json or not rich_console.is_live(console):
+            while True:
+                _print_once(look, shown, as_json=as_json)
+                time.sleep(interval_s)
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(_screen(look, shown), refresh=True)
+                time.sleep(interval_s)
+
+
+def _print_once(
+    look: Callable[[], dict[str, Any]], shown: Callable[[dict[str, Any]], _Table], *, as_json: bool
+) -> None:
+    try:
+        found = look()
+    except http.NoHttpResponse as error:
+        terminal.line(error.message, err=True)
+        return
+    if as_json:
+        print_json(found, indent=None)
+        return
+    columns, rows, below = shown(found)
+    print_table(columns, rows)
+    for line in (*below, ""):
+        terminal.line(line)
+
+
+def _screen(look: Callable[[], dict[str, Any]], shown: Callable[[dict[str, Any]], _Table]) -> RenderableType:
+    at = time.strftime("%H:%M:%S")
+    try:
+        columns, rows, below = shown(look())
+    except http.NoHttpResponse as error:
+        return Text(f"{at}  {error.message}")
+    return Group(Text(f"{at}  Ctrl-C ends"), Text(), table(columns, rows), Text("\n".join(below)))
