@@ -77,6 +77,23 @@ CASES: list[tuple[str, dict[str, str], set[str]]] = [
         {'muster_group_rebalances_started_total{group="g",cause="member joined"}': "0+2"},
         {"MusterRebalanceStorm"},
     ),
+    ("a group that is late", {'muster_group_max_lag_seconds{group="g"}': "301"}, {"MusterGroupBehind"}),
+    ("a group that is not", {'muster_group_max_lag_seconds{group="g"}': "299"}, set()),
+    (
+        "a group that falls behind",
+        {'muster_group_total_lag_messages{group="g"}': "100+100", 'muster_group_max_lag_seconds{group="g"}': "61"},
+        {"MusterGroupFallsBehind"},
+    ),
+    (
+        "a group whose lag hardly grows",
+        {'muster_group_total_lag_messages{group="g"}': "9000+100", 'muster_group_max_lag_seconds{group="g"}': "61"},
+        set(),
+    ),
+    (
+        "a group that keeps up with ever more messages",
+        {'muster_group_total_lag_messages{group="g"}': "100+100", 'muster_group_max_lag_seconds{group="g"}': "9"},
+        set(),
+    ),
     (
         "an old transaction",
         {'muster_transaction_oldest_seconds{transactions_partition="3"}': "901"},
