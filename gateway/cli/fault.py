@@ -18,6 +18,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import by_http
+from muster.gateway.cli.suggestions import Commands
 
 if TYPE_CHECKING:
     from muster.actors.faults import Fault
@@ -46,6 +47,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
 
 
 @click.group(
+    cls=Commands,
     short_help="Inject faults into a test cluster.",
     epilog="Example: muster fault kill --group orders",
 )

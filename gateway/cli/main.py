@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import StopRequested
+from muster.gateway.cli.suggestions import Commands, with_verbose_first
 from muster.gateway.cli.without_iri_grammar import without_iri_grammar
 
 
@@ -76,7 +77,7 @@ _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "N
 """Its message is the help. It does not exist before click 8.2, where the help was written at once."""
 
 
-class _Lazy(click.Group):
+class _Lazy(Commands):
     """Imports a command only when it runs: help and completion stay fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -153,7 +154,8 @@ def _use_utf8() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    verbose = bool({"-v", "--verbose"} & set(arguments[:1]))
+    arguments = with_verbose_first(arguments)
+    verbose = arguments[:1] == ["-v"]
     try:
         code = cli.main(args=arguments, prog_name="muster", standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -25,6 +25,7 @@ from muster.gateway.cli.mapping_rows import (
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.running import by_storage_or_address, connected
+from muster.gateway.cli.suggestions import Commands
 
 if TYPE_CHECKING:
     from muster.actors.reconciler.reconciler import Comparison, Repaired
@@ -44,7 +45,11 @@ class MappingUnreadable(CliError):
     exit_code = 2
 
 
-@click.group(short_help="Show, check and repair the client-to-group mapping.", epilog="Example: muster mapping check")
+@click.group(
+    cls=Commands,
+    short_help="Show, check and repair the client-to-group mapping.",
+    epilog="Example: muster mapping check",
+)
 def mapping() -> None:
     """Show and repair which client fetches for which group, as stored in ZooKeeper under /client_group_id.
 

@@ -25,13 +25,14 @@ from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import Commands
 from muster.placement.host_port import host_port
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
-@click.group(epilog="Example: muster topics create flights --partitions 6")
+@click.group(cls=Commands, epilog="Example: muster topics create flights --partitions 6")
 def topics() -> None:
     """List, create, alter, delete and describe topics."""
 

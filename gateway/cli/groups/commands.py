@@ -22,6 +22,7 @@ from muster.gateway.cli.groups.waiting import waiting
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import Commands
 from muster.placement.view import UNDO_PREFIX
 
 LIST_GROUPS = 16
@@ -31,7 +32,7 @@ _TYPES = ("classic", "consumer")
 _NO_LAG = "neither members nor lag: leave --bootstrap-server out, or see muster groups describe"
 
 
-@click.group(epilog="Example: muster groups describe billing")
+@click.group(cls=Commands, epilog="Example: muster groups describe billing")
 def groups() -> None:
     """List, describe and change consumer groups."""
 

@@ -11,9 +11,10 @@ import yaml
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.java import java_environment
+from muster.gateway.cli.suggestions import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def host() -> None:
     """Helpers for Ray's cluster launcher."""
 

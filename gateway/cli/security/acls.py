@@ -23,6 +23,7 @@ from muster.gateway.cli.kafka import admin, result
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import Commands
 from muster.placement.security.acls import CLUSTER_NAME, WILDCARD
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,7 +93,9 @@ def _operations(help_text: str) -> Callable[[F], F]:
     )
 
 
-@click.group(epilog="Example: muster acls add --allow-principal User:ann --operation Read --topic flights")
+@click.group(
+    cls=Commands, epilog="Example: muster acls add --allow-principal User:ann --operation Read --topic flights"
+)
 def acls() -> None:
     """List, add and remove ACLs, which decide what clients may do."""
 

@@ -17,6 +17,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import Commands
 
 _DESCRIBE, _ALTER, _ALTER_CONFIGS, _DESCRIBE_CONFIGS, _LIST_CONFIGS = 48, 49, 44, 32, 74
 _SET, _DELETE = 0, 1
@@ -65,7 +66,7 @@ def _entity(command: Any) -> Any:
     return command
 
 
-@click.group(epilog="Example: muster quotas set --user ann --producer-rate 10MiB/s")
+@click.group(cls=Commands, epilog="Example: muster quotas set --user ann --producer-rate 10MiB/s")
 def quotas() -> None:
     """List, set and remove quotas, which limit how much clients may do.
 

@@ -9,6 +9,7 @@ import click
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.suggestions import Commands
 from muster.gateway.security.files import PropertyFileError
 from muster.gateway.security.tokens import MAX_NAME_CHARS, hash_of, new_token, read, write
 
@@ -20,7 +21,7 @@ _FILE = click.option(
 )
 
 
-@click.group(epilog="Example: muster token add prometheus --file tokens.properties")
+@click.group(cls=Commands, epilog="Example: muster token add prometheus --file tokens.properties")
 def token() -> None:
     """Add and remove bearer tokens of the HTTP port."""
 

@@ -17,6 +17,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.security.users import Users, UsersOfController, UsersOfFile, UsersOfGateway
+from muster.gateway.cli.suggestions import Commands
 from muster.gateway.security.credentials import MAX_NAME_CHARS
 from muster.gateway.security.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS, SCRAM_MECHANISMS
 
@@ -48,7 +49,9 @@ def _users(bootstrap_server: str | None, directory: Path, address: str | None, f
         yield UsersOfController(directory, address)
 
 
-@click.group(epilog="Example: muster user add ann --bootstrap-server HOST:PORT --command-config admin.properties")
+@click.group(
+    cls=Commands, epilog="Example: muster user add ann --bootstrap-server HOST:PORT --command-config admin.properties"
+)
 def user() -> None:
     """List, add and remove users that may log in.
 

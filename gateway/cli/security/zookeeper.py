@@ -16,6 +16,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config, with_properties
 from muster.gateway.cli.output import counted
+from muster.gateway.cli.suggestions import Commands
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import secure, unsecure
 
@@ -30,7 +31,7 @@ def _properties(command: F) -> F:
     return with_properties()(hosts(command))
 
 
-@click.group(epilog="Example: muster zookeeper secure --config muster.properties")
+@click.group(cls=Commands, epilog="Example: muster zookeeper secure --config muster.properties")
 def zookeeper() -> None:
     """Protect nodes that exist in ZooKeeper, or open them.
 

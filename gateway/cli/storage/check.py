@@ -13,11 +13,12 @@ from muster.actors.runtime.storage.trials import check
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.suggestions import Commands
 
 _COLUMNS = ("PROMISE", "NODE", "RESULT", "MS", "NEEDED SO THAT")
 
 
-@click.group(epilog="Example: muster storage check /srv/muster --address auto")
+@click.group(cls=Commands, epilog="Example: muster storage check /srv/muster --address auto")
 def storage() -> None:
     """Check a storage directory."""
 

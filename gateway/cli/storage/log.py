@@ -17,12 +17,13 @@ from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.log_dump import dump
 from muster.gateway.cli.storage.log_replay import replay
+from muster.gateway.cli.suggestions import Commands
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END", "STATE")
 
 
-@click.group(epilog="Example: muster log verify --storage ./muster-data")
+@click.group(cls=Commands, epilog="Example: muster log verify --storage ./muster-data")
 def log() -> None:
     """Check and show stored data: record batches, offsets, groups."""
 

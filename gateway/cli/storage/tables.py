@@ -18,11 +18,12 @@ from muster.actors.tables.inspection import Summary, foreign, summary, verify
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.suggestions import Commands
 
 _COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", "OLDEST", "NEWEST")
 
 
-@click.group(epilog="Example: muster tables list --storage ./muster-data")
+@click.group(cls=Commands, epilog="Example: muster tables list --storage ./muster-data")
 def tables() -> None:
     """List, check and compact the tables for analysis."""
 
