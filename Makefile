@@ -35,7 +35,8 @@ help:
 setup: $(STAMP)
 	@set -e; \
 	if cat $(PROJECTS) | cmp -s - $(INSTALLED); then exit 0; fi; \
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./pytest-muster; \
+	echo "== 3 of 3: this checkout"; \
+	PYTHONWARNINGS=ignore $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --no-build-isolation -e . -e ./pytest-muster; \
 	cat $(PROJECTS) > $(INSTALLED)
 
 .PHONY: $(STAMP)
@@ -49,10 +50,11 @@ $(STAMP):
 	if [ -z "$$found" ]; then \
 	  echo "muster: no Python 3.11 with venv found as python3.11, python3 or python; install it" \
 	    "(Debian: python3.11 and python3.11-venv), then run make again" >&2; exit 1; fi; \
-	echo "== setting up .venv with $$found (about 1.3 GB, a minute or two)"; \
+	echo "== 1 of 3: .venv, with $$found"; \
 	rm -rf .venv; \
 	$$found -m venv .venv; \
-	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes -r requirements.lock; \
+	echo "== 2 of 3: the packages of requirements.lock, about 1.3 GB: two minutes, more on a slow line"; \
+	$(PYTHON) deploy/install.py requirements.lock; \
 	cp requirements.lock $(STAMP)
 
 demo: setup
