@@ -70,5 +70,5 @@ class Display:
             table.add_row(line.group, line.client, *numbers)
         self.console.print(table)
         for check in checks:
-            mark = Text("held   ", "green") if check.held else Text("FAILED ", "red")
+            mark = Text("ok      ", "green") if check.held else Text("FAILED  ", "red")
             self.console.print(mark.append(f"{check.name}: {check.detail}", "default"))

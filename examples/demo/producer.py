@@ -1,4 +1,4 @@
-"""Replays the flights into the topic with an unmodified confluent-kafka producer, at a steady rate.
+"""Replays the flights into the topic with an unmodified, idempotent confluent-kafka producer, at a steady rate.
 
 The runner's action at a mark must find records in flight, however long it takes: from each mark on, the rate is a
 twentieth, until a SIGUSR1 for that mark.
@@ -93,7 +93,7 @@ def main() -> None:
     table = flights()
     schedule = Schedule(options.rate, [int(mark * table.num_rows) for mark in options.mark], time.monotonic())
     signal.signal(signal.SIGUSR1, lambda *_: schedule.leave_mark())
-    producer = Producer({"bootstrap.servers": options.bootstrap})
+    producer = Producer({"bootstrap.servers": options.bootstrap, "enable.idempotence": True})
     deliveries = _Deliveries()
     sent = 0
     while sent < table.num_rows:

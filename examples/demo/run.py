@@ -189,7 +189,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     options = parser.parse_args(arguments)
     terminal.guard()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
     kept = options.keep
     started_s = time.time()
@@ -202,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
             display.step("muster stops")
         failed = [check for check in checks if not check.held]
         kept = kept or bool(failed)
-        display.step(f"{len(failed)} of {len(checks)} checks FAILED" if failed else f"all {len(checks)} checks held")
+        display.step(f"{len(failed)} of {len(checks)} checks FAILED" if failed else f"all {len(checks)} checks ok")
         return 1 if failed else 0
     except (DemoError, KafkaException, OSError) as error:
         kept = True
@@ -219,6 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _interrupt(*_: object) -> None:
+    terminal.line("stopping...", err=True)
     raise KeyboardInterrupt
 
 

@@ -75,10 +75,10 @@ def test_the_plots_say_in_words_what_they_show() -> None:
 
 
 def test_says_what_held_and_what_did_not() -> None:
-    assert "All 1 checks held." in render(REPORT)
+    assert "All 1 checks are ok." in render(REPORT)
     failed = Check(name="no committed offset goes back", held=False, detail="billing flights-3: 200 after 300")
     text = render(replace(REPORT, checks=[*REPORT.checks, failed]))
-    assert "1 of 2 checks did not hold." in text
+    assert "1 of 2 checks failed." in text
     assert "billing flights-3: 200 after 300" in text
     assert "All" not in text.split("</h1>")[1].split("<dl>")[0]
 
