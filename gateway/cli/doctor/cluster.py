@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import ssl
 import statistics
 import time
@@ -21,6 +22,7 @@ from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 
 _CONNECT_S = 5.0
+_REFUSAL_S = 0.5
 _MIN_VERSION = (3, 6)
 """The first with recursive watches (ZOOKEEPER-1416)."""
 _SLOW_MS = 50.0
@@ -133,8 +135,22 @@ def _date_of(url: str) -> str:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent, and only a time is read
         connection = HTTPSConnection(host, port, timeout=_CONNECT_S, context=context)
     with contextlib.closing(connection):
+        connection.connect()
+        if isinstance(connection, HTTPSConnection):
+            _meet_refusal(connection.sock)
         connection.request("GET", "/healthz")
         date = connection.getresponse().getheader("Date")
     if date is None:
         raise ValueError("its response has no Date")
     return date
+
+
+def _meet_refusal(connection: socket.socket) -> None:
+    """SSLError if the server refuses the client, which TLS 1.3 says behind the handshake.
+
+    What were sent meanwhile would be met by a reset in place of the reason.
+    """
+    connection.settimeout(_REFUSAL_S)
+    with contextlib.suppress(TimeoutError):
+        connection.recv(1)
+    connection.settimeout(_CONNECT_S)
