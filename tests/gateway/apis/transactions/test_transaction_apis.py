@@ -14,13 +14,15 @@ from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
 
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, DESCRIBE, LIST = 22, 24, 25, 26, 65, 66
-NONE = ErrorCode.none
+NONE, LOADING = ErrorCode.none, ErrorCode.coordinator_load_in_progress
 TIMEOUT_MS = 60_000
 
 
 def init(full: Serving, transactional_id: str | None, *, version: int = 4, **fields: Any) -> tuple[ErrorCode, int, int]:
+    """As clients, it is sent again while the coordinator starts."""
     body = {"transactional_id": transactional_id, "transaction_timeout": TIMEOUT_MS, **fields}
-    response = full.exchange(INIT_PRODUCER_ID, version, body)
+    while (response := full.exchange(INIT_PRODUCER_ID, version, body)).error_code == LOADING:
+        pass
     return response.error_code, response.producer_id, response.producer_epoch
 
 
