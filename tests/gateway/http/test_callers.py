@@ -224,6 +224,24 @@ def test_lag_has_the_topics_that_the_caller_may_describe(full: Serving, fresh: F
     assert topic.name not in body
 
 
+def test_the_lag_of_all_groups_has_those_that_the_caller_may_describe(full: Serving, fresh: Fresh) -> None:
+    topic, group, secret = full.create(fresh("t")), fresh("g"), fresh("secret")
+    for each in (group, secret):
+        _group(full, topic, each)
+    _allow(full, _acl("ann", AclOperation.DESCRIBE, AclResourceType.GROUP, group))
+    while True:  # it may be a second old
+        code, body = _send(full, "GET", "/v1/groups/lag", _basic("ann"))
+        assert code == 200
+        assert secret not in body
+        found = json.loads(body)["groups"]
+        if found:
+            break
+    assert [(row["group"], row["partitions"], row["lag"]) for row in found] == [(group, 0, None)]
+    _allow(full, _acl("bob", AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME))
+    seen = {row["group"] for row in json.loads(_send(full, "GET", "/v1/groups/lag", _basic("bob"))[1])["groups"]}
+    assert seen >= {group, secret}
+
+
 def test_no_label_of_any_family_can_have_a_name_that_is_not_hidden() -> None:
     """A new label is either of a few known values, or has to be hidden."""
     known = {"action", "actor", "api", "cause", "difference", "error", "evidence", "kind", "listener", "log", "metric"}
