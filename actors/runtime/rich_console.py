@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -40,7 +41,7 @@ def print_table(
     for each cell if it is too narrow for that. Numbers are aligned to the right.
     """
     shown = table(console, columns, rows, is_number)
-    if console.is_terminal or isinstance(shown, Text):
+    if console.is_terminal or not isinstance(shown, Table):
         console.print(shown)
         return
     with console.capture() as captured:
@@ -50,13 +51,17 @@ def print_table(
 
 def table(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
-) -> Table | Text:
-    """What :func:`print_table` prints."""
+) -> Table | Padding:
+    """What :func:`print_table` prints.
+
+    Where cells are folded, each line begins with a space, so that no name can look like a message of ``muster``.
+    """
     shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
     widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
     if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
-        return Text("\n\n".join(_lines(columns, row) for row in shown))
-    found = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(_GAP), 0, 0))
+        return Padding(Text("\n\n".join(_lines(columns, row) for row in shown)), (0, 0, 0, 1), expand=False)
+    is_folded = sum(widths) + len(_GAP) * (len(widths) - 1) > console.width
+    found = Table(box=None, pad_edge=is_folded, header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
     for column, right in zip(columns, is_number, strict=True):
         found.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in shown:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import confluent_kafka
 import pytest
@@ -62,7 +63,11 @@ def test_an_unknown_group_has_no_lag(muster: Muster, fresh: Callable[[str], str]
 def test_it_is_watched_until_ctrl_c(muster: Muster, behind: str) -> None:
     command = [sys.executable, "-m", "muster.gateway.cli.main", "groups", "lag", behind, "--json", "--watch", "0.2"]
     with subprocess.Popen(
-        [*command, "--storage", str(muster.storage)], stdout=subprocess.PIPE, text=True, env=muster.environment
+        [*command, "--storage", str(muster.storage)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=muster.environment,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     ) as watching:
         assert watching.stdout is not None
         ages_s = [json.loads(watching.stdout.readline())["lag_s"] for _ in range(3)]

@@ -198,7 +198,7 @@ def test_on_a_terminal_nothing_is_lost(width: int, monkeypatch: pytest.MonkeyPat
 
 def test_a_terminal_too_narrow_for_the_columns_has_a_line_for_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [line.rstrip() for line in table(80, monkeypatch).splitlines()]
-    assert "COLUMN 9  value 9 of many words" in lines
+    assert " COLUMN 9  value 9 of many words" in lines
     assert lines.count("") == 1, "between the rows"
 
 

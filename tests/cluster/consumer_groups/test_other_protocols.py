@@ -54,12 +54,14 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
         "type": "classic",
         "protocol_type": "connect",
         "simple": False,
+        "members": 1,
+        "lag": None, "lag_s": None, "behind": 0, "partitions": 0,
     }
     assert listed[registry.group]["protocol_type"] == "sr"
     assert connect.group in {row["group"] for row in output(muster, "list", "--state", "stable", bootstrap=True)}
     assert connect.group not in {row["group"] for row in output(muster, "list", "--state", "Empty")}
     line = next(line for line in run(muster, "list").stdout.splitlines() if line.split()[0] == connect.group)
-    assert line.split() == [connect.group, "Stable", "classic", "connect"]
+    assert line.split() == [connect.group, "Stable", "classic", "connect", "1", "-", "-"]
 
     for bootstrap in (False, True):
         shown = output(muster, "describe", connect.group, bootstrap=bootstrap)
