@@ -55,7 +55,10 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
         "protocol_type": "connect",
         "simple": False,
         "members": 1,
-        "lag": None, "lag_s": None, "behind": 0, "partitions": 0,
+        "lag": None,
+        "lag_s": None,
+        "behind": 0,
+        "partitions": 0,
     }
     assert listed[registry.group]["protocol_type"] == "sr"
     assert connect.group in {row["group"] for row in output(muster, "list", "--state", "stable", bootstrap=True)}
