@@ -24,12 +24,12 @@ from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http.callers import Callers, current_caller
+from muster.gateway.lag.metrics import scrape_lag
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
-from muster.gateway.metrics.lag import scrape_lag
 from muster.gateway.metrics.names import HiddenNames, key_of
 from muster.gateway.metrics.reconciler import Status, reconciler_status
 from muster.gateway.metrics.transactions import scrape_transactions

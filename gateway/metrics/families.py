@@ -337,7 +337,7 @@ LAG = (
         "Partitions of groups that metrics.max.group.series keeps out; they count in the series of their group.",
     ),
 )
-"""How far groups are behind (muster.gateway.metrics.lag). Gone with the group."""
+"""How far groups are behind (muster.gateway.lag.metrics). Gone with the group."""
 
 TRANSACTIONS = (
     _gauge(

@@ -20,12 +20,12 @@ from muster.gateway.attribution.account import Snapshot
 from muster.gateway.attribution.series import Total
 from muster.gateway.attribution.verdict import Evidence, Reason
 from muster.gateway.lag.groups import GroupLag, PartitionLag
+from muster.gateway.lag.metrics import LagScrape
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Exposition, expose, labels
 from muster.gateway.metrics.families import FAMILIES, GATEWAY, KOP
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import Scrape
-from muster.gateway.metrics.lag import LagScrape
 from muster.gateway.metrics.reconciler import ReconcilerStatus
 from muster.gateway.metrics.transactions import TransactionScrape
 from muster.gateway.quotas.clients import ClientQuotas

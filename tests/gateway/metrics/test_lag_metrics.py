@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster.gateway.lag.groups import GroupLag, PartitionLag
+from muster.gateway.lag.metrics import LagScrape
 from muster.gateway.metrics.exposition import expose
-from muster.gateway.metrics.lag import LagScrape
 from tests.gateway.group_client import Fresh, Member, delete, find
 from tests.gateway.http.test_http_lag import produce
 from tests.gateway.metrics.test_group_metrics import Series, metrics, scraped
