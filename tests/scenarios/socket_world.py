@@ -119,8 +119,7 @@ class SocketWorld:
 
     port: int
     early_ms: int = 50
-    late_ms: int = 5_000
-    """A busy machine may be late. The core is played on virtual time, to the millisecond."""
+    late_ms: int = 1_500
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     _topic_ids: dict[str, UUID] = field(default_factory=dict)
 
