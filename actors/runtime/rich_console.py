@@ -57,16 +57,29 @@ def table(
     Where cells are folded, each line begins with a space, so that no name can look like a message of ``muster``.
     """
     shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
-    widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
+    widths = _widths(columns, shown)
     if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
         return Padding(Text("\n\n".join(_lines(columns, row) for row in shown)), (0, 0, 0, 1), expand=False)
-    is_folded = sum(widths) + len(_GAP) * (len(widths) - 1) > console.width
-    found = Table(box=None, pad_edge=is_folded, header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
+    found = Table(box=None, pad_edge=_is_wider(widths, console), header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
     for column, right in zip(columns, is_number, strict=True):
         found.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in shown:
         found.add_row(*map(Text, row))
     return found
+
+
+def is_folded(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the console is too narrow for the table, so that its cells are folded."""
+    shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
+    return _is_wider(_widths(columns, shown), console)
+
+
+def _is_wider(widths: Sequence[int], console: Console) -> bool:
+    return sum(widths) + len(_GAP) * (len(widths) - 1) > console.width
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
 
 
 def _lines(columns: Sequence[str], row: Sequence[str]) -> str:

@@ -25,12 +25,24 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     terminal.json_text(json.dumps(value, indent=indent, default=str))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], optional: Sequence[str] = ()) -> list[str]:
     """Write a table to stdout; None is shown as ``-``, numbers are right-aligned.
 
-    See :func:`muster.actors.runtime.rich_console.print_table` for the handling of long cells.
+    See :func:`muster.actors.runtime.rich_console.print_table` for the handling of long cells. On a terminal that is too
+    narrow for the table, ``optional`` columns are left out, the last of them first. Returns which.
     """
-    rich_console.print_table(rich_console.console(), columns, *_in_text(columns, rows))
+    console = rich_console.console()
+    cells, are_numbers = _in_text(columns, rows)
+    names, left_out = list(columns), list[str]()
+    for name in reversed(optional):
+        if not rich_console.is_folded(console, names, cells):
+            break
+        at = names.index(name)
+        left_out.insert(0, names.pop(at))
+        are_numbers.pop(at)
+        cells = [row[:at] + row[at + 1 :] for row in cells]
+    rich_console.print_table(console, names, cells, are_numbers)
+    return left_out
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:

@@ -59,6 +59,7 @@ def groups() -> None:
     metavar="TYPE",
     help="Only those of this type: classic, or consumer (KIP-848). May be repeated.",
 )
+@click.option("--wide", is_flag=True, help="Show all columns on a narrow terminal, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(
     bootstrap_server: str | None,
@@ -66,6 +67,7 @@ def list_(
     address: str | None,
     states: tuple[str, ...],
     types: tuple[str, ...],
+    wide: bool,
     as_json: bool,
 ) -> None:
     """Show every group: its state, its type, its protocol type (consumer, connect or another; empty without members so
@@ -78,10 +80,13 @@ def list_(
         print_json(rows)
     else:
         columns = ("group", "state", "type", "protocol_type", "members", "lag")
-        print_table(
+        left_out = print_table(
             ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE", "MEMBERS", "LAG", "LAG (S)"),
             [(*(row[name] for name in columns), seconds(row["lag_s"])) for row in rows],
+            () if wide else ("TYPE", "PROTOCOL TYPE"),
         )
+        if left_out:
+            terminal.line(f"without {' and '.join(left_out)}, for which the terminal is too narrow: --wide", err=True)
         if not rows:
             terminal.line("no such group" if states or types else "there are no groups", err=True)
     if note:
