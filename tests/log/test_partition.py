@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.actors.log import LogConfig, PartitionLog
-from muster.actors.log.errors import OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
+from muster.actors.log.errors import NotLeader, OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
 from muster.actors.log.files import directory as directories
 from muster.actors.log.format.batch import iter_headers
 from tests.log.support import GZIP, NOW_MS, ZSTD, client_batch, open_log, run, segment_files
@@ -132,6 +132,26 @@ def test_replay_gives_every_record(tmp_path: Path) -> None:
         assert replayed[:2] == [(0, NOW_MS, b"a0", b"v" * 50), (1, NOW_MS, b"b0", None)]
         assert [record[0] for record in replayed] == list(range(40))
         await log.close()
+
+    run(main())
+
+
+def test_a_writer_that_was_replaced_reads_its_own_end_until_its_next_write(tmp_path: Path) -> None:
+    """As a Kafka broker that is no longer the leader and has not heard of it. It can acknowledge nothing."""
+
+    async def main() -> None:
+        replaced = open_log(tmp_path, 1)
+        await replaced.append(client_batch(2))
+        successor = open_log(tmp_path, 2)
+        await successor.append(client_batch(3))
+        assert (successor.high_watermark, replaced.high_watermark) == (5, 2)
+        assert replaced.is_end(2)
+        assert successor.bytes_available(2) > 0
+        with pytest.raises(NotLeader):
+            await replaced.append(client_batch())
+        with pytest.raises(NotLeader):
+            replaced.is_end(2)
+        await successor.close()
 
     run(main())
 
