@@ -74,4 +74,7 @@ class _Progress:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except KeyboardInterrupt:
+        sys.exit(130)
