@@ -1,4 +1,7 @@
-"""What the groups of one offsets partition have committed, for the gateways that compute their lag."""
+"""What the groups of one offsets partition have committed, for the gateways that compute their lag.
+
+Commits that wait for the disk are included: they may be a moment early, and are gone again if their write fails.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ Errors are those of :mod:`muster.gateway.http.groups`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +25,8 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
 from muster.gateway.lag.ends import Position, ends_of
-from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, Total, lags_of, total
-from muster.gateway.lag.partitions import Owner, TopicPartition, rows
+from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, Total, in_turns, lags_of, total
+from muster.gateway.lag.partitions import Owner, TopicPartition, largest_first, rows, worst_first
 from muster.gateway.listener.gateway import Gateway
 
 OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
@@ -42,33 +41,30 @@ _CONTEXT = envelope.write_context("", "", "")
 """The context of a gateway that fetches all offsets of a group, as no consumer does: it is not taken for one."""
 _Row = tuple[GroupLag, Total]
 _SORTS: dict[str, Callable[[_Row], tuple[Any, ...]]] = {
-    "lag_s": lambda row: (*_worst(row[1].lag_s), *_worst(row[1].lag), row[0].group),
-    "lag": lambda row: (*_worst(row[1].lag), *_worst(row[1].lag_s), row[0].group),
+    "lag_s": lambda row: worst_first(row[1].lag_s, row[1].lag, row[0].group),
+    "lag": lambda row: (*largest_first(row[1].lag), *largest_first(row[1].lag_s), row[0].group),
     "members": lambda row: (-row[0].members, row[0].group),
     "group": lambda row: (row[0].group,),
 }
 
 
-def _worst(value: float | None) -> tuple[bool, float]:
-    """Sorts the largest first, and what is unknown last."""
-    return value is None, -(value or 0)
-
-
 class _Shared:
-    """The lag of all groups, which requests within a second share."""
+    """The lag of all groups, which requests within a second share. Then it is forgotten: it may take megabytes."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._lock = asyncio.Lock()
-        self._lags = Lags([], [], [])
-        self._until_s = 0.0
+        self._lags: Lags | None = None
 
     async def lags(self) -> Lags:
         async with self._lock:
-            if time.monotonic() >= self._until_s:
+            if self._lags is None:
                 self._lags = await lags_of(self._gateway, _REQUEST_TIMEOUT_S)
-                self._until_s = time.monotonic() + _FRESH_S
+                asyncio.get_running_loop().call_later(_FRESH_S, self._forget)
             return self._lags
+
+    def _forget(self) -> None:
+        self._lags = None
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:
@@ -77,7 +73,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
     async def lag(request: web.Request) -> dict[str, Any]:
         if "group" not in request.query:
-            return _page(request, await shared.lags(), current_caller())
+            return await _page(request, await shared.lags(), current_caller())
         if not (group := request.query["group"]):
             raise Failed(400, "the parameter group is empty")
         state, found = await lag_of(gateway, group)
@@ -87,7 +83,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     app.router.add_get("/v1/groups/lag", as_json(lag))
 
 
-def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, Any]:
+async def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, Any]:
     sort = request.query.get("sort", "lag_s")
     if sort not in _SORTS:
         raise Failed(400, f"sort must be one of {', '.join(_SORTS)}")
@@ -95,8 +91,9 @@ def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, Any]:
     offset = number(request, "offset", 0, 0, 10**9 - 1)
     if not lags.groups and lags.missing_partitions:
         raise Failed(503, "no coordinator responds")
-    sees = (lambda _: True) if caller.sees_all else caller.sees_topic
-    found = [(each, each.total(sees)) for each in lags.groups if caller.sees_all or caller.sees_group(each.group)]
+    found = [
+        (each, each.total(caller.sees_topic)) async for each in in_turns(lags.groups) if caller.sees_group(each.group)
+    ]
     found.sort(key=_SORTS[sort])
     return {
         "groups": [_summary(*row) for row in found[offset : offset + limit]],

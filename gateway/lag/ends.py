@@ -15,8 +15,8 @@ from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 5_000
-"""Positions in one query; more are sent once it has its response."""
+_AT_ONCE = 1_000
+"""Positions in one query; more are sent once it has its response. To read it takes a few milliseconds."""
 
 
 class Position(NamedTuple):
@@ -34,7 +34,7 @@ class Ends(NamedTuple):
     by_position: dict[Position, End]
     """Not of unknown partitions, and not of those whose log did not respond."""
     silent: list[str]
-    """The actors that did not respond in time."""
+    """The actors that did not respond in time, or not for each of their logs."""
 
 
 async def ends_of(gateway: Gateway, positions: Iterable[Position], timeout_s: float) -> Ends:
@@ -55,7 +55,7 @@ async def _query(
     gateway: Gateway, actor: ActorKey, positions: Sequence[Position], found: dict[Position, End], timeout_s: float
 ) -> bool:
     """Whether the actor has responded to all."""
-    channel = channel_to(gateway, actor)
+    complete, channel = True, channel_to(gateway, actor)
     if channel is None:
         return False
     try:
@@ -67,9 +67,11 @@ async def _query(
                     log.warning("%s-%d does not tell append times: %s", *actor, response["error"])
                     return False
                 for position, part in zip(some, response["partitions"], strict=True):
-                    if "error" not in part:
+                    if "error" in part:  # such as a log that another actor takes over
+                        complete = False
+                    else:
                         found[position] = End(part["end_offset"], part["append_time_ms"], response["now_ms"])
     except (ChannelLost, TimeoutError) as error:
         log.warning("%s-%d does not tell append times: %r", *actor, error)
         return False
-    return True
+    return complete

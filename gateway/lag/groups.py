@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from muster.actors.offsets.committed import GroupOffsets, read
 from muster.gateway.lag.ends import Ends, Position, ends_of
@@ -16,6 +16,9 @@ from muster.gateway.listener.queries import query_coordinators
 from muster.placement.view import UNDO_PREFIX
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_TURN_GROUPS = 100
 
 
 class PartitionLag(NamedTuple):
@@ -40,6 +43,9 @@ class Total(NamedTuple):
     """Partitions with a lag."""
     partitions: int
     """Partitions with a committed offset."""
+
+
+NOTHING = Total(None, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +99,20 @@ async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterab
         except (KeyError, TypeError, ValueError) as error:
             log.error("offsets-%d says what this gateway cannot read: %r", partition, error)
             missing.append(partition)
-    ends = await ends_of(gateway, {position for row in found for position in _positions(row)}, timeout_s)
-    return Lags([_lag(row, ends) for row in found], sorted(missing), ends.silent)
+    positions: set[Position] = set()
+    async for row in in_turns(found):
+        positions.update(_positions(row))
+    ends = await ends_of(gateway, positions, timeout_s)
+    groups = [_lag(row, ends) async for row in in_turns(found)]
+    return Lags(groups, sorted(missing), ends.silent)
+
+
+async def in_turns(rows: Iterable[T]) -> AsyncIterator[T]:
+    """The rows; other work of the event loop is done after every few hundred groups, a few milliseconds."""
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % _TURN_GROUPS == 0:
+            await asyncio.sleep(0)
 
 
 def _positions(row: GroupOffsets) -> Iterator[Position]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.gateway.attribution.series import group_label
-from muster.gateway.lag.groups import GroupLag, lags_of
+from muster.gateway.lag.groups import NOTHING, GroupLag, lags_of
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import LAG
@@ -23,6 +23,8 @@ class LagScrape:
     groups: list[GroupLag]
     max_series: int
     """Partitions of groups with series of their own; the others count in the series of their group alone."""
+    is_partial: bool = False
+    """Whether a log did not respond. Then a group with an unknown partition has no sum, which would be too small."""
 
     def write(self, out: Exposition) -> None:
         """Write all families. Slow with many groups: for a thread."""
@@ -31,6 +33,8 @@ class LagScrape:
         for each in sorted(self.groups, key=lambda each: each.group):  # the same ones in each scrape
             group = labels(group=group_label(each.group))
             of_group = each.total()
+            if self.is_partial and any(partition.lag is None for partition in each.partitions):
+                of_group = NOTHING
             if of_group.lag is not None:
                 out.add("muster_group_total_lag_messages", group, of_group.lag)
                 out.add("muster_group_partitions_behind", group, of_group.behind)
@@ -50,4 +54,4 @@ async def scrape_lag(gateway: Gateway) -> LagScrape:
     """Query coordinators, then logs, for DEADLINE_S each. What does not respond is left out."""
     up = [each for each in exposed_here(gateway.view, gateway.id) if gateway.view.offsets[each] is not None]
     found = await lags_of(gateway, DEADLINE_S, up)
-    return LagScrape(found.groups, gateway.config.metrics_max_group_series)
+    return LagScrape(found.groups, gateway.config.metrics_max_group_series, bool(found.silent))

@@ -53,6 +53,16 @@ def _row(key: TopicPartition, committed: int | None, end: End | None, owner: Own
     }
 
 
+def worst_first(lag_s: float | None, lag: int | None, name: str) -> tuple[Any, ...]:
+    """Sorts by the age of the oldest unconsumed record, then by messages; what is unknown comes last."""
+    return (*largest_first(lag_s), *largest_first(lag), name)
+
+
+def largest_first(value: float | None) -> tuple[bool, float]:
+    """Sorts the largest first, and what is unknown last."""
+    return value is None, -(value or 0)
+
+
 def lag_s(lag: int | None, end: End | None) -> float | None:
     """Seconds; never NaN, never below 0."""
     if lag == 0:

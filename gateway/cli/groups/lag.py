@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, table
 from muster.gateway.cli.running import by_http
+from muster.gateway.lag.partitions import worst_first
 
 PATH = "/v1/groups/lag"
 _PAGE = 10_000
@@ -34,7 +36,9 @@ _Table = tuple[Sequence[str], list[tuple[Any, ...]], list[str]]
 )
 @click.argument("group", type=NAME, required=False)
 @by_http
-@click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="Show at most this many.")
+@click.option(
+    "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="Show at most this many groups."
+)
 @click.option(
     "--watch",
     type=click.FloatRange(0.2, 3600),
@@ -82,12 +86,14 @@ def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]
 
 def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, Any]], str | None]:
     """The summaries of all groups, the worst first, and what is missing, in words. NoHttpResponse, HttpError."""
-    found: list[dict[str, Any]] = []
-    while True:
-        page = http.get_json(directory, address, PATH, limit=str(_PAGE), offset=str(len(found)))
-        found += page["groups"]
-        if len(found) >= page["total"] or not page["groups"]:
-            return found, _missing(page)
+    found: dict[str, dict[str, Any]] = {}
+    for offset in count(0, _PAGE):  # by name: the lag may change between two pages
+        page = http.get_json(directory, address, PATH, sort="group", limit=str(_PAGE), offset=str(offset))
+        found |= {each["group"]: each for each in page["groups"]}
+        if offset + _PAGE >= page["total"]:
+            break
+    worst = sorted(found.values(), key=lambda each: worst_first(each["lag_s"], each["lag"], each["group"]))
+    return worst, _missing(page)
 
 
 def seconds(lag_s: float | None) -> str | None:

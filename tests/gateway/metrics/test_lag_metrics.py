@@ -65,6 +65,19 @@ def test_partitions_beyond_the_bound_count_in_their_group() -> None:
     assert found["muster_folded_lag_series"] == {frozenset(): 4}
 
 
+def test_a_sum_that_would_be_too_small_is_left_out_while_a_log_does_not_respond() -> None:
+    unknown = GroupLag("g", "Empty", "classic", "", 0, [PartitionLag("t", 0, 1, 1.0), PartitionLag("t", 1, None, None)])
+    for is_partial, sums in ((False, 2), (True, 1)):  # without a topic, a partition is unknown for good
+        found = scraped(expose(1, [LagScrape([unknown, *lags(1)], 5, is_partial).write]).decode())
+        for name in (
+            "muster_group_total_lag_messages",
+            "muster_group_max_lag_seconds",
+            "muster_group_partitions_behind",
+        ):
+            assert len(found[name]) == sums, name
+        assert len(found["muster_group_lag_messages"]) == 2
+
+
 def test_groups_whose_names_are_hidden_have_their_sum_and_their_largest_age() -> None:
     hide = lambda labels: ',group="other"' if "group" in labels else labels  # noqa: E731
     text = expose(1, [LagScrape(lags(3, 4), 100).write], hide=hide)
