@@ -16,12 +16,18 @@ from muster.gateway.cli.main import cli
 from tests.rings.ring import load
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _CONFIG = MusterConfig.from_properties({})
 PROPERTIES = {row.name for row in (*describe_broker(_CONFIG), *describe_topic(_CONFIG, {}))}
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_NAMED_PAGE = re.compile(r"docs/[\w./-]+\.md(?:#[\w-]+)?")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def title(page: Path) -> str:
+    """The page's path, which names its tests."""
+    return str(page.relative_to(ROOT))
 
 
 def spans(page: Path) -> list[str]:
@@ -54,22 +60,36 @@ def unknown_in(line: str) -> str | None:
     return next((word for word in words if word.startswith("--") and word.partition("=")[0] not in known), None)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=title)
 def test_commands_exist(page: Path) -> None:
     wrong = [f"{line}: {unknown}" for line in command_lines(page) if (unknown := unknown_in(line))]
     assert not wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=title)
 def test_links_lead_somewhere(page: Path) -> None:
-    wrong = []
-    for link in _LINK.findall(_BLOCK.sub("", page.read_text())):
-        name, _, anchor = link.partition("#")
-        if "://" in link or link.startswith("mailto:"):
-            continue
-        target = page.parent / name if name else page
-        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
-            wrong.append(link)
+    links = [link for link in _LINK.findall(_BLOCK.sub("", page.read_text())) if "://" not in link]
+    assert not [link for link in links if not link.startswith("mailto:") and not leads_somewhere(page, link)]
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    """A file, and a heading in it if the link names one."""
+    name, _, anchor = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and not (anchor and target.suffix == ".md" and anchor not in anchors(target))
+
+
+def test_pages_that_other_files_name_exist() -> None:
+    """Code, configuration and deployment files name a page by its path in the repository."""
+    folders = ("actors", "benchmarks", "deploy", "examples", "gateway", "muster", "placement", "pytest-muster", "spark")
+    files = [*ROOT.glob("*.*ml"), *(file for folder in folders for file in (ROOT / folder).rglob("*.*"))]
+    wrong = [
+        (file.name, link)
+        for file in files
+        if file.suffix in {".py", ".yaml", ".toml"}
+        for link in _NAMED_PAGE.findall(file.read_text())
+        if not leads_somewhere(ROOT / "README.md", link)
+    ]
     assert not wrong
 
 
@@ -79,7 +99,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=title)
 def test_files_exist(page: Path) -> None:
     """Paths into this repository."""
     pattern = r"(?<![\w/.-])((?:actors|benchmarks|docs|examples|gateway|muster|placement|spark|tests)/[\w./-]+\.\w+)"
@@ -87,14 +107,14 @@ def test_files_exist(page: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=title)
 def test_make_has_the_targets(page: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     targets |= {f"ring-{name}" for name in (*load(), "NAME")}
     assert set(re.findall(r"`make ([a-z][\w-]*)", page.read_text())) <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=title)
 def test_modules_exist(page: Path) -> None:
     """Modules that are run with ``python -m``, or named as Muster's."""
     text = page.read_text()
@@ -120,7 +140,7 @@ def exists(name: str) -> bool:
     return any(re.search(rf"\b{attribute}\b", source.read_text()) for source in sources if source.exists())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=title)
 def test_properties_exist(page: Path) -> None:
     """Properties that are set on the command line, or that begin like one of Muster's."""
     said = set(re.findall(r"--set ([a-z][\w.]*)=", page.read_text()))

@@ -25,7 +25,7 @@ def test_public_modules_and_their_names_are_documented(module: str) -> None:
 def test_what_users_read_imports_public_modules_only() -> None:
     """Pages for developers may name any module."""
     for_developers = {"architecture.md", "group-coordinator.md", "attribution.md", "benchmarks.md", "chaos.md"}
-    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in for_developers]
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name not in for_developers]
     named = {
         (page.name, "".join(module))
         for page in (*pages, ROOT / "README.md")

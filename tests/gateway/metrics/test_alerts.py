@@ -10,7 +10,7 @@ import pytest
 from muster.gateway.metrics.families import FAMILIES
 from tests.gateway.metrics.promtool import MINUTES, RULES, alerts, firing, promtool, up
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+RUNBOOK = Path(__file__).parents[3] / "docs" / "operations" / "alerts.md"
 _NAME, _MATCHERS = re.compile(r"\bmuster_\w+"), re.compile(r"\b(muster_\w+)\{([^}]*)\}")
 _SUFFIXES = ("", "_bucket", "_sum", "_count")
 
@@ -31,18 +31,17 @@ def test_each_metric_and_label_exists() -> None:
 
 def test_each_alert_has_its_page() -> None:
     """A section with the same four parts, to which its annotation points; and no section is without an alert."""
-    text = OPERATIONS.read_text()
+    text = RUNBOOK.read_text()
     sections = {
         section.partition("\n")[0].strip(): section
-        for section in re.split(r"^### (?=Muster[A-Z])", text, flags=re.MULTILINE)[1:]
+        for section in re.split(r"^## (?=Muster[A-Z])", text, flags=re.MULTILINE)[1:]
     }
     assert sections.keys() == alerts().keys()
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/operations/alerts.md#{name.lower()}"
         assert rule["labels"]["severity"] in ("critical", "warning")
-        page = sections[name].partition("\n## ")[0]
         for part in ("**Meaning.**", "**Impact.**", "**Look at.**", "**Mend.**"):
-            assert part in page, name
+            assert part in sections[name], name
 
 
 CASES: list[tuple[str, dict[str, str], set[str]]] = [
