@@ -22,5 +22,5 @@ class Context:
 
 @lru_cache(maxsize=8192)
 def of_client(context: Context, client_id: str | None) -> Context:
-    """The context with that client id. Nearly all requests of a connection have the same one."""
+    """Return the context with that client id. Nearly all requests of a connection have the same one."""
     return replace(context, client_id=client_id)

@@ -87,7 +87,10 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, h
 
 
 def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionState:
-    """The state with the partition's newest epoch; the default state if no epoch was taken yet. UnknownPartition."""
+    """Return the state with the partition's newest epoch; the default state if no epoch was taken yet.
+
+    Raises UnknownPartition.
+    """
     try:
         return PartitionState.decode(zk.call(zk.get_async, partition_state_path(topic, partition))[0])
     except NoNodeError:
@@ -109,7 +112,10 @@ def take_actor_epoch(zk: ZooKeeperClient, name: str, *, holder: ActorEpoch | Non
 
 
 def actor_epoch(zk: ZooKeeperClient, name: str, epoch: int) -> ActorEpoch:
-    """That epoch of the actor, which another process took for the caller. Superseded; ZooKeeperUnreachable."""
+    """Return that epoch of the actor, taken for the caller by another process.
+
+    Raises Superseded or ZooKeeperUnreachable.
+    """
     path = actor_epoch_path(name)
     data, stat = zk.call(zk.get_async, path)
     if data != str(epoch).encode():
@@ -163,7 +169,10 @@ def when_superseded(zk: ZooKeeperClient, mine: ActorEpoch, act: Callable[[], Non
 
 
 def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: int = -1) -> range:
-    """The next ``size`` producer ids, for this caller alone. ProducerIdsExhausted; ZooKeeperUnreachable."""
+    """Return the next ``size`` producer ids, for this caller alone.
+
+    Raises ProducerIdsExhausted or ZooKeeperUnreachable.
+    """
     if size < 1:
         raise ValueError(f"a block of {size} producer ids")
 

@@ -24,7 +24,7 @@ def java_string_hash(text: str) -> int:
 
 
 def _folded(units: bytes) -> bytes:
-    """The hash of each block of units, before it is cut to 32 bits, in the place of the block.
+    """Return the hash of each block of units, before it is cut to 32 bits, in the place of the block.
 
     A name may have 32,767 characters, and a loop over them takes a gateway several ms. Here one operation on an integer
     of all units combines all pairs of neighbours, and the next ones pairs of these; a sum always fits into its place.
@@ -38,7 +38,7 @@ def _folded(units: bytes) -> bytes:
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that owns the group.
+    """Return the partition of ``__consumer_offsets`` that owns the group.
 
     ``partitions`` is the topic's partition count, at least 1 (ValueError). As in Kafka, the absolute value of
     the hash is taken, and that of -2**31 is 0 (``org.apache.kafka.common.utils.Utils.abs``); masking the sign

@@ -96,7 +96,7 @@ class BrokerNode:
     rack: str | None = None
 
     def encode(self) -> bytes:
-        """As Kafka, it names the first endpoint without security as ``host`` and ``port``, or null and -1."""
+        """Encode like Kafka: ``host`` and ``port`` are those of the first endpoint without security, or null and -1."""
         rack = {} if self.rack is None else {"rack": self.rack}
         plain = next((each for each in self.endpoints if each.protocol == "PLAINTEXT"), None)
         return _dump(
@@ -220,7 +220,7 @@ def encode_topic(topic: Topic) -> bytes:
 
 
 def decode_topic(name: str, data: bytes, config: Mapping[str, str]) -> Topic:
-    """The topic of that name. Malformed if it is not a topic, or has no topic id (as written by Kafka before 2.8)."""
+    """Return the topic of that name. Raises Malformed if it is no topic, or has no topic id (Kafka before 2.8)."""
     fields = _load(data, "topic")
     try:
         return Topic(
@@ -236,7 +236,7 @@ def decode_topic(name: str, data: bytes, config: Mapping[str, str]) -> Topic:
 
 
 def encode_topic_id(topic_id: UUID) -> str:
-    """As Kafka prints ids: URL-safe base64 without padding, 22 characters."""
+    """Encode like Kafka prints ids: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
@@ -270,7 +270,7 @@ def decode_config(data: bytes) -> dict[str, str]:
 
 
 def decode_group(data: bytes) -> str:
-    """The group whose configuration it is. Malformed if it is not a group's."""
+    """Return the group that the configuration belongs to. Raises Malformed if it is not a group's."""
     group = _load(data, "configuration of a group").get("group")
     if not isinstance(group, str):
         raise Malformed(f"not a configuration of a group: {data!r}")
@@ -278,7 +278,7 @@ def decode_group(data: bytes) -> str:
 
 
 def decode_subscription(data: bytes) -> str:
-    """The subscription to client metrics whose configuration it is. Malformed if it is not one's."""
+    """Return the client metrics subscription that the configuration belongs to. Raises Malformed if it is not one's."""
     subscription = _load(data, "configuration of client metrics").get("subscription")
     if not isinstance(subscription, str):
         raise Malformed(f"not a configuration of client metrics: {data!r}")

@@ -34,7 +34,7 @@ class Partitions:
 
 
 def deal(gateways: Mapping[int, str], topics: Sequence[Partitions], before: Leaders) -> Leaders:
-    """The new leaders, given those ``before``. ``gateways``: the node of each, by broker id.
+    """Return the new leaders, given those ``before``. ``gateways``: the node of each, by broker id.
 
     No gateway has two more of a topic's partitions than another, nor two more of all partitions. Within these bounds,
     leaders change as little as possible (a new topic changes none of the others), and as many partitions as possible
@@ -88,7 +88,7 @@ class _Hand:
         self._leaders: dict[frozenset[int], tuple[int, ...]] = {}
 
     def leaders(self, extra: frozenset[int]) -> tuple[int, ...]:
-        """The leader of each partition if these gateways get one more."""
+        """Return the leader of each partition if these gateways get one more."""
         found = self._leaders.get(extra)
         if found is None:
             room = self._room(extra)
@@ -154,7 +154,7 @@ class _Topic:
         self.extra = frozenset(sorted(hand.gateways, key=rank)[: hand.extras])
 
     def cost(self, source: int, target: int) -> tuple[bool, float, int]:
-        """The cost of moving the extra partition: a change of leader is worse than a leader on another node."""
+        """Return the cost of moving the extra partition: a change of leader is worse than a leader on another node."""
         hand = self.hand
         return source in hand.more, hand.near[source] - hand.near[target], self.topic_id.int
 
@@ -187,7 +187,7 @@ class HasRack(Protocol):
 
 
 def replicas(leader: HasRack, brokers: Sequence[HasRack]) -> list[int]:
-    """The ids of all brokers, in the order of preference: the leader, one of each other rack, then the next by id.
+    """Return the ids of all brokers, by preference: the leader, one of each other rack, then the next by id.
 
     ``brokers``: by id, the leader among them.
     """

@@ -29,7 +29,10 @@ _DEALT = "log-"
 
 
 def home(actor: str, nodes: Collection[str], homes: Mapping[str, str]) -> str:
-    """The node for an actor created now. ``homes``: where others are, or will be. ValueError without nodes."""
+    """Return the node for an actor created now. ``homes``: where others are, or will be.
+
+    Raises ValueError without nodes.
+    """
     if not actor.startswith(_DEALT):
         return choose(actor, sorted(nodes))
     load = _dealt({name: node for name, node in homes.items() if name != actor})
@@ -95,9 +98,9 @@ class Roster:
         return self.settled(now_ms) - self._complete
 
     def have_their_share(self, nodes: Collection[str]) -> None:
-        """These nodes are no longer incomplete."""
+        """Count these nodes as complete from now on."""
         self._complete |= set(nodes) & self._since_ms.keys()
 
     def forget_share(self, node: str) -> None:
-        """The node may lack its share again."""
+        """Allow the node to lack its share again."""
         self._complete.discard(node)

@@ -12,7 +12,7 @@ def rank(key: str, nodes: Sequence[str]) -> list[str]:
 
 
 def choose(key: str, nodes: Sequence[str]) -> str:
-    """The best node for the key. ValueError without nodes."""
+    """Return the best node for the key. Raises ValueError without nodes."""
     return max(nodes, key=lambda node: (_score(key, node), node))
 
 

@@ -204,7 +204,7 @@ class TopicRegistry:
         return epochs.next_epoch(self._zk, topic, partition, owner)
 
     def _names(self) -> tuple[frozenset[str], int]:
-        """The names in use, and the version of that set: every creation increments it."""
+        """Return the names in use, and the version of that set: every creation increments it."""
         zk = self._zk
         for path in (TOPICS, TOPIC_CONFIGS):
             zk.call(zk.ensure_path_async, path)
@@ -270,7 +270,7 @@ def _new_topic_id() -> UUID:
 
 
 def stored_config(path: str, data: bytes) -> dict[str, str]:
-    """The configuration stored there. A malformed one is logged, and sets nothing."""
+    """Return the configuration stored there. A malformed one is logged, and sets nothing."""
     try:
         return decode_config(data)
     except Malformed as error:

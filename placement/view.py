@@ -16,7 +16,7 @@ from muster.placement.security.entities import Entity
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 UNDO_PREFIX = "__muster_undo."
-"""Of groups that keep the offsets which ``muster groups reset-offsets`` has replaced. They are not listed."""
+"""Prefix of the groups that keep offsets replaced by ``muster groups reset-offsets``. They are not listed."""
 OFFSETS, TRANSACTIONS = "offsets", "transactions"
 COORDINATORS: Mapping[str, str] = MappingProxyType({OFFSETS_TOPIC: OFFSETS, TRANSACTIONS_TOPIC: TRANSACTIONS})
 """The kind of actors that own the partitions of each topic of coordinators; log actors own those of all others."""
@@ -65,7 +65,7 @@ class Broker:
     """Whether it is about to stop: it leads and coordinates nothing, but is still one of the brokers."""
 
     def at(self, listener: str) -> BrokerAddress:
-        """The address for clients of that listener."""
+        """Return the address for clients of that listener."""
         found = (address for address in self.further if address.listener == listener)
         return next(found, BrokerAddress(listener, self.host, self.port))
 
@@ -81,7 +81,7 @@ class Topic:
     topic_id: UUID
     partitions: int
     replication_factor: int = 1
-    """As requested and reported. It is unrelated to the number of copies: there is one, on storage.path."""
+    """Requested and reported; unrelated to the number of copies: there is one, on storage.path."""
     internal: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
     """Only what was set on this topic, without the broker's defaults."""
@@ -119,10 +119,10 @@ class ClusterView:
     offsets: Mapping[int, Endpoint | None]
     """Active offsets partitions; None while the actor is down; absent if it was never started."""
     transactions: Mapping[int, Endpoint | None] = field(default_factory=dict)
-    """The same for partitions of ``__transaction_state``."""
+    """Coordinators of the partitions of ``__transaction_state``, by partition."""
     configs: DynamicConfigs = field(default_factory=DynamicConfigs)
     leaders: Leaders = field(default_factory=dict)
-    """As :meth:`with_leaders` has assigned them."""
+    """Assigned by :meth:`with_leaders`."""
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Cached lookups: a view never changes, and every request needs the same ones."""
 
@@ -146,7 +146,7 @@ class ClusterView:
         return (self.controller_epoch, self.version)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        """The topic with that id, or None."""
+        """Return the topic with that id, or None."""
         by_id: dict[UUID, Topic] | None = self._found.get("topics")
         if by_id is None:
             by_id = self._found["topics"] = {topic.topic_id: topic for topic in self.topics.values()}
@@ -167,7 +167,7 @@ class ClusterView:
         return found
 
     def with_leaders(self, before: Leaders) -> ClusterView:
-        """This view with leaders for its gateways, topics and logs, with as few changes to ``before`` as possible."""
+        """Return this view with the leaders that its gateways, topics and logs imply, close to ``before``."""
         gateways = {broker.id: broker.node_id for broker in self._staying}
         topics = [
             Partitions(topic_id=topic.topic_id, owners=self._owners(topic))
@@ -177,7 +177,7 @@ class ClusterView:
         return replace(self, leaders=deal(gateways, topics, before))
 
     def _owners(self, topic: Topic) -> tuple[str | None, ...]:
-        """The node of each partition's log; one tuple for all topics that are alike."""
+        """Return the node of each partition's log; one tuple for all topics that are alike."""
         if not self.logs:
             return (None,) * topic.partitions
         key = ("owners", self.log_of(topic, 0), topic.partitions)
@@ -188,7 +188,7 @@ class ClusterView:
         return found
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
-        """The gateway that Metadata names as leader; of a coordinator's partition, as FindCoordinator does.
+        """Return the gateway that Metadata names as leader; of a coordinator's partition, as FindCoordinator does.
 
         None without gateways, and of a partition that the topic does not have: clients may name any.
         """
@@ -226,16 +226,16 @@ class ClusterView:
         return next((broker.id for broker in brokers if broker.rack == rack), None)
 
     def rack_of(self, broker_id: int) -> str | None:
-        """The rack of a gateway that serves; None if it has none."""
+        """Return the rack of a gateway that serves; None if it has none."""
         broker = self._broker(broker_id)
         return broker.rack if broker is not None else None
 
     def owners(self, kind: str) -> Mapping[int, Endpoint | None]:
-        """The coordinators of that kind, OFFSETS or TRANSACTIONS, by partition."""
+        """Return the coordinators of that kind, OFFSETS or TRANSACTIONS, by partition."""
         return self.transactions if kind == TRANSACTIONS else self.offsets
 
     def coordinator_of(self, partition: int, kind: str = OFFSETS) -> Broker | None:
-        """The gateway that FindCoordinator names for that partition: on its actor's node if there is one."""
+        """Return the gateway that FindCoordinator names for that partition: on its actor's node if there is one."""
         key = ("coordinator", kind, partition)
         if key not in self._found:
             self._found[key] = self._nearest(partition, kind)

@@ -14,9 +14,9 @@ from muster.placement.mapping.divergence import Node, PartitionOf, Verdict, Want
 from muster.placement.mapping.registration import Registration
 
 Held = Mapping[int, tuple[Registration, ...]]
-"""What the coordinators of the offsets partitions hold. A missing partition is not trusted."""
+"""Registrations and members held by the coordinators, by offsets partition. A missing partition is not trusted."""
 _Identity = tuple[str, str, str, str | None]
-"""Of a registration's node: group, member id, host, client id."""
+"""Group, member id, host and client id of a registration's node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Memory:
     wanted_of: Mapping[int, Mapping[_Identity, Wanted]]
     """The content of ``held``, by offsets partition."""
     wanted: Mapping[str, tuple[Wanted, ...]]
-    """The same by unit."""
+    """Nodes that should exist, by unit."""
     paths: Mapping[str, tuple[str, ...]]
     """The content of ``seen``, by unit."""
     clients: Mapping[str, int]
@@ -40,7 +40,7 @@ NOTHING = Memory({}, {}, {}, {}, {}, {}, {})
 
 
 def begun(memory: Memory, held: Held, seen: Mapping[str, Node]) -> tuple[Memory, list[str]]:
-    """The comparison of these two, starting from ``memory``, and the units still to be judged."""
+    """Compare these two, starting from ``memory``; return the new memory and the units still to be judged."""
     changed: set[str] = set()
     if held.keys() != memory.held.keys():  # which partitions to trust affects everything that is not in order
         changed.update(memory.verdicts.keys())
@@ -51,7 +51,7 @@ def begun(memory: Memory, held: Held, seen: Mapping[str, Node]) -> tuple[Memory,
 
 
 def judged(units: Iterable[str], compared: Memory, partition_of: PartitionOf) -> dict[str, Verdict]:
-    """The verdicts that are not empty."""
+    """Return the verdicts that are not empty."""
     return {unit: verdict for unit in units if (verdict := _judged(unit, compared, partition_of))}
 
 
@@ -165,6 +165,6 @@ def _clients(
 
 
 def _host_of_client(path: str) -> str:
-    """The host, if the path is a client's; else ""."""
+    """Return the host if the path is a client's, else ""."""
     names = path.split("/")
     return names[2] if len(names) == 4 else ""

@@ -54,7 +54,7 @@ class Divergence:
     path: str
     difference: Difference
     data: bytes | None
-    """What the node should hold; None if it should not exist."""
+    """Wanted content of the node; None if it should not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Wanted:
 
 
 def unit_of(path: str) -> str:
-    """The unit of a node under ``/client_group_id``; "" for nodes deeper than ours."""
+    """Return the unit of a node under ``/client_group_id``; "" for nodes deeper than ours."""
     names = path.removeprefix(CLIENT_GROUP_ID).split("/")[1:]
     if len(names) == 1:
         return names[0].replace("-", "/", 1)
@@ -157,7 +157,7 @@ class _Judging:
             self._diverges(one.path, Difference.NEWER if later else Difference.WRONG, one.data)
 
     def unwanted_registration(self, path: str) -> set[str]:
-        """The group for which the node still counts, because the group's coordinator is not trusted."""
+        """Return the group for which the node still counts, because the group's coordinator is not trusted."""
         current = _held(path, self._nodes[path])
         owner = current.offsets_partition if current is not None else self._partition(group_of_path(path))
         if owner in self._trusted:

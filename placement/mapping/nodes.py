@@ -39,7 +39,7 @@ class Undecodable(ValueError):
 
 
 def canonical_host(peer_address: str) -> str:
-    """The canonical text of an IP address, which gives each client one name.
+    """Return the canonical text of an IP address, which gives each client one name.
 
     Accepts the formats of sockets, logs and Kafka: a port, brackets, a zone id or a leading slash are dropped.
     IPv6 is formatted as in RFC 5952, IPv4-mapped IPv6 as IPv4. ValueError if it is not an IP address.
@@ -59,7 +59,7 @@ def _folded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 
 def encode_segment(text: str | None) -> str:
-    """A string as (part of) a node name; never empty, never with ``/`` or ``:``."""
+    """Encode a string as (part of) a node name; never empty, never with ``/`` or ``:``."""
     if text is None:
         return _NULL
     encoded = _DOTS.get(text) or quote(text.encode("utf-8", "surrogatepass"), safe="") or _EMPTY
@@ -72,7 +72,7 @@ def encode_segment(text: str | None) -> str:
 
 
 def decode_segment(segment: str) -> str | None:
-    """The encoded text. Undecodable."""
+    """Return the encoded text. Raises Undecodable."""
     if segment == _NULL:
         return None
     if segment == _EMPTY:
@@ -89,17 +89,17 @@ def decode_segment(segment: str) -> str | None:
 
 
 def encode_host(host: str) -> str:
-    """A host as a node name, without ``-``, which separates host and client id in KoP's flat nodes."""
+    """Encode a host as a node name, without ``-``, which separates host and client id in KoP's flat nodes."""
     return encode_segment(host).replace("-", "%2D")
 
 
 def client_path(host: str, client_id: str | None) -> str:
-    """The node whose children are the registrations of that client."""
+    """Return the node whose children are the registrations of that client."""
     return f"{CLIENT_GROUP_ID}/{encode_host(host)}/{encode_segment(client_id)}"
 
 
 def registration_path(registration: Registration) -> str:
-    """The node of that registration."""
+    """Return the node of that registration."""
     name = f"{encode_segment(registration.group)}:{encode_segment(registration.member_id)}"
     return f"{client_path(registration.host, registration.client_id)}/{name}"
 
@@ -110,7 +110,7 @@ def kop_path(host: str, client_id: str | None) -> str:
 
 
 def kop_data(group: str) -> bytes:
-    """The content of KoP's node: the group id, UTF-8."""
+    """Return the content of KoP's node: the group id, UTF-8."""
     return group.encode("utf-8", "surrogatepass")
 
 
@@ -125,7 +125,7 @@ def is_kop_path(path: str) -> bool:
 
 
 def group_of_path(path: str) -> str | None:
-    """The group in the name of a registration's node; None if the name has no group, or a hashed one."""
+    """Return the group in the name of a registration's node; None if the name has no group, or a hashed one."""
     group, colon, _ = path.rpartition("/")[2].partition(":")
     return _text_of(group) if colon else None
 
@@ -144,7 +144,7 @@ def _text_of(segment: str) -> str | None:
 
 
 def encode_registration(registration: Registration) -> bytes:
-    """The data of its node: JSON, equal bytes for equal registrations."""
+    """Return the data of its node: JSON, equal bytes for equal registrations."""
     fields = {
         "version": 1,
         "group": registration.group,
@@ -163,7 +163,7 @@ def encode_registration(registration: Registration) -> bytes:
 
 
 def decode_registration(path: str, data: bytes) -> Registration:
-    """The registration of a node. Malformed if the data are not a registration, or belong to another node."""
+    """Return the registration of a node. Raises Malformed if the data are no registration, or one of another node."""
     try:
         fields = json.loads(data)
         registration = Registration(

@@ -25,7 +25,7 @@ class Registration:
     member_id: str
     kind: Kind
     client_id: str | None
-    """As sent in the request header; None and "" are different clients."""
+    """Sent in the request header; None and "" are different clients."""
     host: str
     """Canonical text of the client's address, without port (muster.placement.mapping.nodes.canonical_host)."""
     generation: int
@@ -38,7 +38,7 @@ class Registration:
     sequence: int
     """Increases with every update of that partition in that epoch."""
     principal: str | None = None
-    """Of the connection that the client uses for its group; ``User:ANONYMOUS`` without SASL.
+    """Principal of the connection that the client uses for its group; ``User:ANONYMOUS`` without SASL.
 
     None if unknown: it is not in the log, so a member that was loaded from there has none until its next request.
     None matches every principal.
@@ -90,7 +90,7 @@ class SimpleCommit:
 
     group: str
     member_id: str
-    """As in its registration (``Kind.SIMPLE``)."""
+    """Member id of the registration (``Kind.SIMPLE``)."""
     principal: str
     host: str
     client_id: str | None
@@ -104,7 +104,7 @@ class SimpleCommit:
 
 
 Change = Registration | Withdrawal
-"""Of which client consumes for which group."""
+"""Start or end of a client's consumption for a group."""
 Trace = Position | SimpleCommit
-"""Of where a client is. For the gateways only: it is not kept."""
+"""Position of a client in its group's partitions. For the gateways only: it is not kept."""
 RegistrationUpdate = Change | Trace

@@ -102,7 +102,7 @@ def plan(
     partition_of: PartitionOf,
     memory: Memory = NOTHING,
 ) -> Plan:
-    """The next actions.
+    """Return the next actions.
 
     ``seen``: all nodes under ``/client_group_id``, by path. ``suspects``: those of the previous plan.
     ``partition_of``: the offsets partition of a group, for nodes whose data do not contain it; must never change.
@@ -143,7 +143,7 @@ class Planning:
             yield creates[start:]
 
     def plan(self) -> Plan:
-        """The complete plan."""
+        """Return the complete plan."""
         while self._judge_some():
             pass
         verdicts = [self._verdicts[unit] for unit in sorted(self._verdicts)]

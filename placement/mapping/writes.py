@@ -44,7 +44,7 @@ from muster.placement.zookeeper.multi import Operation
 BATCH = 500
 """The maximum of changes in progress at once."""
 LARGEST_NODE_BYTES = 900_000
-"""Of path and data together. ZooKeeper closes the connection on a request above jute.maxbuffer, 1 MiB by default."""
+"""Path and data together. ZooKeeper closes the connection on a request above jute.maxbuffer, 1 MiB by default."""
 CREATED_AT_ONCE = 5_000
 """The maximum of creations in progress at once."""
 _SORTED_TOGETHER = 1_000
@@ -92,7 +92,7 @@ class MappingNodes:
         self._before_write = before_write
 
     def read(self, path: str) -> Node | None:
-        """The node, or None."""
+        """Return the node, or None."""
         return self._read([path])[0].get(path)
 
     def apply(self, changes: Iterable[WriteIf], *, batch: int = BATCH) -> dict[str, Outcome]:
@@ -190,7 +190,7 @@ class MappingNodes:
             yield sent.popleft(), error is None
 
     def _read(self, paths: Iterable[str]) -> tuple[dict[str, Node], set[str]]:
-        """Those of the nodes that exist, read in this order, and which of them have children."""
+        """Read the nodes in this order; return the existing ones, and the paths of those with children."""
         found = self._zk.read_many(paths, timeout_s=self._timeout_s)
         nodes = {path: Node(data, stat.version, stat.mzxid) for path, (data, stat) in found.items()}
         return nodes, {path for path, (_, stat) in found.items() if stat.numChildren}
@@ -201,7 +201,7 @@ class MappingNodes:
 
 
 def fence_of(path: str) -> str:
-    """The node whose version is incremented when a node with that path is created."""
+    """Return the node whose version is incremented when a node with that path is created."""
     return _FENCES[crc32(path.encode("utf-8", "surrogatepass")) % len(_FENCES)]
 
 
@@ -213,7 +213,7 @@ class _Above:
         self._made = made
 
     def take(self, path: str) -> list[str]:
-        """The nodes missing above the path, topmost first; they count as existing from now on."""
+        """Return the nodes missing above the path, topmost first; they count as existing from now on."""
         missing, end = [], path.rfind("/")
         while end > 0 and (folder := path[:end]) not in self._made and folder not in self._seen:
             missing.append(folder)
@@ -288,7 +288,7 @@ def _size_bytes(change: WriteIf) -> int:
 
 
 def _folders(path: str) -> list[str]:
-    """The nodes that must exist above the node, topmost first."""
+    """Return the nodes that must exist above the node, topmost first."""
     folders, end = [], len(CLIENT_GROUP_ID)
     while end != -1:
         folders.append(path[:end])

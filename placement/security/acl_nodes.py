@@ -21,7 +21,7 @@ _PERMISSIONS = {permission.kafka_name: permission for permission in PERMISSIONS}
 _PARENTS = {AclPatternType.LITERAL: LITERAL_ACLS, AclPatternType.PREFIXED: PREFIXED_ACLS}
 
 _NO_NODE = re.compile("/|[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-"""What a node's name cannot have: see ``PathUtils.validatePath`` of ZooKeeper."""
+"""Strings that no node's name has: see ``PathUtils.validatePath`` of ZooKeeper."""
 
 
 def has_node(name: str) -> bool:
@@ -30,17 +30,17 @@ def has_node(name: str) -> bool:
 
 
 def parent_path(pattern_type: AclPatternType, resource_type: AclResourceType) -> str:
-    """The parent of the nodes of patterns of these types."""
+    """Return the parent of the nodes of patterns of these types."""
     return f"{_PARENTS[pattern_type]}/{resource_type.kafka_name}"
 
 
 def acl_path(pattern: AclPattern) -> str:
-    """The node of the ACLs of that pattern."""
+    """Return the node of the ACLs of that pattern."""
     return f"{parent_path(pattern.pattern_type, pattern.resource_type)}/{pattern.name}"
 
 
 def encode_acls(acls: Iterable[Acl]) -> bytes:
-    """The ACLs of one pattern, Kafka's JSON version 1."""
+    """Encode the ACLs of one pattern: Kafka's JSON, version 1."""
     fields = [
         {
             "principal": acl.principal,
@@ -54,7 +54,7 @@ def encode_acls(acls: Iterable[Acl]) -> bytes:
 
 
 def decode_acls(pattern: AclPattern, data: bytes) -> frozenset[Acl]:
-    """The ACLs of that pattern. Malformed."""
+    """Return the ACLs of that pattern. Raises Malformed."""
     try:
         fields = json.loads(data)["acls"]
         return frozenset(

@@ -53,7 +53,7 @@ class AclChange(NamedTuple):
     removed: frozenset[Acl] = frozenset()
 
     def after(self, before: frozenset[Acl]) -> frozenset[Acl]:
-        """The pattern's ACLs afterwards."""
+        """Return the pattern's ACLs afterwards."""
         return (before | self.added) - self.removed
 
 
@@ -147,12 +147,12 @@ class AclRegistry:
 
 
 def size_bytes(acls: Iterable[Acl]) -> int:
-    """What these ACLs of one pattern take in ZooKeeper; see MAX_NODE_BYTES."""
+    """Return the size of these ACLs of one pattern in ZooKeeper; see MAX_NODE_BYTES."""
     return len(encode_acls(acls))
 
 
 def batches(changes: Iterable[AclChange], current: AclsByPattern) -> Iterator[list[AclChange]]:
-    """The changes of what there is, in their order, as many at a time as fit in a transaction."""
+    """Return the changes of ``current``, in their order, in batches as large as a transaction holds."""
 
     def written_bytes(change: AclChange) -> int:
         before = current.get(change.pattern, frozenset())

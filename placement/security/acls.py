@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 WILDCARD = "*"
-"""As name of a literal pattern: any resource of the type. As host: any host."""
+"""Any resource of the type, as the name of a literal pattern; any host, as a host."""
 ANYONE = "User:*"
 """The principal of an ACL that applies to every client."""
 CLUSTER_NAME = "kafka-cluster"
@@ -22,12 +22,12 @@ CLUSTER_NAME = "kafka-cluster"
 class _Named(IntEnum):
     @property
     def kafka_name(self) -> str:
-        """As in ZooKeeper, in logs and in the options of tools: ``TransactionalId``."""
+        """Name in ZooKeeper, in logs and in the options of tools: ``TransactionalId``."""
         return self.name.title().replace("_", "")
 
 
 class AclResourceType(_Named):
-    """What an ACL is about."""
+    """Type of the resource of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -40,7 +40,7 @@ class AclResourceType(_Named):
 
 
 class AclOperation(_Named):
-    """What an ACL allows or denies; ``1 << operation`` is its bit in the authorized operations of KIP-430."""
+    """Operation that an ACL allows or denies; ``1 << operation`` is its bit in the authorized operations of KIP-430."""
 
     UNKNOWN = 0
     ANY = 1
@@ -181,9 +181,9 @@ class Acls:
 
 
 RESOURCE_TYPES = tuple(each for each in AclResourceType if each > AclResourceType.ANY)
-"""Those that an ACL may be about."""
+"""Resource types of ACLs; the others are for filters."""
 PATTERN_TYPES = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
-"""Those that an ACL may have."""
+"""Pattern types of ACLs; the others are for filters."""
 OPERATIONS = tuple(each for each in AclOperation if each > AclOperation.ANY)
-"""Those that an ACL may allow or deny."""
+"""Operations of ACLs; the others are for filters."""
 PERMISSIONS = (AclPermission.DENY, AclPermission.ALLOW)

@@ -82,12 +82,15 @@ class EntityAlteration:
     remove: frozenset[str] = frozenset()
 
     def after(self, current: Mapping[str, str]) -> dict[str, str]:
-        """The configs after the alteration."""
+        """Return the configs after the alteration."""
         return {name: value for name, value in current.items() if name not in self.remove} | dict(self.set)
 
 
 def encode_name(name: str | None) -> str:
-    """A name as Kafka's Sanitizer does: all but unreserved characters in percent-encoded UTF-8. UnstorableName."""
+    """Encode a name like Kafka's Sanitizer: percent-encoded UTF-8, but for unreserved characters.
+
+    Raises UnstorableName.
+    """
     if name is None:
         return _DEFAULT
     encoded = quote(name.encode("utf-8", "surrogatepass"), safe="")
@@ -97,7 +100,7 @@ def encode_name(name: str | None) -> str:
 
 
 def decode_name(encoded: str) -> str | None:
-    """The name that a node's name encodes. MalformedEntity."""
+    """Decode the name of a node. Raises MalformedEntity."""
     if encoded == _DEFAULT:
         return None
     if _BAD_ESCAPE.search(encoded):
@@ -109,12 +112,12 @@ def decode_name(encoded: str) -> str | None:
 
 
 def clients_path(user_node: str) -> str:
-    """The parent of the nodes of a user's clients. ``user_node``: the name of the user's node."""
+    """Return the parent of the nodes of a user's clients. ``user_node``: the name of the user's node."""
     return f"{USERS}/{user_node}/{_CLIENTS_OF_USER}"
 
 
 def decode_entity_config(data: bytes) -> dict[str, str]:
-    """The configs in a node, which is empty if only clients of the user have any. MalformedEntity."""
+    """Return a node's configs; none if only clients of the user have any. Raises MalformedEntity."""
     if not data:
         return {}
     try:

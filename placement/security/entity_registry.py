@@ -45,7 +45,7 @@ class EntityRegistry:
         self._controller = controller
 
     def load(self) -> dict[Entity, dict[str, str]]:
-        """The entities that have configs. A malformed node is logged, without its content, and left out."""
+        """Return the entities with configs. A malformed node is logged, without its content, and left out."""
         zk = self._zk
         zk.call(zk.sync_async, "/")
         children = zk.children_of_many([USERS, CLIENTS, IPS])
@@ -61,7 +61,7 @@ class EntityRegistry:
         return self._read(nodes)
 
     def login_secret(self) -> bytes:
-        """The cluster's secret of this name, created if it does not exist."""
+        """Return the cluster's secret of this name, created if it does not exist."""
         zk = self._zk
         while True:
             try:
@@ -114,7 +114,7 @@ class EntityRegistry:
 
     @staticmethod
     def _current(path: str, data: bytes) -> dict[str, str]:
-        """The configs stored there. A malformed node is logged, and replaced."""
+        """Return the configs stored there. A malformed node is logged, and replaced."""
         try:
             return decode_entity_config(data)
         except MalformedEntity as error:

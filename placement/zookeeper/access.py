@@ -33,7 +33,7 @@ PRIVATE: tuple[ACL, ...] = tuple(CREATOR_ALL_ACL)
 
 
 def protected(path: str) -> tuple[ACL, ...]:
-    """The ACL of a protected node; ``path`` without chroot."""
+    """Return the ACL of a protected node; ``path`` without chroot."""
     is_sensitive = path.startswith(SENSITIVE) and any(path == one or path.startswith(f"{one}/") for one in SENSITIVE)
     return PRIVATE if is_sensitive else READABLE
 
@@ -54,7 +54,7 @@ class Access:
     check_hostname: bool = True
 
     def acl_of(self, path: str) -> tuple[ACL, ...]:
-        """Of a node that is created; ``path`` without chroot."""
+        """Return the ACL of a new node; ``path`` without chroot."""
         return protected(path) if self.set_acl else OPEN
 
     def options(self) -> dict[str, Any]:

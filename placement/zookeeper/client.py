@@ -119,7 +119,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         raise ZooKeeperUnreachable(f"no ZooKeeper answers at {self.hosts_text} within {timeout_s:g} s")
 
     def command(self, cmd: bytes = b"ruok") -> str:
-        """The response to one of ZooKeeper's four-letter words. ConnectionLoss without a connection, OSError."""
+        """Return the response to one of ZooKeeper's four-letter words.
+
+        Raises ConnectionLoss without a connection, OSError.
+        """
         if not self._live.is_set():
             raise ConnectionLoss("no connection to a server")
         return self._connection.command(cmd)
@@ -143,11 +146,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return min(timeout_s, _LONG_AWAY_PATIENCE_S) if is_long else timeout_s
 
     def create_async(self, path: str, value: bytes = b"", acl: Sequence[ACL] | None = None, **named: Any) -> Any:
-        """As kazoo's, but the ACL is the path's own."""
+        """Create a node like kazoo, but with the path's own ACL."""
         return super().create_async(path, value, acl=list(acl or self._access.acl_of(path)), **named)
 
     def ensure_path_async(self, path: str, acl: Sequence[ACL] | None = None) -> Any:
-        """As kazoo's, but each node that is missing gets its own ACL, also the parents of a node that is created."""
+        """Create missing nodes like kazoo, but each with its own ACL, also the parents of a new node."""
         return super().ensure_path_async(path)
 
     def call(
@@ -222,7 +225,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             yield self._error_of(sent.popleft(), timeout_s)
 
     def _error_of(self, result: Any, timeout_s: float) -> KazooException | None:
-        """The transaction's error; None for success. ZooKeeperUnreachable after ``timeout_s``."""
+        """Return the transaction's error; None for success. Raises ZooKeeperUnreachable after ``timeout_s``."""
         try:
             return next(iter(result.get(timeout=timeout_s)), None)
         except KazooTimeoutError as error:
@@ -237,7 +240,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def read_many(
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> dict[str, tuple[bytes, ZnodeStat]]:
-        """Data and stat of every path that exists. One request reads hundreds, in the order of the paths."""
+        """Return data and stat of every path that exists. One request reads hundreds, in the order of the paths."""
         return read_data(paths, lambda reads: self.call(self._read_async, reads, timeout_s=timeout_s))
 
     def children_of_many(self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S) -> dict[str, list[str]]:
@@ -292,7 +295,10 @@ def is_lost_connection(error: Exception) -> bool:
 
 
 def client(hosts: str, access: Access = ANYONE) -> ZooKeeperClient:
-    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string, or has no credentials."""
+    """Return a client that is not started.
+
+    Raises ZooKeeperUnreachable if ``hosts`` is no connect string, or has no credentials.
+    """
     # kazoo logs every reconnection attempt; the two lines of muster.placement.zookeeper.outages are enough.
     quiet = logging.getLogger("kazoo.quiet")
     quiet.setLevel(logging.ERROR)
@@ -310,11 +316,10 @@ def client(hosts: str, access: Access = ANYONE) -> ZooKeeperClient:
 
 
 def connect(hosts: str, access: Access = ANYONE, *, timeout_s: float) -> ZooKeeperClient:
-    """A connected client; ``hosts`` is ZooKeeper's connect string, optionally with a chroot.
+    """Return a connected client; ``hosts`` is ZooKeeper's connect string, optionally with a chroot.
 
-    ZooKeeperUnreachable if no server responds within ``timeout_s``, or all refuse what this client shows in TLS, or it
-    refuses what they show. Once connected, the client reconnects by itself
-    for as long as it takes, with a new session if the old one expired.
+    Raises ZooKeeperUnreachable if no server responds within ``timeout_s``, or TLS fails with all of them. Once
+    connected, the client reconnects by itself for as long as it takes, with a new session if the old one expired.
     """
     zk = client(hosts, access)
     zk._logs_first_attempts = False  # the caller gets an error

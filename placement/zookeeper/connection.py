@@ -79,7 +79,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     _host: tuple[str, str, int]
     """The name, the address and the port of the last attempt."""
     _refusals: list[str | None]
-    """What each host of this cycle of attempts said against this client; None: it only did not respond."""
+    """Each host's refusal of this client in this cycle of attempts; None: it only did not respond."""
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         self._ahead = bytearray()
@@ -91,7 +91,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             raise
 
     def command(self, words: bytes) -> str:
-        """The response to one of ZooKeeper's four-letter words, from the host of this connection. OSError."""
+        """Return the response to one of ZooKeeper's four-letter words, from the host of this connection.
+
+        Raises OSError.
+        """
         host, hostip, port = self._host
         with self.handler.create_connection(
             (hostip, port), hostname=host, timeout=_COMMAND_S, use_ssl=self.client.use_ssl

@@ -25,7 +25,7 @@ class EphemeralNode:
     """
 
     def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes], access: Access = ANYONE) -> None:
-        """``data`` is called again for every session and every :meth:`refresh`."""
+        """Call ``data`` again for every session and every :meth:`refresh`."""
         self._path = path
         self._data = data
         self._zk = client(zk_hosts, access)
@@ -40,7 +40,7 @@ class EphemeralNode:
             self._due.set()
 
     def refresh(self) -> None:
-        """The content of the node has changed; it is written again soon."""
+        """Write the node again soon: its content has changed."""
         self._due.set()
 
     def _run(self) -> None:

@@ -41,7 +41,7 @@ class Mirror:
     """
 
     def __init__(self, zk: ZooKeeperClient, root: str, *, on_deleted: Callable[[], None] = lambda: None) -> None:
-        """That thread calls ``on_deleted`` after events of deleted nodes."""
+        """Call ``on_deleted`` on the reading thread after events of deleted nodes."""
         self._zk = zk
         self._root = root
         self._signals: queue.SimpleQueue[_Signal | WatchedEvent] = queue.SimpleQueue()
@@ -70,7 +70,7 @@ class Mirror:
         self._thread.join()
 
     def snapshot(self, timeout_s: float = 0) -> Mapping[str, Node] | None:
-        """The nodes by path; None if after ``timeout_s`` they are not known to be current.
+        """Return the nodes by path; None if after ``timeout_s`` they are not known to be current.
 
         A snapshot is immutable, and the same object as the last one if nothing has changed since.
         """

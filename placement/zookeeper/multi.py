@@ -96,7 +96,7 @@ _READERS: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
 
 
 def read_data(paths: Iterable[str], call: Call) -> dict[str, Data]:
-    """Data and stat of every path that exists. Those of one request are read in the order of the paths."""
+    """Return data and stat of every path that exists. Those of one request are read in the order of the paths."""
     return dict(_read(_GET_DATA, paths, call))
 
 
@@ -129,7 +129,7 @@ class MultiWrite:
     chroot: str
     operations: Sequence[Operation]
     acl_of: Callable[[str], tuple[ACL, ...]]
-    """Of a node that is created; the path is without chroot."""
+    """ACL of a new node; the path is without chroot."""
 
     def serialize(self) -> bytes:
         chroot = self.chroot.encode()

@@ -33,7 +33,7 @@ class Outages:
         self._reasons: set[str] = set()
 
     def lost(self, client: object) -> None:
-        """The client has no connection. May be called repeatedly."""
+        """Record that the client has no connection. May be called repeatedly."""
         with self._lock:
             self._without.add(client)
             if self._since is None:
@@ -51,12 +51,12 @@ class Outages:
                 log.error("no connection to ZooKeeper at %s: %s", self._hosts, reason)
 
     def expired(self) -> None:
-        """The server has ended a client's session."""
+        """Record that the server has ended a client's session."""
         with self._lock:
             self._expired = True
 
     def found(self, client: object) -> None:
-        """The client is connected."""
+        """Record that the client is connected."""
         with self._lock:
             self._without.discard(client)
             if self._since is None or self._without:
@@ -82,13 +82,13 @@ _ALL_LOCK = threading.Lock()
 
 
 def outages_of(hosts: str) -> Outages:
-    """The outages of the ensemble; ``hosts`` without chroot."""
+    """Return the outages of the ensemble; ``hosts`` without chroot."""
     with _ALL_LOCK:
         return _ALL.setdefault(hosts, Outages(hosts))
 
 
 def connectivity() -> Connectivity:
-    """The current state of this process; connected if it never used ZooKeeper."""
+    """Return the current state of this process; connected if it never used ZooKeeper."""
     with _ALL_LOCK:
         states = [outages.now() for outages in _ALL.values()]
     return Connectivity(all(state.connected for state in states), sum(state.outages for state in states))

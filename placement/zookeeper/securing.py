@@ -38,7 +38,7 @@ def secure(zk: ZooKeeperClient) -> int:
 
 
 def secure_whole(zk: ZooKeeperClient) -> int:
-    """The same for a ZooKeeper that is Muster's alone, with ZooKeeper's own nodes; returns the number of nodes."""
+    """Secure a ZooKeeper that is Muster's alone, with ZooKeeper's own nodes; return the number of nodes."""
     _set_all(zk, ("/zookeeper", "/zookeeper/quota"), protected)
     return secure(zk)
 
