@@ -27,19 +27,19 @@ Runs = Mapping[int, Batch[sends.SendKey, Run]]
 
 
 class Sources(Protocol):
-    """What the audit queries. A source that does not respond is missing in a result; nothing is raised for it."""
+    """Sources of the audit. One that does not respond is missing in a result; nothing is raised for it."""
 
     def gateways(self) -> Collection[int]:
         """Ids of the gateways that serve."""
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """The partitions of all topics that can be fetched."""
+        """Return the partitions of all topics that can be fetched."""
 
     async def steps(self, session: str, received: Received) -> Steps:
-        """Steps from the coordinators, by offsets partition."""
+        """Return steps from the coordinators, by offsets partition."""
 
     async def runs(self, session: str, received: Received) -> Runs:
-        """Runs from the gateways: everything that was sent until now and has its final attribution."""
+        """Return runs from the gateways: everything sent until now with its final attribution."""
 
     async def members(self, groups: Collection[str]) -> Members:
         """When the groups had members, from their coordinators."""

@@ -35,7 +35,7 @@ class _Place:
 
     groups: dict[str, Series] = field(default_factory=dict)
     unattributed: Memory = field(default_factory=list)
-    """What was sent without attribution."""
+    """Offsets sent without attribution."""
     unknown_below: int = 0
     """Offsets below this may have been sent before counting began, or by a gateway that was lost before it reported."""
 
@@ -85,11 +85,11 @@ class Books:
                 series.runs.extend(runs)
 
     def lost_count(self) -> None:
-        """Counts of what was sent until now may be missing: at the start, and when a gateway was lost."""
+        """Note that sends until now may be missing in the counts: at the start, and after a gateway was lost."""
         self._is_lost = True
 
     def in_doubt(self) -> Collection[str]:
-        """Groups of which :meth:`settle` has to know when they had members."""
+        """Return the groups whose times with members :meth:`settle` needs."""
         found: set[str] = set()
         for _, known in self._all():
             found.update(group for group, series in known.groups.items() if series.is_in_doubt)
@@ -132,7 +132,7 @@ class Books:
         self._prune(now_ms)
 
     def rows(self) -> list[Row]:
-        """A row for every group's partition of which anything was counted, sorted."""
+        """Return a row for every group's partition with any counts, sorted."""
         found = []
         for (topic, partition), known in self._all():
             for group, series in known.groups.items():
@@ -157,7 +157,7 @@ class Books:
         return series
 
     def _see(self, place: TopicPartition, cumulative_size: CumulativeSizes) -> _Place:
-        """The log was asked last, so every other topic of that name is an earlier one."""
+        """Drop earlier topics of that name: the log was queried last, so its topic is the newest."""
         by_id = self._places[place]
         known = by_id.pop(cumulative_size.topic_id, None) or _Place()
         self._forget(by_id.values())

@@ -1,4 +1,4 @@
-"""What a coordinator collects for the audit: the offsets that its groups' commits went past."""
+"""Offsets passed by the commits of a coordinator's groups, collected for the audit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CommitSteps:
             self._end_all()
 
     def take(self, session: str, received: int) -> Batch[CommitKey, Step]:
-        """As :meth:`Outbox.take`."""
+        """Hand over a batch: see :meth:`Outbox.take`."""
         self._end_all()
         return self._outbox.take(session, received)
 

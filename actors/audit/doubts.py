@@ -22,7 +22,7 @@ MAX_DOUBTS = 64
 
 @dataclass(slots=True)
 class Doubt:
-    """What one run sent below the committed offset."""
+    """Bytes that one run sent below the committed offset."""
 
     at_ms: int
     """When it was sent."""
@@ -30,17 +30,17 @@ class Doubt:
     """When it was counted."""
     bytes: int
     behind: Spans
-    """Those of its offsets that had not been sent for the group, from before the first observed commit."""
+    """Offsets not sent to the group before, from before the first observed commit."""
     is_judged: bool = False
 
 
 @dataclass(slots=True)
 class Doubts:
-    """Those of one series."""
+    """Doubts of one series."""
 
     _doubts: list[Doubt] = field(default_factory=list)
     _bytes: int = 0
-    """Of those that nothing can explain any more."""
+    """Bytes of doubts that nothing can explain any more."""
 
     @property
     def wait(self) -> bool:
@@ -62,7 +62,7 @@ class Doubts:
             self._end(self._doubts[0])
 
     def committed(self, at_ms: int) -> list[Doubt]:
-        """The group has committed; returns what that explains."""
+        """Count a commit of the group; return the doubts that it explains."""
         return self._explained([each for each in self._doubts if each.at_ms <= at_ms <= each.at_ms + AT_WORK_MS])
 
     def judge(self, periods: Collection[Period], now_ms: int, ripe_ms: int) -> list[Doubt]:

@@ -1,4 +1,4 @@
-"""What a coordinator knows of when its groups had members, for the audit."""
+"""Times when a coordinator's groups had members, for the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process collects for the audit between two rounds, handed over exactly once.
+"""Items that one process collects for the audit between two rounds, handed over exactly once.
 
 The audit sends the number of the batch that it received last. If that is not the last one that was handed over, the
 response was lost, and its items are sent again with those added since. If another process of the audit sends a request,

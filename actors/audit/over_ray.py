@@ -77,7 +77,7 @@ class RaySources:
         await _responses({each: self._call(f"gateway-{each}", "take_audit", shared) for each in self.gateways()})
 
     async def _of_log(self, name: str, wanted: list[tuple[TopicPartition, tuple[int, ...]]]) -> Any:
-        """The cumulative sizes from the log actor, or from the standby that serves in its place."""
+        """Return the cumulative sizes from the log actor, or from the standby that serves in its place."""
         try:
             return await self._call(name, "audit_cumulative_sizes", wanted)
         except (RayError, TimeoutError, ValueError):
@@ -96,7 +96,7 @@ class RaySources:
 
 
 async def _responses(calls: Mapping[K, Awaitable[Any]]) -> dict[K, Any]:
-    """The results of those that respond."""
+    """Return the results of the calls without an error."""
     responses = await asyncio.gather(*calls.values(), return_exceptions=True)
     found: dict[K, Any] = {}
     for key, response in zip(calls, responses, strict=True):

@@ -1,4 +1,4 @@
-"""What the audit reports of each group's partition, and of itself; its process sends it to every gateway."""
+"""Report of the audit on each group's partition, and on itself; its process sends it to every gateway."""
 
 from __future__ import annotations
 

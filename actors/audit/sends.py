@@ -1,4 +1,4 @@
-"""What a gateway collects for the audit: the offsets that it sent, for a group or unattributed."""
+"""Offsets that a gateway sent, for a group or unattributed, collected for the audit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sends:
         self._lock = threading.Lock()
 
     def follow(self, topics: Mapping[str, Topic], now_ms: int) -> None:
-        """What is sent from now on is of these topics."""
+        """Follow the topics: ids of later sends are looked up in these."""
         with self._lock:
             self._topics.follow(topics, now_ms)
 
@@ -56,6 +56,6 @@ class Sends:
                     self._outbox.add((head.group, head.topic, topic_id, head.partition), run)
 
     def take(self, session: str, received: int) -> Batch[SendKey, Run]:
-        """As :meth:`Outbox.take`, without what has not been flushed."""
+        """Hand over a batch without sends that have not been flushed: see :meth:`Outbox.take`."""
         with self._lock:
             return self._outbox.take(session, received)

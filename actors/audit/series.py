@@ -25,7 +25,7 @@ Memory = list[tuple[int, Spans]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What supports or excludes an explanation, for one partition."""
+    """Evidence for or against an explanation, for one partition."""
 
     unattributed: Spans
     """Sent without attribution."""
@@ -64,7 +64,7 @@ class Series:
     """Offsets that were sent for the group, or judged why they were not."""
     committed: Spans = ()
     again: Memory = field(default_factory=list)
-    """What was sent again, or is in doubt."""
+    """Offsets sent again, or in doubt."""
     last_ms: int = 0
     _last_offset: int | None = None
     _last_commit_ms: int = 0
@@ -147,7 +147,7 @@ class Series:
         self._measure(cumulative_sizes)
 
     def row(self, group: str, topic: str, partition: int) -> Row | None:
-        """The report's row; None if nothing was counted yet."""
+        """Return the report's row; None if nothing was counted yet."""
         drift = {cause: size for cause, size in (self._now + self._judged).items() if size}
         rest = self._attributed_bytes - self._implied_bytes - _signed(drift)
         if rest:
@@ -181,7 +181,7 @@ class Series:
             remember(self.again, now_ms, behind)
 
     def _was_reread(self, explained: Iterable[Doubt], cumulative_sizes: CumulativeSizes) -> None:
-        """These were sent to the group after all."""
+        """Count these as sent to the group after all."""
         for doubt in explained:
             fresh = spans.minus(doubt.behind, self.sent)
             self._reread_bytes -= _bytes(cumulative_sizes, fresh)
@@ -204,7 +204,7 @@ class Series:
         self._last_commit_ms = max(self._last_commit_ms, step.at_ms)
 
     def _pass(self, first: int, end: int, cause: Cause, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
-        """Commits went past these offsets."""
+        """Count offsets passed by commits; those that were not sent are a gap."""
         fresh = spans.minus(spans.of(max(first, 0), min(end, cumulative_sizes.end_offset)), self.committed)
         if not fresh:
             return
@@ -305,7 +305,7 @@ def remember(memory: Memory, now_ms: int, offsets: Spans) -> None:
 
 
 def remembered(memory: Memory, since_ms: int) -> Spans:
-    """The offsets that were remembered since then."""
+    """Return the offsets that were remembered since then."""
     found: Spans = ()
     for at_ms, offsets in memory:
         if at_ms > since_ms:

@@ -9,7 +9,7 @@ Spans = tuple[Span, ...]
 
 
 def of(first: int, end: int) -> Spans:
-    """The span [first, end); no span if it is empty."""
+    """Return the span [first, end); no span if it is empty."""
     return ((first, end),) if first < end else ()
 
 
@@ -52,7 +52,7 @@ def below(spans: Spans, offset: int) -> Spans:
 
 
 def run_around(spans: Spans, offset: int) -> Span | None:
-    """The span that contains the offset."""
+    """Return the span that contains the offset."""
     for first, end in spans[_at(spans, offset) :][:1]:
         if first <= offset < end:
             return first, end
