@@ -154,7 +154,7 @@ class _ClientMetrics:
     types: Mapping[str, ConfigType] = {name: each.type for name, each in CLIENT_METRICS_CONFIGS.items()}
 
     def __init__(self, *_: object) -> None:
-        """A subscription depends on nothing else."""
+        """Ignore the arguments: a subscription depends on nothing else."""
 
     def default(self, name: str) -> str | None:
         return CLIENT_METRICS_CONFIGS[name].default

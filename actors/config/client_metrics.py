@@ -22,7 +22,7 @@ MATCHED = (
     "client_source_address",
     "client_source_port",
 )
-"""What a pattern of ``match`` may be about."""
+"""Labels of clients for patterns of ``match`` (KIP-714)."""
 
 
 class ClientMetricsConfig(NamedTuple):
@@ -77,7 +77,7 @@ def _check_interval(text: str) -> None:
 
 
 def patterns(text: str) -> dict[str, re.Pattern[str]]:
-    """The patterns of ``match``, by what they are about. InvalidSubscription."""
+    """Return the patterns of ``match``, by label. Raises InvalidSubscription."""
     found: dict[str, re.Pattern[str]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, pattern = part.partition("=")

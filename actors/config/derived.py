@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.actors.transactions.config import TransactionConfig
 
 _IN_MS = {"log_retention_ms": "retention_ms", "log_roll_ms": "roll_ms", "log_roll_jitter_ms": "roll_jitter_ms"}
-"""What :class:`MusterConfig` makes of properties that have other units, too."""
+"""Fields of :class:`MusterConfig`, in ms, for properties that have other units, too."""
 _FIXED = {"cleanup.policy": "compact", "flush.messages": "1", "message.timestamp.type": "CreateTime"}
 COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def group_config(config: MusterConfig, groups: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> GroupConfig:
-    """The part of the configuration that applies to the group coordinator. ``groups``: what was set for single ones."""
+    """Return the configuration of the group coordinator. ``groups``: overrides of single groups."""
     from muster.actors.group.config import GroupConfig
 
     values = _known_to(GroupConfig, dict(config))
@@ -43,21 +43,21 @@ def group_config(config: MusterConfig, groups: Mapping[str, Mapping[str, str]] =
 
 
 def transaction_config(config: MusterConfig) -> TransactionConfig:
-    """The part of the configuration that applies to the transaction coordinator."""
+    """Return the configuration of the transaction coordinator."""
     from muster.actors.transactions.config import TransactionConfig
 
     return TransactionConfig(**_known_to(TransactionConfig, dict(config)))
 
 
 def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """The configuration of a topic's log; invalid ``topic_overrides`` are left out."""
+    """Return the configuration of a topic's log; invalid ``topic_overrides`` are left out."""
     from muster.actors.log.config import LogConfig
 
     return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
 
 
 def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """The configuration of the log of a ``__consumer_offsets`` partition, with what was set on that topic."""
+    """Return the configuration of the log of a ``__consumer_offsets`` partition, with the topic's overrides."""
     return dataclasses.replace(
         log_config(config, coordinator_topic_configs(OFFSETS_TOPIC, config, topic_overrides)),
         own_codec=config.offsets_topic_compression_codec,
@@ -68,7 +68,7 @@ def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] 
 def transactions_log_config(
     config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})
 ) -> LogConfig:
-    """The configuration of the log of a ``__transaction_state`` partition, with what was set on that topic."""
+    """Return the configuration of the log of a ``__transaction_state`` partition, with the topic's overrides."""
     return dataclasses.replace(
         log_config(config, coordinator_topic_configs(TRANSACTIONS_TOPIC, config, topic_overrides)),
         load_buffer_bytes=config.transaction_state_log_load_buffer_size,
@@ -76,7 +76,7 @@ def transactions_log_config(
 
 
 def coordinator_topic_configs(topic: str, config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, str]:
-    """The configs of a topic of coordinators, whatever the defaults of topics are."""
+    """Return the configs of a topic of coordinators, whatever the defaults of topics are."""
     own = valid_topic_configs(topic_overrides)
     segment_bytes = {
         OFFSETS_TOPIC: config.offsets_topic_segment_bytes,
@@ -86,7 +86,7 @@ def coordinator_topic_configs(topic: str, config: MusterConfig, topic_overrides:
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
-    """A topic's typed values by field name (``retention_ms``, ...): its own where valid, else the broker's.
+    """Return a topic's typed values by field name (``retention_ms``, ...): its own where valid, else the broker's.
 
     Where the broker's property is one of :class:`KeptProperties`, its default.
     """

@@ -86,12 +86,15 @@ def is_dynamic_of_a_broker(name: str) -> bool:
 
 
 def altered(config: MusterConfig, properties: Mapping[str, str]) -> MusterConfig:
-    """The configuration of the start, overridden by these properties. ConfigError names those that are invalid."""
+    """Return the configuration of the start, overridden by these properties.
+
+    Raises ConfigError, which names invalid ones.
+    """
     return MusterConfig.from_properties({**config.properties, **properties})
 
 
 def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | None = None) -> MusterConfig:
-    """The configuration in force: for logs and groups, or for a gateway.
+    """Return the configuration in force: for logs and groups, or for a gateway.
 
     Stored properties that are invalid (possibly only since the cluster was started with others) are logged and left
     out.

@@ -46,7 +46,7 @@ class GroupConfigs(BaseModel):
 GROUP_BYTE_RATE = "group.byte.rate"
 GROUP_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in GroupConfigs.model_fields.values())
 _OF_BROKER = tuple(name for name in GROUP_CONFIGS if name != GROUP_BYTE_RATE)
-"""Those that are properties, too."""
+"""Group configs that are properties of the broker, too."""
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
@@ -64,7 +64,7 @@ def group_config_errors(config: Mapping[str, str], broker: Broker) -> str | None
 
 
 def out_of_bounds(values: Mapping[str, int], broker: Broker, prefix: str = "") -> Iterator[str]:
-    """What is wrong with values of group configs, by name, under the bounds that the broker sets.
+    """Yield the errors of group configs, by name, under the bounds that the broker sets.
 
     ``prefix`` comes before the names in the texts.
     """
@@ -78,12 +78,12 @@ def out_of_bounds(values: Mapping[str, int], broker: Broker, prefix: str = "") -
 
 
 def broker_problem(broker: Broker) -> str | None:
-    """What is wrong with the broker's own properties of the same names; None if nothing is."""
+    """Return the error in the broker's own properties of the same names; None if they are valid."""
     return next(out_of_bounds({name: _of_broker(name, broker) for name in _OF_BROKER}, broker, "group."), None)
 
 
 def own_configs(groups: Mapping[str, Mapping[str, str]], broker: Broker) -> dict[str, OwnConfig]:
-    """What was set for single groups. A value that is out of bounds now counts as the nearest one that is not."""
+    """Return the overrides of single groups. A value that is out of bounds by now counts as the nearest valid one."""
     from muster.actors.group.config import OwnConfig
 
     found: dict[str, OwnConfig] = {}

@@ -20,7 +20,7 @@ _CLEANERS = "each actor cleans its own logs, one at a time"
 _NO_TIERS = "there is no tiered storage"
 _MAX_LONG = 2**63 - 1
 MAX_ARRAY_BYTES = 2_147_483_639
-"""As Java has them."""
+"""Largest array in Java."""
 LIMIT_OF_BATCHES = "a batch may decompress to 67108864 bytes, whatever is set"
 
 
@@ -75,7 +75,7 @@ KEPT: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in 
 
 
 def kept_errors(properties: Mapping[str, str]) -> list[str]:
-    """What is wrong with values of those of the properties that are kept, in Kafka's words."""
+    """Return the errors in kept properties, in Kafka's words."""
     try:
         KeptProperties.model_validate({name: value for name, value in properties.items() if name in KEPT})
     except ValidationError as error:

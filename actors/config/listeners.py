@@ -67,7 +67,7 @@ class Node:
         return self.labels[name]
 
     def filled_in(self, template: str, needed_by: str) -> str:
-        """The template with this node's values. BadPlaceholder if it lacks a label."""
+        """Return the template with this node's values. Raises BadPlaceholder if it lacks a label."""
 
         def value(found: re.Match[str]) -> str:
             match found[1]:
@@ -81,7 +81,7 @@ class Node:
         return _PLACEHOLDER.sub(value, template)
 
     def rack(self, template: str | None) -> str | None:
-        """The value of ``broker.rack`` on this node. BadPlaceholder if it lacks a label that is named."""
+        """Return the value of ``broker.rack`` on this node. Raises BadPlaceholder if it lacks a label that is named."""
         if template is None:
             return self.labels.get(RACK_LABEL) or None
         return self.filled_in(template, "broker.rack")
@@ -126,7 +126,7 @@ class Listener:
     host: str
     """"" if none is named."""
     port: int
-    """Of the first gateway; 0: a free one."""
+    """Port of the first gateway; 0: a free one."""
     advertised: Advertised | None = None
     """None: the address that it listens at."""
     proxy_protocol: bool = False
@@ -150,7 +150,7 @@ class Listener:
         return self.balancers is None or any(ip_address(host) in network for network in self.balancers)
 
     def own_address(self, otherwise: str) -> str:
-        """The address that it listens at; ``otherwise`` if those are all, or none is named."""
+        """Return the host that it listens at; ``otherwise`` if it listens at all interfaces, or none is named."""
         return otherwise if self.host in ALL_INTERFACES else self.host
 
     def address(self, node: Node, bound: int) -> tuple[str, int]:
@@ -159,7 +159,7 @@ class Listener:
 
 
 def default_listeners(properties: Mapping[str, Any]) -> str:
-    """``listeners`` where these properties have none: with SASL mechanisms, clients have to log in."""
+    """Return the default of ``listeners``: with SASL mechanisms, clients have to log in."""
     name = SASL_PLAINTEXT if str(properties.get("sasl.enabled.mechanisms") or "").strip() else PLAINTEXT
     return f"{name}://:{DEFAULT_PORT}"
 
@@ -173,7 +173,7 @@ def read_listeners(
     balancers: str | None,
     own: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Listener, ...]:
-    """The listeners that the properties describe, in their order. ValueError naming the property.
+    """Return the described listeners, in their order. Raises ValueError, which names the property.
 
     ``own``: properties of one listener, by its name; ``proxy_protocol`` and ``balancers`` hold for the others.
     """
@@ -305,7 +305,7 @@ def check_distinct(addresses: Mapping[int, Sequence[tuple[str, int]]]) -> None:
 
 
 def same_address(gateway_id: int, other_id: int, address: tuple[str, int]) -> str:
-    """The message when two gateways advertise one address."""
+    """Return the message for two gateways that advertise one address."""
     return (
         f"gateways {other_id} and {gateway_id} both advertise {host_port(*address)}; "
         "put {id}, {host} or {label:NAME} into advertised.listeners"

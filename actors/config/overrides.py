@@ -28,9 +28,9 @@ OF_A_LISTENER = SSL_KEYS | {
 }
 """Properties that may be set for one listener. A further one needs a line here, and a field of MusterConfig."""
 OF_A_MECHANISM = frozenset({"connections.max.reauth.ms"})
-"""Those that may be set for one SASL mechanism of a listener."""
+"""Properties that may be set for one SASL mechanism of a listener."""
 DYNAMIC_OF_A_LISTENER = RELOADED
-"""Those that can be altered while the cluster runs, for one listener only."""
+"""Properties that can be altered while the cluster runs, for one listener only."""
 
 _MECHANISM = "|".join(re.escape(name.lower()) for name in SASL_MECHANISMS)
 _NAME = re.compile(rf"listener\.name\.([^.]+)\.(?:({_MECHANISM})\.)?(.+)")
@@ -40,7 +40,7 @@ class Override(NamedTuple):
     """The name of a property of one listener, in its parts."""
 
     listener: str
-    """As in the property: in lower case."""
+    """Name in lower case, like in the property."""
     mechanism: str | None
     key: str
 
@@ -69,7 +69,7 @@ def is_dynamic(name: str) -> bool:
 def read_overrides(
     texts: Mapping[str, Any], names: Sequence[str], typed: Callable[[str, Any], Any]
 ) -> dict[str, dict[str, Any]]:
-    """The typed values by name of the listener, then by :func:`key_of`. ValueError naming the property.
+    """Return the typed values by listener, then by :func:`key_of`. Raises ValueError, which names the property.
 
     ``names``: of the listeners; ``typed`` makes a value of a key and a text, or raises ValueError with both.
     """

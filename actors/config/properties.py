@@ -1,4 +1,4 @@
-"""What an operator can set: Kafka's property names, typed, checked before anything starts.
+"""Properties for operators, with Kafka's names, typed, and checked before anything starts.
 
 A property file, ``--set`` and flags become one mapping of names to text; :meth:`MusterConfig.from_properties`
 turns it into a frozen value or a :class:`ConfigError` that names every offending property. A Kafka property
@@ -232,11 +232,11 @@ class MusterConfig(
     _of_one_listener: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     """The properties that begin with ``listener.name.``."""
     _own: Mapping[str, Mapping[str, Any]] = PrivateAttr(default_factory=dict)
-    """The same, typed: see :func:`read_overrides`."""
+    """Typed properties of listeners: see :func:`read_overrides`."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MusterConfig:
-        """The configuration that the properties say. ConfigError naming every property that cannot be."""
+        """Return the configuration of these properties. Raises ConfigError, which names every invalid one."""
         known = property_names()
         own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
         problems = [unknown_property(name, known) for name in sorted(set(properties) - known - set(own))]
@@ -261,7 +261,10 @@ class MusterConfig(
 
     @classmethod
     def _typed(cls, key: str, text: Any) -> Any:
-        """The value of a property. ValueError with its name, its text unless it is a password, and what is wrong."""
+        """Return the value of a property.
+
+        Raises ValueError with its name, its text unless it is a password, and the reason.
+        """
         try:
             return getattr(cls.model_validate({key: text}), key.replace(".", "_"))
         except ValidationError as error:
@@ -273,7 +276,7 @@ class MusterConfig(
         return self._of_one_listener
 
     def of_listener(self, listener: str, key: str, mechanism: str | None = None) -> Any:
-        """The value of a property for a listener, or for a SASL mechanism of it: the most specific that was set."""
+        """Return the value of a property for a listener, or for a SASL mechanism of it: the most specific one."""
         own = self._own.get(listener, {})
         for name in (key_of(key, mechanism), key):
             if name in own:
@@ -397,12 +400,12 @@ class MusterConfig(
 
     @property
     def sasl_mechanisms(self) -> tuple[str, ...]:
-        """Of ``sasl.enabled.mechanisms``; none: clients need not log in."""
+        """Mechanisms in ``sasl.enabled.mechanisms``; none: clients need not log in."""
         return tuple(filter(None, self.sasl_enabled_mechanisms.split(",")))
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
-        """Those of ``listeners``, in their order."""
+        """Listeners in ``listeners``, in their order."""
         return read_listeners(
             self.listeners,
             self.listener_security_protocol_map,
@@ -428,7 +431,7 @@ class MusterConfig(
         return tls_settings(METRICS, partial(self.of_listener, METRICS))
 
     def first_metrics_port(self, *, on_cluster: bool) -> int:
-        """Of the first gateway, or of all where each is on a node of its own; 0: free ones.
+        """Return the port of the first gateway, or of all where each has its own node; 0: free ones.
 
         Fixed on a cluster, whose Prometheus has a list of hosts and ports.
         """

@@ -48,7 +48,7 @@ REMOVED: Mapping[str, str] = {
 
 
 def property_without_effect(name: str) -> str | None:
-    """The message for a property of Kafka that nothing here would obey; None if it is not known to be one."""
+    """Return the message for a property of Kafka without effect here; None if it is not known to be one."""
     kept = KeptProperties.model_fields.get(name.replace(".", "_"))
     reasons = (reason for pattern, reason in NO_EFFECT if re.fullmatch(pattern, name))
     reason = next(reasons, kept.description if kept is not None else None)
@@ -56,7 +56,7 @@ def property_without_effect(name: str) -> str | None:
 
 
 def unknown_property(name: str, known: Iterable[str]) -> str:
-    """The message for a property that is none of the ``known`` ones."""
+    """Return the message for a property that is none of the ``known`` ones."""
     if (problem := property_without_effect(name)) is not None:
         return problem
     if any(re.fullmatch(pattern, name) for pattern in LATER):

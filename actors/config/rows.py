@@ -74,7 +74,7 @@ def describe_broker(
 
 
 def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> list[ConfigRow]:
-    """The properties that were set for the whole cluster."""
+    """Return the properties that were set for the whole cluster."""
     layers = _Layers(config, configs, None)
     rows = [layers.row(name) for name in sorted(type(config).model_fields) if _alias(name) in configs.cluster]
     rows += [row for row in layers.kept_rows() if row.name in configs.cluster]
@@ -175,7 +175,7 @@ class _Layers:
         ]
 
     def row_of_a_listener(self, name: str) -> ConfigRow:
-        """A property of one listener; what it has without it is a synonym, too."""
+        """Return a property of one listener; the value that applies without it is a synonym, too."""
         override = Override.parse(name)
         assert override is not None
         field = MusterConfig.model_fields[override.key.replace(".", "_")]

@@ -107,7 +107,7 @@ class SecurityProperties(BaseModel):
 
     @property
     def oauth_audience(self) -> tuple[str, ...]:
-        """Of ``sasl.oauthbearer.expected.audience``; none: any."""
+        """Audiences in ``sasl.oauthbearer.expected.audience``; none: any."""
         named = (self.sasl_oauthbearer_expected_audience or "").split(",")
         return tuple(name.strip() for name in named if name.strip())
 
@@ -118,7 +118,7 @@ class SecurityProperties(BaseModel):
 
     @property
     def super_user_principals(self) -> frozenset[str]:
-        """Those of ``super.users``."""
+        """Principals in ``super.users``."""
         return frozenset(filter(None, self.super_users.split(";")))
 
     def authorizer_problem(self, authenticates: bool) -> str | None:

@@ -289,7 +289,7 @@ def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
 
 
 def _conflicts(config: TopicConfigs) -> list[str]:
-    """The checks of Kafka's LogConfig."""
+    """Return the errors that the checks of Kafka's LogConfig find."""
     problems = []
     least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if least is not None and most is not None and least > most:
@@ -302,7 +302,7 @@ def _conflicts(config: TopicConfigs) -> list[str]:
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """The valid ones of the stored configs; another version or another program may have stored others."""
+    """Return the valid ones of the stored configs; another version or another program may have stored others."""
     return {name: value for name, value in stored.items() if topic_config_errors({name: value}) is None}
 
 
@@ -312,12 +312,12 @@ def _unknown(name: str) -> str:
 
 
 def synonym_of(field: FieldInfo) -> str | None:
-    """The field of the broker's property that applies where a topic's config is not set; None if there is none."""
+    """Return the field of the broker's property for topics without the config; None if there is none."""
     return _extra(field).get("synonym")
 
 
 def default_of(field: FieldInfo) -> str | None:
-    """The default of a config that no property of the broker has; None if one has."""
+    """Return the default of a config that no property of the broker has; None if one has."""
     return _extra(field).get("default")
 
 

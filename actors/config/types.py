@@ -127,7 +127,7 @@ def _throttled_replicas(value: str) -> str:
 
 
 def _listing(*allowed: str, required: str = "") -> AfterValidator:
-    """A comma-separated list of some of these, without duplicates, in its order."""
+    """Return the validator of a comma-separated list of some of these, without duplicates, in its order."""
 
     def check(value: str) -> str:
         named = [part.strip() for part in value.split(",")]
@@ -227,7 +227,7 @@ def _sentence(problem: Any, secret: Container[str]) -> str:
 
 
 def kafka_problems_of(error: ValidationError, types: Mapping[str, ConfigType]) -> list[str]:
-    """The same in the words of Kafka's ConfigDef, by the ``types`` of the configs."""
+    """Return the problems in the words of Kafka's ConfigDef, by the ``types`` of the configs."""
     return [_kafka_sentence(problem, types) for problem in error.errors()]
 
 
@@ -253,7 +253,7 @@ _SMALLEST, _LARGEST = (-(2**31), -(2**63)), (2**31 - 1, 2**63 - 1)
 
 
 def text_of(value: Any) -> str | None:
-    """A value as written in a property file; None for a password."""
+    """Return a value's text in a property file; None for a password."""
     if value is None or isinstance(value, SecretStr):
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)

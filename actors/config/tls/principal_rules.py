@@ -67,7 +67,7 @@ class PrincipalRules:
         return cls(tuple(rules))
 
     def name(self, distinguished_name: str) -> str | None:
-        """What the first rule that matches makes of it; None if none does."""
+        """Return the principal's name by the first rule that matches; None if none does."""
         return next((name for rule in self._rules if (name := rule.apply(distinguished_name)) is not None), None)
 
 

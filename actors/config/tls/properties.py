@@ -118,5 +118,7 @@ RELOADED = frozenset(
         "ssl.allow.san.changes",
     }
 )
-"""Those that can be altered while the cluster runs, for one listener. Keys and passwords cannot: ZooKeeper would keep
-them as they are."""
+"""Properties that can be altered while the cluster runs, for one listener.
+
+Keys and passwords cannot: ZooKeeper would keep them unencrypted.
+"""

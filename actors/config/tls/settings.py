@@ -49,7 +49,7 @@ class TlsSettings:
 
 
 def tls_settings(listener: str, value: Callable[[str], Any], *, client_auth: str | None = None) -> TlsSettings:
-    """The settings of that listener. ValueError naming the property that is missing or too many.
+    """Return the settings of that listener. Raises ValueError, which names the property that is missing or too many.
 
     ``value`` gives the value of a property for the listener; ``client_auth`` takes the place of ssl.client.auth.
     """
