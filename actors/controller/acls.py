@@ -31,7 +31,7 @@ class AclsAdmin:
     """
 
     def __init__(self, registry: AclRegistry, changed: Callable[[], None]) -> None:
-        """``changed`` is called when there is something new."""
+        """Call ``changed`` after every change."""
         self.acls = Acls()
         self._by_pattern: AclsByPattern = {}
         self._registry = registry

@@ -201,7 +201,7 @@ class Controller:
             await move_controller(node_id, self._settings, type(self), *arguments)
 
     def _end_when_superseded(self) -> None:
-        """A controller that was paused or cut off may have a successor; then it must not touch any actor."""
+        """Exit once there is a successor, as after a pause or an outage: it must not touch any actor then."""
         assert self._zk is not None
         assert self._own_epoch is not None
 
@@ -212,14 +212,17 @@ class Controller:
         when_superseded(self._zk, self._own_epoch, end)
 
     async def _adopt_standbys(self, left: set[str]) -> Mapping[str, ActiveStandby]:
-        """What a predecessor's standbys serve. Standbys are queried before the actors that they replace."""
+        """Return the roles that a predecessor's standbys serve.
+
+        Standbys are queried before the actors that they replace.
+        """
         for number in sorted(_numbers("standby", left)):
             self._manage_standby_on(None, number)
         await self._adopt({name for name in left if name.startswith("standby-")})
         return await self._supervisor.standbys.found()
 
     async def _next_epoch_of(self, role: str, owner: str) -> int:
-        """The next leader epoch of an ``offsets-<p>`` or ``transactions-<p>``, or actor epoch of a ``log-<i>``.
+        """Return the next leader epoch of an ``offsets-<p>`` or ``transactions-<p>``, or actor epoch of a ``log-<i>``.
 
         Waits while ZooKeeper is unavailable, which is logged elsewhere: the caller has everything else ready.
         """
@@ -245,7 +248,7 @@ class Controller:
         await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
 
     async def _reported_leaders(self) -> Leaders:
-        """The leaders in the views of a predecessor's gateways; empty without such a gateway."""
+        """Return the leaders in the views of a predecessor's gateways; empty without such a gateway."""
         actors = self._supervisor.actors
         gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
         reported = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
@@ -258,7 +261,7 @@ class Controller:
         return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
 
     def _with_data(self, topic: str) -> set[int]:
-        """The partitions of that topic that have any records."""
+        """Return the partitions of that topic that have any records."""
         folders = (Path(self._settings.storage) / "logs").glob(f"{topic}-*")
         return {
             int(folder.name.rpartition("-")[2])
@@ -394,7 +397,7 @@ class Controller:
         return replace(configs, acls=self._acls.acls if self._acls else Acls())
 
     def _distinct(self, brokers: list[Broker]) -> tuple[Broker, ...]:
-        """The brokers for the view; those that are left out have an error, which ``muster status`` shows."""
+        """Return the brokers for the view; those left out have an error, which ``muster status`` shows."""
         served, left_out = distinct(brokers)
         for broker_id, problem in left_out.items():
             managed = self._supervisor.actors[f"gateway-{broker_id}"]
@@ -467,7 +470,7 @@ class Controller:
         return self._acls
 
     async def producer_ids(self) -> range:
-        """A block of producer ids that were never given out before."""
+        """Return a block of producer ids that were never given out before."""
         return await (await self._topics_admin()).producer_ids()
 
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
@@ -475,7 +478,7 @@ class Controller:
         return await (await self._topics_admin()).partition_counts(names)
 
     async def faults(self, what: str, *arguments: Any) -> dict[str, Any]:
-        """The result of ``FaultControl.call``. RuntimeError unless fault injection is enabled."""
+        """Return the result of ``FaultControl.call``. Raises RuntimeError unless fault injection is enabled."""
         await self.start()
         if self._faults is None:
             raise RuntimeError("fault injection is off")

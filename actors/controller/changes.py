@@ -30,7 +30,7 @@ class Changes:
         The threads are a separate pool: what waits for ZooKeeper must not delay other work of the process in threads.
         """
         self.busy = f"Other changes of {of} take too long; this was not begun."
-        """What a change is refused with that had no turn."""
+        """Message for a change that had no turn."""
         self._read = read
         self._changed = changed
         self._one_change = asyncio.Lock()
@@ -52,7 +52,7 @@ class Changes:
             self._one_change.release()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """The result of what blocks."""
+        """Run blocking work in a thread; return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def reload(self, *, is_away: bool) -> None:
@@ -64,7 +64,7 @@ class Changes:
         self.reload_soon()
 
     def reload_soon(self) -> None:
-        """What became of a change during an outage is known once ZooKeeper is available again: read it then."""
+        """Read ZooKeeper again once it is available: the outcome of a change during an outage is known only then."""
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
 

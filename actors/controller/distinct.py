@@ -9,7 +9,7 @@ from muster.placement.view import Broker
 
 
 def distinct(brokers: Iterable[Broker]) -> tuple[tuple[Broker, ...], Mapping[int, str]]:
-    """The brokers by id, and why others are left out, by their ids: a broker before them advertises their address."""
+    """Divide into brokers by id, and errors by id: a broker before them advertises their address."""
     found: list[Broker] = []
     left_out: dict[int, str] = {}
     owner: dict[tuple[str, int], int] = {}

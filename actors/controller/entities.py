@@ -20,7 +20,7 @@ class EntitiesAdmin:
     """
 
     def __init__(self, registry: EntityRegistry, changed: Callable[[], None], *, with_logins: bool) -> None:
-        """``changed`` is called when there is something new. ``with_logins``: whether any listener needs them."""
+        """Call ``changed`` after every change. ``with_logins``: whether any listener needs logins."""
         self._with_logins = with_logins
         self.entities: Mapping[Entity, Mapping[str, str]] = {}
         self.login_secret = b""

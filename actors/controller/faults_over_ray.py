@@ -83,7 +83,7 @@ class RayCluster:
 
 
 async def _await_call(call: Any) -> None:
-    """A gateway that died requests the faults when it starts again."""
+    """Await the call, but ignore a dead gateway: it requests the faults when it starts again."""
     try:
         await call
     except RayError as error:

@@ -42,7 +42,7 @@ class ControllerHistory:
         self._faults.start()
 
     def serves(self, epoch: int) -> None:
-        """The controller serves under that controller epoch."""
+        """Record that the controller serves under that controller epoch."""
         self._own = replace(self._own, epoch=epoch)
         self.lifecycle.controller("serving", self._own)
 
@@ -57,7 +57,7 @@ class ControllerHistory:
             raise
 
     async def stopped(self) -> None:
-        """The controller stops: write the last rows."""
+        """Stop: write the last rows."""
         self.lifecycle.controller("stopped", self._own)
         await self._lifecycle.close()
         await self._faults.close()

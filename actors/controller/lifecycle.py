@@ -35,7 +35,7 @@ _UNKNOWN = Server(None, None)
 
 @dataclass(slots=True)
 class _Life:
-    """What was last reported of an actor."""
+    """Last report on an actor."""
 
     server: Server | None = None
     starting: tuple[str | None] | None = None
@@ -53,11 +53,11 @@ class Lifecycle:
         self._found: set[str] = set()
 
     def found(self, names: Collection[str]) -> None:
-        """A predecessor created these actors: those that serve did not have to be started."""
+        """Record these actors as a predecessor's: those that serve did not have to be started."""
         self._found.update(names)
 
     def starting(self, managed: Managed) -> None:
-        """A process of the actor was requested to serve. Reported again only if it cannot, for a new reason."""
+        """Report that a process of the actor was requested to serve; again only if it cannot, for a new reason."""
         life, starting = self._life(managed.name), (managed.error,)
         if life.starting != starting and managed.name not in self._found:
             life.starting = starting
@@ -77,14 +77,14 @@ class Lifecycle:
             self._record(managed.name, "serving", server, self._why(managed.name, before, server))
 
     def moves(self, managed: Managed, node_id: str) -> None:
-        """The actor is about to be ended, to serve on that node: what follows is no loss."""
+        """Record that the actor is about to be ended, to serve on that node: the next events are no loss."""
         life = self._life(managed.name)
         if life.server is not None:
             self._record(managed.name, "moved", life.server, f"to node {node_id}")
             life.server = life.starting = None
 
     def stopped(self, managed: Managed) -> None:
-        """The actor was ended on purpose, and is no longer managed."""
+        """Record that the actor was ended on purpose, and is no longer managed."""
         life = self._lives.pop(managed.name, None)
         if life is not None:
             self._record(managed.name, "stopped", life.server or _UNKNOWN, None)
@@ -129,21 +129,21 @@ class ControllerSeen:
         self._is_away = False
 
     def answered(self, epoch: int) -> None:
-        """The controller responded under that controller epoch."""
+        """Record a response of the controller, under that controller epoch."""
         self._server = Server(None, None, epoch)
         if self._is_away:
             self._is_away = False
             self._lifecycle.controller("serving", self._server)
 
     def silent(self, reason: str) -> None:
-        """The controller did not respond."""
+        """Record that the controller did not respond."""
         if self._server is not None and not self._is_away:
             self._is_away = True
             self._lifecycle.controller("lost", self._server, reason)
 
 
 def server_of(managed: Managed) -> Server | None:
-    """The process that serves for the actor now."""
+    """Return the process that serves for the actor now."""
     active_standby, started = managed.active_standby, managed.started
     if active_standby is not None:
         standby = active_standby.standby

@@ -1,4 +1,4 @@
-"""What the controller knows about each actor that it manages."""
+"""State of each actor that the controller manages."""
 
 from __future__ import annotations
 

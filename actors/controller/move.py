@@ -64,7 +64,7 @@ class ControllerMover:
         return True
 
     def ping(self) -> None:
-        """Returns once the process runs."""
+        """Return once the process runs."""
 
 
 async def move_controller(node_id: str, settings: ClusterSettings, controller: type, *arguments: Any) -> None:

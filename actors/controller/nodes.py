@@ -77,7 +77,7 @@ class NodeMoves:
         self._alive = frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
 
     def home_for(self, actor: str, moved_to: str | None) -> str:
-        """The node for an actor that is created now: ``moved_to`` if that is usable. Blocks. RayError."""
+        """Return the node for a new actor: ``moved_to`` if that is usable. Blocks. Raises RayError."""
         usable = self._usable(frozenset(node["NodeID"] for node in _nodes() if node["Alive"]))
         with self._making:
             places = ((name, self._place_of(managed)) for name, managed in list(self._supervisor.actors.items()))
@@ -88,7 +88,7 @@ class NodeMoves:
             return found
 
     def _place_of(self, managed: Managed) -> str | None:
-        """The node that an actor runs on, or is being created on."""
+        """Return the node that an actor runs on, or is being created on."""
         if managed.started is not None and (managed.state == "alive" or managed.name not in self._made_on):
             return managed.started.node_id
         return self._made_on.get(managed.name)
@@ -97,11 +97,11 @@ class NodeMoves:
         return self._roster.settled(now_ms()) & nodes or nodes
 
     def _usable(self, nodes: frozenset[str]) -> frozenset[str]:
-        """The nodes that are not drained; if all are drained, all of them, since actors have to run somewhere."""
+        """Return the nodes that are not drained; if all are, all of them, since actors have to run somewhere."""
         return nodes - self._drained or nodes
 
     async def run(self) -> None:
-        """Runs for as long as the controller lives."""
+        """Run for as long as the controller lives."""
         while True:
             pause_s = _PERIOD_S
             try:
@@ -161,7 +161,7 @@ class NodeMoves:
         return all(kind.serves_on(node_id) for kind in self._per_node)
 
     def _moved(self) -> list[Managed]:
-        """The actors that can be moved, in the order of ``_KINDS``."""
+        """Return the actors that can be moved, in the order of ``_KINDS``."""
         fixed = {kind.kind for kind in self._per_node}
         kinds = [kind for kind in _KINDS if kind not in fixed]
         actors = self._supervisor.actors

@@ -67,7 +67,7 @@ class PerNode:
         )
 
     def _found(self) -> dict[str, str | None]:
-        """The node of each actor by name; None while it is not known."""
+        """Return the node of each actor by name; None while it is not known."""
         actors = self._supervisor.actors
         return {name: self._home(managed) for name, managed in actors.items() if name.startswith(f"{self.kind}-")}
 

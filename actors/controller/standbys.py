@@ -48,7 +48,7 @@ class ActiveStandby:
     started: Started
 
     async def until_over(self) -> None:
-        """Returns when it no longer serves the role. RayError when the standby is lost."""
+        """Return once it no longer serves the role. Raises RayError when the standby is lost."""
         await self.standby.handle.until_over.remote(self.role, self.started.epoch)
 
     def release(self) -> None:
@@ -97,18 +97,18 @@ class Standbys:
         return sorted(self._alive(), key=rank)
 
     def on(self, node_id: str) -> Standby:
-        """The standby on that node. NoStandby."""
+        """Return the standby on that node. Raises NoStandby."""
         standby = self.find(node_id)
         if standby is None:
             raise NoStandby(f"no standby runs on node {node_id}")
         return standby
 
     def find(self, node_id: str) -> Standby | None:
-        """The standby on that node, if one runs."""
+        """Return the standby on that node, if one runs."""
         return next((standby for standby in self._alive() if standby.node_id == node_id), None)
 
     async def found(self) -> Mapping[str, ActiveStandby]:
-        """What the standbys serve, by role, for a new controller; the highest epoch of each role."""
+        """Return the roles that standbys serve, for a new controller; the highest epoch of each role."""
         standbys = self._alive()
         responses = await asyncio.gather(*(_served_by(standby) for standby in standbys))
         active_standbys: dict[str, ActiveStandby] = {}
@@ -131,7 +131,7 @@ class Standbys:
         await self.on(node_id).handle.signal.remote(pid, signal_number)
 
     async def until_gone(self, node_id: str, pid: int) -> None:
-        """Returns when the process has ended, which Ray reports up to 2 s later; never if that cannot be determined."""
+        """Return once the process has ended, reported by Ray up to 2 s later; never if that cannot be determined."""
         while True:
             try:
                 if node_id == ray.get_runtime_context().get_node_id():

@@ -86,7 +86,7 @@ class Supervisor:
         liveness_timeout_s: float = 0,
         cover: bool = False,
     ) -> None:
-        """``changed`` is called when an actor's state, or what serves for it, has changed; ``lifecycle`` records it.
+        """Call ``changed`` after every change of an actor's state or server; record it in ``lifecycle``.
 
         ``liveness_timeout_s`` is how long a ping may take, 0: no pings. ``cover``: whether standbys, managed like
         other actors, take over.
@@ -126,7 +126,7 @@ class Supervisor:
         return self.actors[name]
 
     def standby_of(self, managed: Managed) -> Standby | None:
-        """The standby that serves in the actor's place, if any: by request, or the one of a dead gateway's node."""
+        """Return the standby in the actor's place, if any: by request, or the one of a dead gateway's node."""
         if managed.active_standby is not None:
             return managed.active_standby.standby
         started = managed.started
@@ -309,7 +309,7 @@ class Supervisor:
         ]
 
     async def _down(self, managed: Managed, reason: str) -> None:
-        """The actor does not serve. A standby takes over its role, if it has one; only then does the view change."""
+        """Have a standby take over the role of an actor that is down, if it has one; only then does the view change."""
         if managed.state == "alive":
             managed.down_since_s = time.monotonic()
             if managed.started is not None and managed.started.broker is not None:
@@ -328,7 +328,7 @@ class Supervisor:
         managed.covering = asyncio.get_running_loop().create_task(self._keep_covered(managed))
 
     async def _cease_to_cover(self, managed: Managed) -> ActiveStandby | None:
-        """A standby that serves continues, but is not replaced if it is lost. One that is still opening is given up."""
+        """Stop replacing the actor's standby. One that serves continues; one that is still opening is given up."""
         task, managed.covering = managed.covering, None
         if task is not None:
             task.cancel()
@@ -336,7 +336,7 @@ class Supervisor:
         return managed.active_standby
 
     async def _keep_covered(self, managed: Managed) -> None:
-        """A standby serves in place of the actor, and another one if that is lost, too."""
+        """Keep a standby serving in place of the actor: another one if that is lost, too."""
         published, pause_s = False, _RETRY_S
         while True:
             if managed.active_standby is None:

@@ -85,7 +85,10 @@ class TopicsAdmin:
         return registry.create(name, partitions, own, replication_factor=factor, internal=True)
 
     async def require(self, name: str) -> Topic:
-        """The topic of coordinators of that name, created if it does not exist. RuntimeError if that fails now."""
+        """Return the topic of coordinators of that name, created if it does not exist.
+
+        Raises RuntimeError if that fails now.
+        """
         if name not in self.topics:
             await self._change([(name, partial(self._create_for_coordinators, name))], False)
         if name not in self.topics:
@@ -210,7 +213,7 @@ class TopicsAdmin:
         return self._registry.load(), self._configs.load()
 
     async def producer_ids(self) -> range:
-        """A block of producer ids that were never given out before. ZooKeeperUnreachable."""
+        """Return a block of producer ids that were never given out before. Raises ZooKeeperUnreachable."""
         return await self._changes.in_thread(self._registry.next_producer_id_block)
 
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:

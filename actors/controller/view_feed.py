@@ -64,7 +64,7 @@ class ViewFeed:
         return await self._published.until(lambda: self.view is not None and ready(self.view), timeout_s)
 
     async def after(self, order: Order | None, follower: str | None = None) -> ClusterView | None:
-        """The view once it is newer than ``order``, which ``follower`` has; None if there is none within POLL_S."""
+        """Return the view once it is newer than ``order``, which ``follower`` has; None after POLL_S."""
         if follower is not None:
             self._has[follower] = order
             self._slow.discard(follower)
