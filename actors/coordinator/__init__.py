@@ -1,1 +1,1 @@
-"""What offsets actors and transactions actors share: a coordinator's partition, its log outside and its core inside."""
+"""Parts shared by offsets actors and transactions actors: a coordinator's partition, its log and its core."""

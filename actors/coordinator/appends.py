@@ -91,7 +91,7 @@ class Appends:
         return self._log.enqueue_marker(marker)
 
     def written_as(self, write: WriteId, append: Append) -> None:
-        """A marker that is in the log's queue is that write."""
+        """Identify a marker in the log's queue as that write."""
         if append.done is not None and not self._is_over:
             self._expect(write, append.result.base_offset, append.done)
 

@@ -46,7 +46,7 @@ def _batch(records: list[Record]) -> Batch:
 
 
 def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:
-    """The parts in as few batches as their order allows. No part is split."""
+    """Put the parts into as few batches as their order allows. No part is split."""
     packed: list[Batch] = []
     records: list[Record] = []
     size = _BATCH_OVERHEAD_BYTES
@@ -106,7 +106,7 @@ class Lingering:
             self._timer = asyncio.get_running_loop().call_soon(self.flush)
 
     def ended(self) -> None:
-        """What :meth:`flush` has passed on most recently, or before, is written."""
+        """Note that one of :meth:`flush`'s writes has ended."""
         self._written -= 1
         if self._linger_ms < 0 and not self._written:
             self.flush()

@@ -45,13 +45,13 @@ class CoordinatorOpener(ABC, Generic[S]):
 
     @abstractmethod
     def _log_config(self, view: ClusterView) -> LogConfig:
-        """The configuration of the partitions' logs by that view."""
+        """Return the configuration of the partitions' logs by that view."""
 
     @abstractmethod
     def _served(
         self, partition: int, epoch: int, view: ClusterView, partition_log: PartitionLog, failed: Callable[[], None]
     ) -> S:
-        """What serves the partition, once it is loaded."""
+        """Return the object that serves the partition, once it is loaded."""
 
     async def prepare(self) -> None:
         """There is nothing to prepare."""

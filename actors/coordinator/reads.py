@@ -60,7 +60,7 @@ class PartitionReads:
         self._running[peer, token] = asyncio.get_running_loop().create_task(serve())
 
     async def log_of(self, topic: UUID | str, partition: int) -> PartitionLog:
-        """The log of that partition. NotLeader if it is another one."""
+        """Return the log of that partition. Raises NotLeader if it is another one."""
         return self._open_log(topic, partition)
 
     def _open_log(self, topic: UUID | str, partition: int) -> PartitionLog:
@@ -69,13 +69,13 @@ class PartitionReads:
         return self._log
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The response is no longer needed. Tokens of anything else are ignored."""
+        """Drop the request: its response is no longer needed. Tokens of anything else are ignored."""
         if task := self._running.pop((peer, token), None):
             task.cancel()
         self._fetches.cancel(peer, token)
 
     def left(self, peer: Peer) -> None:
-        """The gateway is gone."""
+        """Drop the requests of a gateway that is gone."""
         for key in [key for key in self._running if key[0] is peer]:
             self._running.pop(key).cancel()
         self._fetches.left(peer)

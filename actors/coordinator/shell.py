@@ -44,7 +44,7 @@ _EXIT_S = 0.05
 
 
 class Outcome(Protocol):
-    """What a step of a core wants done."""
+    """Work for the shell after a step of a core."""
 
     @property
     def replies(self) -> tuple[tuple[Token, Any], ...]:
@@ -74,13 +74,13 @@ class Core(Protocol[OutcomeT_co]):
         """Apply a record of the log."""
 
     def loaded(self, now_ms: int) -> OutcomeT_co:
-        """The whole log was replayed: start serving."""
+        """Start serving: the whole log was replayed."""
 
     def step(self, request: Any, context: Context, token: Token, now_ms: int) -> OutcomeT_co:
         """Handle a request. The reply may come with a later outcome."""
 
     def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> OutcomeT_co:
-        """The records of that write and all later ones are not in the log."""
+        """Handle a failed write: its records and all later ones are not in the log."""
 
     def tick(self, now_ms: int) -> OutcomeT_co:
         """Do everything that is due."""
@@ -131,7 +131,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._failed = False
         self._waiting_requests: dict[Token, WaitingRequest] = {}
         self._late_requests: list[tuple[Peer, int, Context, bytes]] | None = None
-        """Those that have come since :meth:`stop` was called, until they can be refused."""
+        """Requests that have come since :meth:`stop` was called, until they can be refused."""
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
@@ -156,15 +156,15 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     @abstractmethod
     def _read(self, header: Header, frame: bytes) -> Any:
-        """The request for the core. UndecodableRequest, UnknownApi."""
+        """Return the request for the core. Raises UndecodableRequest or UnknownApi."""
 
     @abstractmethod
     def _write(self, header: Header, response: Any) -> bytes:
-        """The response frame."""
+        """Return the response frame."""
 
     @abstractmethod
     def _refused(self, request: Any) -> Any:
-        """The response to a request that the core could not handle."""
+        """Return the response to a request that the core could not handle."""
 
     @abstractmethod
     def _written(self, writes: Sequence[Written]) -> OutcomeT:
@@ -352,7 +352,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             self._give_up(None, ErrorCode.not_coordinator)
 
     def _give_up(self, write: WriteId | None, error: ErrorCode) -> None:
-        """The core's state may be ahead of the log: answer all requests, then let a successor replay the log."""
+        """Answer all requests, then let a successor replay the log: the core's state may be ahead of it."""
         if self._failed:
             return
         self._failed = True
