@@ -1,4 +1,4 @@
-"""What the requests of each Kafka API name, for the scopes of faults. A fault cannot name any other API.
+"""Names in the requests of each Kafka API, for the scopes of faults. A fault cannot have any other API.
 
 Source: the request schemas of Apache Kafka 4. The table is here since the controller checks faults without a gateway;
 ``tests/gateway/faults/test_fault_responses.py`` compares it with what gateways serve.

@@ -33,17 +33,17 @@ class Process(NamedTuple):
 
 
 class Cluster(Protocol):
-    """What faults require of the cluster."""
+    """Cluster, to the extent that faults need it."""
 
     @property
     def node_id(self) -> str:
         """The node of the controller."""
 
     def actor_of_group(self, group: str) -> str:
-        """The offsets actor that owns the group."""
+        """Return the offsets actor that owns the group."""
 
     def process_of(self, actor: str) -> Process:
-        """The actor's current process. UnknownTarget if it does not run."""
+        """Return the actor's current process. Raises UnknownTarget if it does not run."""
 
     def gateways(self) -> list[str]:
         """Names of the gateways that serve."""
@@ -77,11 +77,11 @@ class FaultControl:
             return {"refused": str(error), "kind": type(error).__name__}
 
     async def book(self) -> Book:
-        """The faults that a starting gateway must know."""
+        """Return the faults that a starting gateway must know."""
         return self._registry.book()
 
     async def draw(self, fault_id: str) -> int:
-        """A request matched that fault. Returns its number among all matches, which decides; 0 if the fault is over."""
+        """Count a request that matched the fault; return its number, which decides, or 0 if the fault is over."""
         entry = self._registry.get(fault_id)
         hits = entry.hits if entry is not None else 0
         number = self._registry.draw(fault_id)
@@ -136,7 +136,7 @@ class FaultControl:
         return injected
 
     async def held(self, fault_id: str, fault: Fault, actor: str, where: Process, holder: int) -> None:
-        """An actor fault that lasts is in force now."""
+        """Register an actor fault that lasts."""
         self._history.signalled(fault_id, fault, actor, self._history.now_ms(), **where._asdict())
         target = Target(actor=actor, pid=where.pid, node_id=where.node_id, holder=holder)
         self._registry.add(fault_id, fault, target).hits = 1
@@ -149,7 +149,7 @@ class FaultControl:
             raise UnknownTarget(f"no one could end a pause of {actor}: say expires_ms, when it ends by itself")
 
     async def faults(self) -> list[dict[str, Any]]:
-        """The faults in force, with ``matched`` (requests in scope) and ``hits`` (requests that they acted on)."""
+        """Return the faults in force, with ``matched`` (requests in scope) and ``hits`` (requests affected)."""
         await self._cluster.gather(self._paused())
         await self._end(self._over())
         return [entry.to_json() for entry in self._registry.entries]

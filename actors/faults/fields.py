@@ -28,18 +28,18 @@ def near_miss(value: Any, known: Iterable[str]) -> str:
 
 
 def unknown(value: Any, known: Iterable[str]) -> str:
-    """What is said of a name that is none of these."""
+    """Return the message for a name that is none of these."""
     names = sorted(known)
     return f"{value!r} is not known{near_miss(value, names)}; there are {', '.join(names)}"
 
 
 def error_code(name: str) -> ErrorCode:
-    """The code of an error as a fault has it."""
+    """Return the code of an error's name in a fault."""
     return _ERRORS[name]
 
 
 def _else(text: str | Callable[[Any], str]) -> WrapValidator:
-    """The one thing that is said of every value that the type does not take."""
+    """Return a validator with one message for every value that the type refuses."""
 
     def check(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:

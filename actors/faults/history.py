@@ -27,15 +27,15 @@ class FaultHistory:
         """Faults that acted recently, and how often since the last row about them."""
 
     def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
-        """A fault is in force from now on, or an actor is about to get a signal; ``where`` is its process."""
+        """Record a fault that is in force from now on, or is about to signal an actor; ``where`` is its process."""
         self._record(fault_id, "injected", fault, actor, where)
 
     def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
-        """A signal was sent to an actor, at ``ts_ms`` or later."""
+        """Record a signal to an actor, sent at ``ts_ms`` or later."""
         self._record(fault_id, "fired", fault, actor, where, ts_ms)
 
     def acted(self, entry: Entry, requests: int) -> None:
-        """The fault acted on that number of requests."""
+        """Count requests that the fault acted on."""
         if not requests:
             return
         known = self._acted.get(entry.id)
@@ -54,7 +54,7 @@ class FaultHistory:
                 self._record(fault_id, "fired", fault, None, {"requests": requests})
 
     def ended(self, entry: Entry, *, expired: bool) -> None:
-        """The fault is over: it expired, it was cleared, or its process has ended."""
+        """Record the end of a fault: it expired, it was cleared, or its process has ended."""
         _, requests = self._acted.pop(entry.id, (entry.fault, 0))
         if requests:
             self._record(entry.id, "fired", entry.fault, None, {"requests": requests})

@@ -31,7 +31,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def hold(pid: int, speed: float, expires_ms: int) -> None:
-    """Returns when the process has ended or the time is over; SystemExit at SIGTERM. The process then runs."""
+    """Hold the process until it ends or the time is over; then let it run. Raises SystemExit at SIGTERM."""
     started = started_of(pid)
     deadline_s = time.monotonic() + expires_ms / 1000 if expires_ms else float("inf")
     try:

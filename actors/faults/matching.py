@@ -18,7 +18,7 @@ _WHOLE = 2**64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a request's body names."""
+    """Names in a request's body."""
 
     groups: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ def fires(fault: RequestFault, match: int) -> bool:
 
 
 def drawn(seed: int, number: int) -> int:
-    """A pseudo-random number below 2**64, always the same for the same seed and number."""
+    """Return a pseudo-random number below 2**64, always the same for the same seed and number."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
 
 

@@ -42,7 +42,7 @@ _Expiry = Annotated[FromOne | None, Field(description="When the fault ends by it
 
 
 class Fault:
-    """What all kinds of faults have. ``Fault(ACTION, **fields)`` makes one of its kind, or raises InvalidFault."""
+    """Base of all kinds of faults. ``Fault(ACTION, **fields)`` makes one of its kind, or raises InvalidFault."""
 
     __slots__ = ()
     action: str
@@ -55,7 +55,7 @@ class Fault:
 
     @classmethod
     def from_json(cls, value: Any) -> Fault:
-        """The fault that a JSON object says. InvalidFault."""
+        """Return the fault in a JSON object. Raises InvalidFault."""
         if not isinstance(value, Mapping):
             raise InvalidFault(["a fault is an object with an action"])
         if strange := [str(name) for name in value if name not in FIELDS]:
@@ -76,7 +76,7 @@ class Fault:
 
 
 def _kind(cls: type[F]) -> type[F]:
-    """A kind of fault. It has no ``__init__``: :data:`FAULT` checks what is given and fills the slots."""
+    """Make the class a kind of fault, without ``__init__``: :data:`FAULT` checks the values and fills the slots."""
     made = dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)
     del made.__init__
     return cast(type[F], made)
@@ -84,7 +84,7 @@ def _kind(cls: type[F]) -> type[F]:
 
 @_kind
 class ActorFault(Fault):
-    """It is done to an actor's process."""
+    """Fault of an actor's process."""
 
     action: str
     actor: Annotated[
@@ -101,14 +101,14 @@ class ActorFault(Fault):
 
 @_kind
 class HeldFault(ActorFault):
-    """It holds the process until it is cleared or expires."""
+    """Fault that holds the process until it is cleared or expires."""
 
     expires_ms: _Expiry = None
 
 
 @_kind
 class RequestFault(Fault):
-    """It is done to requests: to those that all scopes match that are given, from ``group`` to ``gateway``."""
+    """Fault of requests that match all given scopes, from ``group`` to ``gateway``."""
 
     action: str
     group: _Group = None
@@ -240,11 +240,11 @@ ACTIONS: Mapping[str, str] = {action: kind.__doc__ or "" for action, kind in _KI
 FIELDS: Mapping[str, str] = {
     name: field.description or "What is done." for kind in _KINDS.values() for name, field in _fields_of(kind).items()
 }
-"""What each field of any kind means."""
+"""Meaning of each field of any kind."""
 
 
 def _problems(action: Any, error: ValidationError) -> Iterator[str]:
-    """What is wrong, field by field, in the words of a fault."""
+    """Yield the problems, field by field, in the words of a fault."""
     for problem in error.errors():
         kind, where = problem["type"], [str(part) for part in problem["loc"][1:]]
         if kind == "value_error":

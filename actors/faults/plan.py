@@ -60,7 +60,7 @@ class Step:
     """Name of an earlier step, or ``all``."""
 
     def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The step for a client that runs the plan: a fault with its seed, or the number of the step to clear.
+        """Return the step for a client that runs the plan: a fault with its seed, or the number of the step to clear.
 
         ``steps``: all steps of the plan.
         """
@@ -89,12 +89,12 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path | str) -> Plan:
-        """The plan in a YAML file. InvalidFault with everything that is wrong with it; OSError."""
+        """Return the plan in a YAML file. Raises InvalidFault with all problems, or OSError."""
         return cls.from_text(Path(path).read_text(encoding="utf-8"))
 
     @classmethod
     def from_text(cls, text: str) -> Plan:
-        """The plan in a YAML text. InvalidFault."""
+        """Return the plan in a YAML text. Raises InvalidFault."""
         try:
             value = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a date that does not exist
@@ -103,7 +103,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Any) -> Plan:
-        """The plan in a JSON object. InvalidFault."""
+        """Return the plan in a JSON object. Raises InvalidFault."""
         if not isinstance(value, Mapping):
             raise InvalidFault(["a plan has a name, a seed and steps"])
         problems = [
@@ -197,7 +197,7 @@ class Run:
         return list(self._ids.values())
 
     def injected(self, step: Step, fault_id: str) -> None:
-        """The fault of that step was injected with this id."""
+        """Record the id with which the step's fault was injected."""
         self._ids[step.number] = fault_id
 
     def to_clear(self, step: Step) -> str | None:

@@ -47,7 +47,7 @@ class Entry:
         return None if self.fault.expires_ms is None else self.injected_ms + self.fault.expires_ms
 
     def to_json(self) -> dict[str, Any]:
-        """The entry for listings; times are ms since the Unix epoch."""
+        """Return the entry for listings; times are ms since the Unix epoch."""
         entry = {
             "id": self.id,
             "fault": self.fault.to_json(),
@@ -105,7 +105,7 @@ class FaultRegistry:
         return self._entries.get(fault_id)
 
     def next_id(self) -> str:
-        """An id that no fault of this cluster has had before."""
+        """Return an id that no fault of this cluster has had before."""
         self._last_id += 1
         return f"f-{self._last_id}"
 
@@ -129,7 +129,10 @@ class FaultRegistry:
         return [entry for entry in self.entries if entry.expires_at_ms is not None and entry.expires_at_ms <= now_ms]
 
     def draw(self, fault_id: str) -> int:
-        """Number of a request that matched the fault, from 1; 0 if the fault is over. No number is returned twice."""
+        """Return the number of a request that matched the fault, from 1; 0 if the fault is over.
+
+        No number is returned twice.
+        """
         entry = self._entries.get(fault_id)
         if entry is None:
             return 0
@@ -147,7 +150,7 @@ class FaultRegistry:
         self._save()
 
     def book(self) -> Book:
-        """The faults that gateways must know."""
+        """Return the faults that gateways must know."""
         now_ms = self._now_ms()
         return Book(
             self._version,
@@ -159,7 +162,7 @@ class FaultRegistry:
         )
 
     def _changed(self) -> None:
-        """The version grows even if the file was lost, since the gateways' version is from an earlier time."""
+        """Increase the version, even if the file was lost: the gateways' version is from an earlier time."""
         self._version = max(self._version + 1, self._now_ms())
         self._save()
 
