@@ -10,7 +10,7 @@ MS_PER_MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnConfig:
-    """What was set for one group. None: the broker's."""
+    """Overrides of one group. None: the broker's value."""
 
     consumer_session_timeout_ms: int | None = None
     consumer_heartbeat_interval_ms: int | None = None
@@ -78,7 +78,7 @@ class GroupConfig:
         return "consumer" in self.group_coordinator_rebalance_protocols
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Of the consumer group's members."""
+        """Return the session timeout of the consumer group's members."""
         own = self.own.get(group_id, _NOTHING_SET).consumer_session_timeout_ms
         return self.group_consumer_session_timeout_ms if own is None else own
 

@@ -109,7 +109,7 @@ class Coordinator:
             self._skipped[applied.key_type] = (count + 1, first)
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The whole log was replayed: start serving. Every member gets a full session timeout from now."""
+        """Start serving: the whole log was replayed. Every member gets a full session timeout from now."""
         shard = self._shard
         shard.begin(now_ms)
         self._phase = Phase.ACTIVE
@@ -142,7 +142,7 @@ class Coordinator:
         return shard.finish()
 
     def refusal(self, request: Request, context: Context) -> ErrorCode | None:
-        """The error that ``step`` would return whatever the state of the group; None if that decides."""
+        """Return the error of ``step`` for any state of the group; None if the state decides."""
         try:
             self._check(request, context)
         except ApiError as refused:
@@ -179,13 +179,13 @@ class Coordinator:
         return self._shard.timers.next_ms()
 
     def written(self, write: WriteId, now_ms: int) -> Outcome:
-        """The records of that write and all earlier ones are durable."""
+        """Continue after a write: its records and all earlier ones are durable."""
         self._shard.begin(now_ms)
         self._shard.written(write)
         return self._shard.finish()
 
     def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> Outcome:
-        """The records of that write and all later ones are not in the log. ``error`` is the log's error."""
+        """Undo a write: its records and all later ones are not in the log. ``error`` is the log's error."""
         self._shard.begin(now_ms)
         for group_id in self._shard.write_failed(write, error):
             if group_id in self._shard.hard.consumer_groups:
@@ -207,7 +207,7 @@ class Coordinator:
         return shard.finish()
 
     def topics_deleted(self, topics: Collection[str], now_ms: int) -> Outcome:
-        """These topics were deleted: remove their offsets. Does nothing unless the coordinator is active."""
+        """Remove the offsets of deleted topics. Does nothing unless the coordinator is active."""
         self._shard.begin(now_ms)
         if self._phase is Phase.ACTIVE:
             offsets.topics_deleted(self._shard, topics)
@@ -278,7 +278,7 @@ class Coordinator:
             )
 
     def _check(self, request: Request, context: Context) -> None:
-        """The checks before the group is examined, in Kafka's order."""
+        """Check a request before the group is examined, in Kafka's order."""
         check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return
@@ -318,7 +318,7 @@ class Coordinator:
     def _handle_classic(
         self, request: JoinGroup | SyncGroup | Heartbeat | LeaveGroup, context: Context, token: Token
     ) -> None:
-        """A request of the classic protocol; its group may be a consumer group."""
+        """Handle a request of the classic protocol; its group may be a consumer group."""
         shard = self._shard
         group = shard.consumer_group(request.group_id)
         match request:

@@ -45,7 +45,7 @@ _NOT_WRITTEN = {
 
 
 def translate(error: ErrorCode) -> ErrorCode:
-    """The client's error for a failed append. As Kafka's CoordinatorOperationExceptionHelper."""
+    """Return the client's error for a failed append, like Kafka's CoordinatorOperationExceptionHelper."""
     return _NOT_WRITTEN.get(error, error)
 
 
@@ -59,7 +59,7 @@ _KNOWS_ABORTABLE = 4
 
 
 def not_verified(error: ErrorCode, api_version: int) -> ErrorCode:
-    """The client's error for a TxnOffsetCommit whose transaction the coordinator has not confirmed (KIP-890)."""
+    """Return the client's error for a TxnOffsetCommit whose transaction the coordinator has not confirmed (KIP-890)."""
     if error is ErrorCode.transaction_abortable and api_version < _KNOWS_ABORTABLE:
         return ErrorCode.invalid_txn_state
     return _NOT_VERIFIED.get(error, error)

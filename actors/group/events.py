@@ -178,7 +178,7 @@ class StaticMemberReplaced:
     old_member_id: MemberId
     new_member_id: MemberId
     client_id: str | None
-    """Of the new member, like its host."""
+    """Client id of the new member; ``host`` is its, too."""
     host: str
 
 
@@ -264,7 +264,7 @@ class MemberReconciled:
     member_id: MemberId
     epoch: int
     partitions: frozenset[tuple[str, int]] = field(repr=False)
-    """What it may use now."""
+    """Partitions that the member may use now."""
     is_reconciled: bool
     """Whether that is its target."""
     is_last: bool
@@ -295,7 +295,7 @@ class GroupConverted:
     group: GroupId
     to: GroupType
     assignments: tuple[tuple[Who, frozenset[tuple[str, int]]], ...] = field(repr=False)
-    """What the members that the group has kept may use."""
+    """Partitions of the members that the group has kept."""
 
 
 CommittedPartition = tuple[str, int, int | None, int]

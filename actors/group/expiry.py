@@ -33,7 +33,7 @@ def on_expiry(shard: Shard) -> None:
 
 
 def _expire_consumer(shard: Shard, group: ConsumerGroup) -> None:
-    """Of a consumer group, those of topics that no member subscribes to; they count from their commit."""
+    """Expire a consumer group's offsets of topics that no member subscribes to; they count from their commit."""
     subscribed, pending = group.subscribed_topics(), shard.hard.pending.of_group(group.id)
     expired = [
         partition

@@ -102,7 +102,7 @@ class HardState:
         return priors
 
     def supersede(self, key: OffsetKey, *, removed: bool) -> list[PendingPrior]:
-        """A record outside transactions has set the offset, or removed it. Returns what it changed of the pending."""
+        """Set or remove an offset by a record outside transactions. Returns what it changed of the pending."""
         return self.pending.removed(key) if removed else self.pending.committed(key)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> EndedTransaction:
@@ -138,11 +138,11 @@ class HardState:
         return self._offsets.get(key.group, {}).get((key.topic, key.partition))
 
     def offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
-        """Committed offsets of a group, read only; empty without any."""
+        """Return the committed offsets of a group, read only; empty without any."""
         return self._offsets.get(group, {})
 
     def partitions(self, group: GroupId) -> list[TopicPartition]:
-        """The partitions for which the group has an offset, committed or pending."""
+        """Return the partitions for which the group has an offset, committed or pending."""
         return [*dict.fromkeys([*self.offsets(group), *self.pending.of_group(group)])]
 
     def has_offsets(self, group: GroupId) -> bool:
@@ -153,7 +153,7 @@ class HardState:
         return sum(len(offsets) for offsets in self._offsets.values())
 
     def known_groups(self) -> Iterator[GroupId]:
-        """Groups with a record or with offsets, if only pending ones, each once, in order of their first record."""
+        """Yield groups with a record or with offsets, even only pending ones, once, in order of their first record."""
         yield from dict.fromkeys([*self.groups, *self.consumer_groups, *self._offsets, *self.pending.groups()])
 
     def _put(self, key: RecordKey, value: Value | None) -> None:

@@ -14,7 +14,7 @@ from muster.placement.client import Context
 
 
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
-    """The member that sent a request.
+    """Return the member that sent a request.
 
     ApiError with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
     """
@@ -31,7 +31,7 @@ def check_member(group: Group, member_id: MemberId, group_instance_id: str | Non
 
 
 def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
-    """The member sent a request from ``context``. Updates the client in its registration if it differs.
+    """Note that the member sent a request from ``context``; update the client in its registration if it differs.
 
     The first request after loading shows the principal, and whether an empty client id was null.
     A static member's next process may have come from another host.

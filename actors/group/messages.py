@@ -509,7 +509,7 @@ Response = (
 
 
 def failed(request: Request, error: ErrorCode) -> Response:
-    """The response to a request that failed as a whole, with the error where the API carries it."""
+    """Return the response to a request that failed as a whole, with the error where the API carries it."""
     match request:
         case JoinGroup():
             return JoinGroupResponse(error_code=error, member_id=request.member_id)
@@ -546,7 +546,10 @@ def failed(request: Request, error: ErrorCode) -> Response:
 
 
 def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
-    """A group's error response. It also names the partitions: OffsetFetch v1 has no other place for the error."""
+    """Return a group's error response.
+
+    It also names the partitions: OffsetFetch v1 has no other place for the error.
+    """
     topics = tuple(FetchedTopic.without_offsets(topic, error) for topic in group.topics or ())
     return FetchedGroup(group_id=group.group_id, error_code=error, topics=topics)
 

@@ -45,7 +45,7 @@ def common(offers: Iterable[Protocols]) -> frozenset[str]:
 
 
 def select(offers: Sequence[Protocols]) -> str:
-    """The name with the most votes. ValueError if the offers have no name in common.
+    """Return the name with the most votes. Raises ValueError if the offers have no name in common.
 
     A tie goes to the name that Java's HashMap, with its default 16 buckets, would iterate first.
     """

@@ -67,7 +67,7 @@ def _report_start(
 
 
 def prepare_or_advance(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
-    """The effect of a join on the group: start a rebalance, or advance the current one."""
+    """Start a rebalance after a join, or advance the current one."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(shard, group)
     else:
@@ -81,7 +81,7 @@ def complete_if_all_joined(shard: Shard, group: Group) -> None:
 
 
 def after_removal(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
-    """A member (or a handed-out id) has expired. Ends even the initial delay if no other member is awaited."""
+    """Start or end a join phase after a member (or a handed-out id) has expired; also during the initial delay."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(shard, group, cause, member)
     elif group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
@@ -96,7 +96,7 @@ def drop_assignments(shard: Shard, group: Group, error: ErrorCode) -> None:
 
 
 def on_join_deadline(shard: Shard, group_id: GroupId) -> None:
-    """The join phase is over, unless the initial delay is extended."""
+    """End the join phase, unless the initial delay is extended."""
     group = shard.groups.get(group_id)
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -197,7 +197,7 @@ def _next_generation(shard: Shard, group: Group, state: GroupState, protocol: st
 
 
 def joined_response(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinGroupResponse:
-    """The response to a member of the current generation; ``members`` only for the leader."""
+    """Return the response to a member of the current generation; ``members`` only for the leader."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

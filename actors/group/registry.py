@@ -38,20 +38,23 @@ class Registry:
         return tuple(registration for members in self._known.values() for registration in members.values())
 
     def joined(self, group: Group, member: Member) -> Registration | None:
-        """The member is part of the group's generation. None if it was registered before."""
+        """Register a member of the group's generation. None if it was registered before."""
         self._speakers.heard(group.id, member.id, member.context)
         if member.id in self._known.get(group.id, {}):
             return None
         return self._state(self._of_member(group, member, None, group.generation))
 
     def assigned(self, group: Group, member: Member) -> Registration | None:
-        """The member's assignment is known. None if it was already reported."""
+        """Update a member's assignment. None if it was already reported."""
         self._speakers.heard(group.id, member.id, member.context)
         partitions = assigned_partitions(member.assignment) if group.protocol_type == PROTOCOL_TYPE else None
         return self._state(self._of_member(group, member, partitions, group.generation))
 
     def met(self, group: Group, member: Member) -> Registration | None:
-        """The member sent a request. None if it is not registered, or its client was already reported."""
+        """Update a member's client after a request.
+
+        None if it is not registered, or its client was already reported.
+        """
         known = self._known.get(group.id, {}).get(member.id)
         if known is None:
             return None
@@ -61,7 +64,7 @@ class Registry:
     def reconciled(
         self, group: ConsumerGroup, member_id: MemberId, partitions: frozenset[tuple[str, int]]
     ) -> Registration | None:
-        """The member of a consumer group has these partitions, or still has to give them up. None if that was known."""
+        """Update the partitions that a consumer group's member has, or still has to give up. None if that was known."""
         context = group.contexts.get(member_id)
         self._speakers.heard(group.id, member_id, context)
         who = group.who(member_id)
@@ -82,14 +85,14 @@ class Registry:
         )
 
     def met_consumer(self, group: ConsumerGroup, member_id: MemberId) -> Registration | None:
-        """The member of a consumer group sent a request. None if it is not registered, or its client is known."""
+        """Update a consumer group's member after a request. None if it is not registered, or its client is known."""
         known = self._known.get(group.id, {}).get(member_id)
         if known is None or known.partitions is None:
             return None
         return self.reconciled(group, member_id, known.partitions)
 
     def seen(self, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> Registration | None:
-        """A client without membership used the group for these partitions. None if that was known."""
+        """Register a client without membership that used the group for these partitions. None if that was known."""
         member_id = simple_member_id(context)
         known = self._known.get(group, {}).get(member_id)
         before = known.partitions if known and known.partitions else frozenset()
@@ -112,7 +115,10 @@ class Registry:
     def answered(
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
     ) -> Position | None:
-        """The client received these committed offsets; ``member_id`` if it sent one. None if it is not known."""
+        """Return the position of a client that received these committed offsets. None if the client is not known.
+
+        ``member_id``: if it sent one.
+        """
         named = self._named(group, context, member_id)
         known = named or self._owner(group, context, positions)
         if known is None:
@@ -133,8 +139,10 @@ class Registry:
     def committed(
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], now_ms: int
     ) -> SimpleCommit | None:
-        """A client without membership committed these offsets. Names those of which it did not within
-        COMMIT_INTERVAL_MS; None if there are none."""
+        """Report offsets that a client without membership committed.
+
+        None if it committed all of them within COMMIT_INTERVAL_MS before.
+        """
         source = (group, simple_member_id(context), context.connection)
         while self._commits_ms and now_ms - next(iter(self._commits_ms.values())) >= COMMIT_INTERVAL_MS:
             del self._commits_ms[next(iter(self._commits_ms))]
@@ -156,7 +164,10 @@ class Registry:
         )
 
     def gone(self, group: GroupId, member_id: str, *, left: bool = False) -> Withdrawal | None:
-        """The client no longer belongs to the group; ``left``: at its own request. None if it was not registered."""
+        """Withdraw a client that no longer belongs to the group; ``left``: at its own request.
+
+        None if it was not registered.
+        """
         members = self._known.get(group, {})
         self._speakers.forget(group, member_id)
         if members.pop(member_id, None) is None:
@@ -177,7 +188,7 @@ class Registry:
         return tuple(self._known.get(group, ()))
 
     def _named(self, group: GroupId, context: Context, member_id: str | None) -> Registration | None:
-        """The member that sent this request.
+        """Return the member that sent this request.
 
         Classic members do not identify themselves in OffsetFetch, but send it on the connection of their heartbeats.
         """
@@ -191,7 +202,7 @@ class Registry:
     def _owner(
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...]
     ) -> Registration | None:
-        """The only member of that client that owns these partitions, if another connection has its requests (franz-go).
+        """Return the only member of that client that owns these partitions, if it requests on another connection.
 
         An admin tool with its client id and address looks the same.
         """
@@ -249,7 +260,7 @@ class _Speakers:
         """By group and member."""
 
     def heard(self, group: GroupId, member_id: MemberId, context: Context | None) -> None:
-        """The member's latest request came from there."""
+        """Note that the member's latest request came from there."""
         connection = context.connection if context else ""
         known = self._connections.get((group, member_id), ())
         if not connection or connection in known:
@@ -277,7 +288,7 @@ class _Speakers:
 
 
 def simple_member_id(context: Context) -> str:
-    """The member id used for a client without membership, different for different clients.
+    """Return the member id used for a client without membership, different for different clients.
 
     Addresses contain no ``/``, so the id of a null client id never equals that of a client id that was sent.
     """

@@ -62,7 +62,7 @@ class Committer(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """What else to do when the write is durable, or has failed (with the log's error)."""
+    """Work after the write: when it is durable, or has failed (with the log's error)."""
 
     written: Callable[[], None]
     failed: Callable[[ErrorCode], None]
@@ -111,7 +111,10 @@ class Shard:
         self.now_ms = now_ms
 
     def finish(self) -> Outcome:
-        """The outcome of the step. Without records, held replies join the latest write, or are sent without one."""
+        """Return the outcome of the step.
+
+        Without records, held replies join the latest write, or are sent without one.
+        """
         step, self._open = self._open, Write(WriteId(0))
         write = None
         if step.records or step.marker is not None:
@@ -139,7 +142,7 @@ class Shard:
         return outcome
 
     def abandon(self) -> None:
-        """The step has raised: nothing of it is written, and no later step may write it."""
+        """Drop a step that has raised: nothing of it is written, and no later step may write it."""
         step, self._open = self._open, Write(WriteId(0))
         self._undo(step.priors, step.groups)
         self._replies, self._updates, self._events = [], [], []
@@ -257,7 +260,7 @@ class Shard:
         self._leases.append((token, group, member))
 
     def revoke(self, group: GroupId) -> None:
-        """The group's leases have ended."""
+        """End the group's leases."""
         self._revoked.append(group)
 
     def say(self, update: RegistrationUpdate | None) -> None:
@@ -269,14 +272,14 @@ class Shard:
         self._events.append(event)
 
     def written(self, write: WriteId) -> None:
-        """That write and all earlier ones are durable. Unknown ids are ignored."""
+        """Complete that write and all earlier ones: they are durable. Unknown ids are ignored."""
         for settled in self._take(takewhile(lambda known: known <= write, self._writes)):
             for follow in settled.follows:
                 follow.written()
             self._replies += [(held.token, held.response) for held in settled.held]
 
     def write_failed(self, write: WriteId, error: ErrorCode) -> list[GroupId]:
-        """That write and all later ones, which were decided on top of it, did not happen.
+        """Undo that write and all later ones, which were decided on top of it.
 
         Returns the groups whose metadata they had changed.
         """
@@ -298,7 +301,7 @@ class Shard:
             write.held, write.follows = [], []
 
     def committed_offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
-        """The group's offsets in the durable part of the log."""
+        """Return the group's offsets in the durable part of the log."""
         offsets = self.hard.offsets(group)
         if not any(group in write.offsets_of for write in self._writes.values()):
             return offsets

@@ -16,7 +16,7 @@ from muster.placement.client import Context
 
 
 def saw_commit(shard: Shard, group: GroupId, context: Context, committed: Iterable[CommittedPartition]) -> None:
-    """The client, which is no member, has committed these offsets.
+    """Register a client that has committed these offsets and is no member.
 
     Those that go beyond what the group had committed show that it was sent records.
     """
@@ -34,12 +34,12 @@ def saw_commit(shard: Shard, group: GroupId, context: Context, committed: Iterab
 
 
 def on_simple_deadline(shard: Shard, group: GroupId, member_id: str) -> None:
-    """The client has not committed for ``attribution_simple_ttl_ms``."""
+    """Withdraw a client that has not committed for ``attribution_simple_ttl_ms``."""
     shard.say(shard.registry.gone(group, member_id))
 
 
 def withdraw_all(shard: Shard, group: GroupId) -> None:
-    """The group was removed."""
+    """Withdraw all clients of a group that was removed."""
     for member_id in shard.registry.members_of(group):
         shard.timers.cancel(TimerName(TimerKind.SIMPLE, group, member_id))
         shard.say(shard.registry.gone(group, member_id))

@@ -238,7 +238,7 @@ class Group:
         return select(list(self.offered()))
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """The members, as the leader's JoinGroup response lists them."""
+        """Return the members, as the leader's JoinGroup response lists them."""
         return tuple(
             JoinedMember(
                 member_id=member.id,
@@ -269,7 +269,7 @@ class Group:
         return self.protocol_type == PROTOCOL_TYPE
 
     def snapshot(self, assignments: Mapping[MemberId, bytes]) -> GroupMetadata:
-        """The group's record, with these assignments."""
+        """Return the group's record, with these assignments."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -296,7 +296,7 @@ class Group:
 
 
 def restored(group_id: GroupId, record: GroupMetadata | None) -> Group:
-    """The group after loading: Stable if its record has members, else Empty. Without a record it is simple."""
+    """Return the group after loading: Stable if its record has members, else Empty. Without a record it is simple."""
     if record is None:
         return Group(id=group_id, state_since_ms=NO_TIMESTAMP)
     group = Group(

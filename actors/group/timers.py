@@ -109,7 +109,7 @@ class Timers(Generic[Name]):
                 heappush(self._heap, entry)
 
     def next_due(self, now_ms: int) -> Name | None:
-        """The first timer that is due; it stays set."""
+        """Return the first timer that is due; it stays set."""
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, order, name = self._heap[0]
             if self._armed.get(name) == (deadline_ms, order):

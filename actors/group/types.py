@@ -21,7 +21,7 @@ WriteId = NewType("WriteId", int)
 
 
 class Phase(Enum):
-    """Of a coordinator, of groups or of transactions."""
+    """Phase of a coordinator, of groups or of transactions."""
 
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -49,7 +49,7 @@ _Named = TypeVar("_Named", bound=tuple[Any, ...])
 
 
 def maker(kind: type[_Named]) -> Callable[[tuple[Any, ...]], _Named]:
-    """Makes named tuples of tuples of all fields, in half of the time: for what there is one of per partition."""
+    """Return a fast constructor of named tuples from tuples of all fields: half of the time, for one per partition."""
     return partial(tuple.__new__, kind)
 
 
@@ -74,7 +74,7 @@ class TxnMarker(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the shell must do after one step of the core.
+    """Work for the shell after one step of the core.
 
     ``replies`` may be sent immediately. If ``write`` is set, the shell appends ``records`` (possibly none) as one
     atomic batch. It calls ``Coordinator.written(write, now_ms)`` once they *and everything appended before* are

@@ -63,13 +63,13 @@ class RebalanceWait:
 
 
 def watch(shard: Shard, group: Group) -> None:
-    """A phase has begun, or its initial delay continues: the phase counts from the end of the delay."""
+    """Watch a phase that begins, or whose initial delay continues: it counts from the end of the delay."""
     since_ms = deadline_ms(shard, group) if group.in_initial_delay else None
     shard.timers.set(stuck_timer(group), (since_ms or shard.now_ms) + _patience_ms(shard, group.rebalance_timeout_ms()))
 
 
 def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> None:
-    """The phase ``state`` has ended; it began at ``since_ms``."""
+    """End the watch of the phase ``state``, which began at ``since_ms``."""
     shard.timers.cancel(stuck_timer(group))
     if group.stuck:
         group.stuck = False
@@ -77,7 +77,7 @@ def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> 
 
 
 def on_stuck(shard: Shard, group_id: GroupId) -> None:
-    """The phase has taken too long: report that once."""
+    """Report, once, that the phase has taken too long."""
     group = shard.groups.get(group_id)
     if group is None or group.stuck or not in_rebalance(group):
         return
@@ -100,7 +100,7 @@ def on_stuck(shard: Shard, group_id: GroupId) -> None:
 
 
 def unsettled(shard: Shard, group: ConsumerGroup) -> None:
-    """The consumer group is not Stable, and has members."""
+    """Watch a consumer group that is not Stable, and has members."""
     if group.unsettled_ms is None:
         group.unsettled_ms = shard.now_ms
         watch_consumers(shard, group)
@@ -115,7 +115,7 @@ def watch_consumers(shard: Shard, group: ConsumerGroup) -> None:
 
 
 def settled(shard: Shard, group: ConsumerGroup) -> None:
-    """The consumer group is Stable, or ends."""
+    """End the watch of a consumer group that is Stable, or ends."""
     since_ms, state = group.unsettled_ms, group.stuck
     group.unsettled_ms = group.stuck = None
     shard.timers.cancel(stuck_timer(group))
@@ -124,7 +124,7 @@ def settled(shard: Shard, group: ConsumerGroup) -> None:
 
 
 def on_stuck_consumers(shard: Shard, group: ConsumerGroup) -> None:
-    """The consumer group has not been Stable for too long: report that once."""
+    """Report, once, that the consumer group has not been Stable for too long."""
     wait = wait_of_consumers(shard, group)
     if wait is None or group.stuck is not None:
         return
@@ -162,7 +162,7 @@ def awaited_ids(group: Group) -> tuple[Who, ...]:
 
 
 def wait_of(shard: Shard, group: Group) -> RebalanceWait:
-    """What the group waits for. It must be in a rebalance."""
+    """Return what the group waits for. It must be in a rebalance."""
     return RebalanceWait(
         group=group.id,
         state=group.state,
@@ -177,7 +177,7 @@ def wait_of(shard: Shard, group: Group) -> RebalanceWait:
 
 
 def wait_of_consumers(shard: Shard, group: ConsumerGroup) -> RebalanceWait | None:
-    """What the consumer group waits for; None if it is Stable or Empty."""
+    """Return what the consumer group waits for; None if it is Stable or Empty."""
     if group.is_settled():
         return None
     deadlines = [shard.timers.get(revocation_timer(group.id, member_id)) for member_id in group.members]
@@ -224,7 +224,7 @@ def described(stuck: RebalanceStuck, now_ms: int) -> str:
 
 
 def _request(state: GroupState | ConsumerGroupState) -> str:
-    """The request that the members are awaited with."""
+    """Return the request that the members are awaited with."""
     if isinstance(state, ConsumerGroupState):
         return "heartbeats"
     return "JoinGroup" if state is GroupState.PREPARING_REBALANCE else "SyncGroup"

@@ -39,7 +39,7 @@ NOT_FOUND_FROM = 6
 
 
 def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
-    """Groups of this partition that match both filters; an empty filter matches all."""
+    """List groups of this partition that match both filters; an empty filter matches all."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = tuple(

@@ -54,7 +54,7 @@ def check_arguments(config: GroupConfig, request: Request, context: Context) -> 
 
 
 def _check_length(text: str) -> None:
-    """Records have strings of Kafka's first versions; Kafka fails to write a longer one."""
+    """Refuse text longer than a string in the records of Kafka's first versions, which Kafka fails to write."""
     if len(text) > _MAX_STRING_CHARS and len(text.encode()) > MAX_STRING_BYTES:
         raise ApiError(ErrorCode.unknown_server_error)
 

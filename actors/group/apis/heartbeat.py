@@ -40,7 +40,7 @@ def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) 
 
 
 def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
-    """The member sent nothing for a session timeout, or its first join was parked for too long.
+    """Remove a member that sent nothing for a session timeout, or whose first join was parked for too long.
 
     A member with a parked request is alive: its next session begins when the request is answered.
     """

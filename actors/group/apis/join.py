@@ -61,7 +61,7 @@ def join(shard: Shard, request: JoinGroup, context: Context, token: Token, *, in
 
 
 def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
-    """A handed-out id was not used in time; a later join with it is refused."""
+    """Forget a handed-out id that was not used in time; a later join with it is refused."""
     group = shard.groups.get(group_id)
     if group is not None and member_id in group.pending_joins:
         forget_pending(shard, group, member_id, PendingEnd.EXPIRED)
@@ -70,7 +70,7 @@ def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) ->
 
 
 def _create(shard: Shard, group_id: GroupId, *, in_log: bool) -> Group:
-    """A new Empty group and its record; the client's response does not wait for the record."""
+    """Create an Empty group and its record; the client's response does not wait for the record."""
     group = Group(id=group_id, state_since_ms=shard.now_ms, creation_pending=not in_log)
     shard.groups[group_id] = group
     shard.append_group(
@@ -107,7 +107,7 @@ def _has_room(shard: Shard, group: Group, request: JoinGroup) -> bool:
 
 
 def _turn_away(shard: Shard, group: Group, member_id: MemberId) -> None:
-    """The group is full: the client that sent this request is no longer awaited."""
+    """Remove the client that sent this request: the group is full."""
     if member_id in group.pending_joins:
         forget_pending(shard, group, member_id, PendingEnd.GROUP_FULL)
     elif member_id in group.members:

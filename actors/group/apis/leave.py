@@ -51,7 +51,7 @@ def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> 
 
 
 def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member | None:
-    """The member that leaves; None if it was only a handed-out id, which is forgotten here. Raises ApiError."""
+    """Return the member that leaves; None for a handed-out id, which is forgotten here. Raises ApiError."""
     if group is None:
         raise ApiError(ErrorCode.unknown_member_id)
     if leaving.member_id in group.pending_joins:

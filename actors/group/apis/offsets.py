@@ -193,7 +193,7 @@ def _check_metadata(shard: Shard, metadata: str | None) -> ErrorCode:
 
 
 def without_refused(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
-    """The partitions without an error."""
+    """Return the partitions without an error."""
     is_accepted = [error is ErrorCode.none for _, error in errors.partitions]
     if all(is_accepted):
         return topic
@@ -249,7 +249,7 @@ def _fetch_topic(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopi
 
 
 def _without_unstable(topic: FetchedTopic, pending: Collection[tuple[str, int]]) -> FetchedTopic:
-    """The topic with UNSTABLE_OFFSET_COMMIT for partitions with a pending offset (KIP-447)."""
+    """Return the topic with UNSTABLE_OFFSET_COMMIT for partitions with a pending offset (KIP-447)."""
     unstable = frozenset([index for index in topic.indexes if (topic.name, index) in pending])
     if not unstable:
         return topic

@@ -130,7 +130,7 @@ def _event(
     committer: Committer | None,
     committed: list[tuple[OffsetKey, CommittedOffset | None, CommittedOffset]],
 ) -> OffsetsCommitted:
-    """The event of a group whose offsets are now committed. The committer is not known after a restart."""
+    """Return the event of a group whose offsets are now committed. The committer is not known after a restart."""
     generation, member_id, client_id, host = committer or Committer(None, None, None, "")
     partitions: tuple[CommittedPartition, ...] = tuple(
         (key.topic, key.partition, before and before.offset, now.offset)

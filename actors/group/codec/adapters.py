@@ -71,7 +71,7 @@ _NO_ID = UUID(int=0)
 
 
 def read(header: codec.Header, frame: bytes) -> Request:
-    """The request in a frame whose lengths were checked; raises the errors of ``codec.decode_request``.
+    """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
 
     KeyError for an API that is not a group API.
     """
@@ -87,12 +87,15 @@ def read(header: codec.Header, frame: bytes) -> Request:
 
 
 def decode(api_key: int, api_version: int, entity: Any, names: TopicNames = _NO_NAMES) -> Request:
-    """The request in an entity of ``codec.decode_request``. KeyError for an API that is not a group API."""
+    """Return the request in an entity of ``codec.decode_request``.
+
+    Raises KeyError for an API that is not a group API.
+    """
     return _DECODERS[api_key](api_version, entity, names)
 
 
 def encode(api_version: int, response: Response) -> codec.Body:
-    """The body for ``codec.encode_response``: the response itself, where its version does not differ."""
+    """Return the body for ``codec.encode_response``: the response itself, where its version does not differ."""
     match response:
         case JoinGroupResponse():
             return _joined(api_version, response)
@@ -107,7 +110,7 @@ def encode(api_version: int, response: Response) -> codec.Body:
 
 
 def write(header: codec.Header, response: Response) -> bytes:
-    """The response frame, of the request's version."""
+    """Return the response frame, of the request's version."""
     version = header.api_version
     if isinstance(response, OffsetFetchResponse):
         plain = write_plain_fetch(version, header.correlation_id, response)
@@ -117,7 +120,7 @@ def write(header: codec.Header, response: Response) -> bytes:
 
 
 def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> codec.Body:
-    """The response to a request that failed as a whole, in the format of its API and version."""
+    """Return the response to a request that failed as a whole, in the format of its API and version."""
     return encode(api_version, failed(decode(api_key, api_version, entity), error))
 
 
@@ -344,7 +347,7 @@ def _left(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
 
 
 def _txn_committed(version: int, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """Producers below v2 may fail at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    """Replace COORDINATOR_LOAD_IN_PROGRESS below v2, where producers may fail at it (KAFKA-7296)."""
     if version >= 2:
         return response
     return replace(response, topics=tuple(_not_loading(topic) for topic in response.topics))

@@ -50,7 +50,7 @@ def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
 
 
 def write_assignment(partitions: Iterable[tuple[str, int]], version: int) -> bytes:
-    """The bytes of an assignment, in the format of a subscription of that version."""
+    """Return the bytes of an assignment, in the format of a subscription of that version."""
     by_topic = [
         (topic, [index for _, index in mine]) for topic, mine in groupby(sorted(partitions), lambda each: each[0])
     ]

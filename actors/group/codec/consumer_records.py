@@ -55,7 +55,7 @@ class ConsumerKey(NamedTuple):
 class GroupEpoch:
     epoch: int
     metadata_hash: int = 0
-    """Of the topics that members subscribe to; a signed 64-bit number, 0 without such topics."""
+    """Hash of the topics that members subscribe to; a signed 64-bit number, 0 without such topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """What only a member with the classic protocol has."""
+    """Fields that only members with the classic protocol have."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -135,7 +135,7 @@ ConsumerValue = (
 
 
 def consumer_record(key: ConsumerKey, value: ConsumerValue | None) -> Record:
-    """The record, or its tombstone."""
+    """Return the record, or its tombstone."""
     out = Writer().int16(key.kind).string(key.group)
     if key.kind in _NAMED:
         out.string(key.name)
@@ -143,7 +143,7 @@ def consumer_record(key: ConsumerKey, value: ConsumerValue | None) -> Record:
 
 
 def read_key(kind: int, source: Reader) -> ConsumerKey:
-    """The rest of a key after its type, one of ``KEY_TYPES``. CorruptRecord."""
+    """Return the rest of a key after its type, one of ``KEY_TYPES``. Raises CorruptRecord."""
     named = ConsumerRecord(kind)
     return ConsumerKey(named, GroupId(source.string()), source.string() if named in _NAMED else "")
 
@@ -244,7 +244,7 @@ def _read_classic(data: bytes) -> ClassicMember | None:
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[int]]:
-    """The partitions of each topic; both sorted."""
+    """Return the partitions of each topic; both sorted."""
     topics: dict[UUID, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -279,7 +279,7 @@ def _write_held(out: Writer, held: Mapping[TopicIdPartition, int]) -> None:
 
 
 def _read_held(source: Reader, epoch: int) -> dict[TopicIdPartition, int]:
-    """Records from before KIP-1251 have no epochs of partitions: each then has that of the member."""
+    """Read partitions and their epochs; without epochs (before KIP-1251), each has the member's."""
     held: dict[TopicIdPartition, int] = {}
     for _ in range(source.array_length()):
         topic, indexes = source.uuid(), source.int32s()

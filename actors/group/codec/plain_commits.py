@@ -23,7 +23,7 @@ _generation = struct.Struct(">i").unpack_from
 class PlainTopic(NamedTuple):
     name: str
     indexes: tuple[int, ...]
-    """Of the partitions, at least one."""
+    """Indexes of the partitions, at least one."""
     offsets: tuple[int, ...]
     leader_epochs: tuple[int, ...]
 
@@ -38,7 +38,7 @@ class PlainCommit(NamedTuple):
 
 
 def read_plain_commit(version: int, frame: bytes, at: int) -> PlainCommit | None:
-    """The OffsetCommit whose body begins at that index; None if it is not a plain one, or not one at all.
+    """Return the OffsetCommit whose body begins at that index; None if it is not plain, or no OffsetCommit.
 
     Bytes behind the body are ignored. For bytes of clients: no length is trusted.
     """
@@ -70,7 +70,7 @@ def read_plain_commit(version: int, frame: bytes, at: int) -> PlainCommit | None
 
 
 def _topic(name: str, frame: bytes, at: int) -> tuple[PlainTopic, int]:
-    """The partitions of a topic, and the index behind it. ValueError if they are not plain."""
+    """Return the partitions of a topic, and the index behind it. Raises ValueError if they are not plain."""
     count, at = plain_count(frame, at)
     end = at + count * _PARTITION_BYTES
     if not count or frame[end]:  # tagged fields
@@ -89,7 +89,10 @@ def _partitions(count: int) -> struct.Struct:
 
 
 def plain_count(frame: bytes, at: int) -> tuple[int, int]:
-    """The size of a compact array of less than 8,192 elements, and the index behind it. ValueError, IndexError."""
+    """Return the size of a compact array of less than 8,192 elements, and the index behind it.
+
+    Raises ValueError or IndexError.
+    """
     count = frame[at]
     at += 1
     if count >= 0x80:
@@ -101,7 +104,10 @@ def plain_count(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def plain_string(frame: bytes, at: int) -> tuple[str, int]:
-    """A compact string of at most 126 bytes, and the index behind it. ValueError, IndexError for anything else."""
+    """Return a compact string of at most 126 bytes, and the index behind it.
+
+    Raises ValueError or IndexError for others.
+    """
     size = frame[at]
     end = at + size
     if not 0 < size < 0x80 or end > len(frame):

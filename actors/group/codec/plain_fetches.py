@@ -37,7 +37,7 @@ class PlainFetch(NamedTuple):
 
 
 def read_plain_fetch(version: int, frame: bytes, at: int) -> PlainFetch | None:
-    """The OffsetFetch whose body begins at that index; None if it is not a plain one, or not one at all.
+    """Return the OffsetFetch whose body begins at that index; None if it is not plain, or no OffsetFetch.
 
     Bytes behind the body are ignored. For bytes of clients: no length is trusted.
     """
@@ -75,7 +75,7 @@ def read_plain_fetch(version: int, frame: bytes, at: int) -> PlainFetch | None:
 
 
 def write_plain_fetch(version: int, correlation_id: int, response: OffsetFetchResponse) -> bytes | None:
-    """The response frame; None if it needs more than a plain one has."""
+    """Return the response frame; None if it is not plain."""
     if version not in VERSIONS:
         return None
     # Correlation id, tagged fields, throttle time, groups.
@@ -93,7 +93,7 @@ def write_plain_fetch(version: int, correlation_id: int, response: OffsetFetchRe
 
 
 def _partitions(topic: FetchedTopic) -> bytes:
-    """The partitions, and the tagged fields of the topic."""
+    """Return the partitions, and the tagged fields of the topic."""
     count = len(topic.indexes)
     fields = chain.from_iterable(zip(topic.indexes, topic.offsets, topic.leader_epochs, strict=True))
     written = bytearray(_fetched(count).pack(*fields))
@@ -115,7 +115,7 @@ def _fetched(count: int) -> struct.Struct:
 
 
 def _size(size: int) -> bytes:
-    """That of a compact array or string: plus one, as a varint."""
+    """Encode the size of a compact array or string: plus one, as a varint."""
     size += 1
     if size < 0x80:
         return bytes([size])

@@ -67,7 +67,7 @@ class Writer:
         return self
 
     def array_length(self, length: int) -> Self:
-        """What comes before the elements."""
+        """Write the length of an array, which precedes its elements."""
         return self._varint(length + 1) if self.flexible else self.int32(length)
 
     def strings(self, values: Iterable[str]) -> Self:
@@ -85,7 +85,7 @@ class Writer:
         return self
 
     def tagged_fields(self, fields: Mapping[int, bytes] | None = None) -> Self:
-        """The end of a flexible structure: the content of each field, by tag."""
+        """Write the end of a flexible structure: the content of each field, by tag."""
         self._varint(len(fields or {}))
         for tag, data in sorted((fields or {}).items()):
             self._varint(tag)._varint(len(data))
@@ -157,7 +157,10 @@ class Reader:
         return None if length == -1 else self._take(length)
 
     def array_length(self) -> int:
-        """Number of elements. Each takes at least one byte, so a length beyond the remaining bytes is corrupt."""
+        """Read the number of elements.
+
+        Each takes at least one byte, so a length beyond the remaining bytes is corrupt.
+        """
         return self._length(self._varint() - 1 if self.flexible else self.int32())
 
     def nullable_array_length(self) -> int:
@@ -177,7 +180,7 @@ class Reader:
         return tuple(self.int32() for _ in range(self.array_length()))
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a flexible structure by tag; none in the classic encoding."""
+        """Read the tagged fields at the end of a flexible structure by tag; none in the classic encoding."""
         count = self._varint() if self.flexible else 0
         return {self._varint(): self._take(self._varint()) for _ in range(count)}
 

@@ -29,7 +29,7 @@ _INT32 = struct.Struct(">i")
 _OFFSET_V3_HEAD = struct.Struct(">hqih")
 """Version, offset, leader epoch, length of the metadata; metadata and commit timestamp follow."""
 _OFFSET_V3_BARE = struct.Struct(">hqihq")
-"""The same without metadata, and the commit timestamp."""
+"""Layout with empty metadata: version, offset, leader epoch, length of the metadata, commit timestamp."""
 _INT64 = struct.Struct(">q")
 
 
@@ -88,7 +88,7 @@ Value = CommittedOffset | GroupMetadata | ConsumerValue
 
 
 def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
-    """The record of a committed offset, or its tombstone."""
+    """Return the record of a committed offset, or its tombstone."""
     start = _offset_key_start(key.group, key.topic)
     return Record(start + _INT32.pack(key.partition), None if value is None else _encode_offset(value))
 
@@ -96,7 +96,7 @@ def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
 def offset_records(
     group: GroupId, topic: str, partitions: Iterable[int], offsets: Iterable[CommittedOffset]
 ) -> list[Record]:
-    """The records of committed offsets of these partitions of one topic."""
+    """Return the records of committed offsets of these partitions of one topic."""
     start = _offset_key_start(group, topic)
     pack_key, pack_value = _INT32.pack, _OFFSET_V3_BARE.pack
     records = []
@@ -115,7 +115,7 @@ def _offset_key_start(group: GroupId, topic: str) -> bytes:
 
 
 def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
-    """The record of a classic group, or its tombstone."""
+    """Return the record of a classic group, or its tombstone."""
     out = Writer().int16(GROUP_KEY_TYPE).string(key.group)
     return Record(out.bytes(), None if value is None else _encode_group(value))
 
@@ -150,7 +150,7 @@ def decode_value(key: RecordKey, data: bytes) -> Value:
 
 
 def _plain_offset_key(data: bytes) -> OffsetKey | None:
-    """The fast path for the most common key. None: use the slow path, which also finds out what is wrong with it."""
+    """Read the most common key fast. None: use the slow path, which also finds out what is wrong with it."""
     try:
         if data[1] not in OFFSET_KEY_TYPES or data[0]:
             return None

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must say, by its epoch, whatever the group is."""
+"""Checks of a ConsumerGroupHeartbeat's fields, by its epoch, whatever the group is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEMBER_ID_FROM = 1
 
 
 def check_consumer_heartbeat(config: GroupConfig, request: ConsumerGroupHeartbeat) -> None:
-    """Raises ApiError, in the order and with the texts of Kafka's checks."""
+    """Check the fields, in the order and with the texts of Kafka's checks. Raises ApiError."""
     wrong = _wrong(request)
     if wrong is not None:
         raise ApiError(ErrorCode.invalid_request, message=wrong)

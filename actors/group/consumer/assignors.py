@@ -28,22 +28,22 @@ class Assignee:
     topics: frozenset[UUID]
     """Topics that it subscribes to and that exist."""
     target: frozenset[TopicIdPartition] = field(default=frozenset())
-    """What it was to have until now."""
+    """Target assignment until now."""
 
 
 def assign(name: str, members: Iterable[Assignee], partitions: Mapping[UUID, int]) -> Assignment:
-    """The partitions of every member, by the assignor of that name. ``partitions``: how many each topic has."""
+    """Return the partitions of every member, by the assignor of that name. ``partitions``: the count of each topic."""
     return ASSIGNORS[name]([*members], partitions)
 
 
 def preferred(wanted: Iterable[str | None], assignors: tuple[str, ...]) -> str:
-    """The assignor that most members want; the first configured one if no member wants any."""
+    """Return the assignor that most members want; the first configured one if no member wants any."""
     votes = Counter(name for name in wanted if name in assignors)
     return max(assignors, key=lambda name: (votes[name], -assignors.index(name)))
 
 
 def assign_range(members: list[Assignee], partitions: Mapping[UUID, int]) -> Assignment:
-    """Of each topic, its subscribers get ranges of partitions: static members first, then by member id."""
+    """Give the subscribers of each topic ranges of its partitions: static members first, then by member id."""
     given: dict[MemberId, set[TopicIdPartition]] = {member.member_id: set() for member in members}
     ordered = sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or "", each.member_id))
     for topic, subscribers in _subscribers(ordered).items():
@@ -57,7 +57,7 @@ def assign_range(members: list[Assignee], partitions: Mapping[UUID, int]) -> Ass
 
 
 def assign_uniform(members: list[Assignee], partitions: Mapping[UUID, int]) -> Assignment:
-    """As even as subscriptions allow, with as few moves as possible."""
+    """Assign as evenly as subscriptions allow, with as few moves as possible."""
     ordered = sorted(members, key=lambda member: member.member_id)
     if len({member.topics for member in ordered}) <= 1:
         return _assign_alike(ordered, partitions)

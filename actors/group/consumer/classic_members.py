@@ -137,7 +137,7 @@ def leave(shard: Shard, group: ConsumerGroup, request: LeaveGroup, context: Cont
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroup) -> None:
-    """The member must offer a protocol that all others with the classic protocol have."""
+    """Check that the member offers a protocol that all others with the classic protocol have."""
     offered = [name for name, _ in request.protocols]
     if request.protocol_type != PROTOCOL_TYPE or not group.supports(offered, request.member_id):
         raise ApiError(ErrorCode.inconsistent_group_protocol)
@@ -199,7 +199,7 @@ def _write_member(
 
 
 def _check_member(group: ConsumerGroup, member_id: MemberId, instance_id: str | None) -> MemberMetadata:
-    """The member that sent a request of the classic protocol. Raises ApiError."""
+    """Return the member that sent a request of the classic protocol. Raises ApiError."""
     if instance_id is not None:
         membership.check_static(group, member_id, instance_id)
     member = group.members.get(member_id)
@@ -220,7 +220,7 @@ def _await_join(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None
 
 
 def _leaver(group: ConsumerGroup, leaving: LeavingMember) -> MemberId:
-    """The id of the member that leaves. Raises ApiError."""
+    """Return the id of the member that leaves. Raises ApiError."""
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, member_id)

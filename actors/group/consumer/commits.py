@@ -17,7 +17,7 @@ MEMBER_EPOCH_FROM = 9
 
 
 def check(shard: Shard, group: ConsumerGroup, request: OffsetCommit, context: Context) -> None:
-    """Raises ApiError unless the group has no members, or the member has the partitions.
+    """Raise ApiError unless the group has no members, or the member has the partitions.
 
     A commit that was sent before the member got its epoch is accepted, for partitions that it has had since then.
     """
@@ -36,7 +36,7 @@ def check(shard: Shard, group: ConsumerGroup, request: OffsetCommit, context: Co
 
 
 def check_transactional(shard: Shard, group: ConsumerGroup, request: TxnOffsetCommit) -> None:
-    """The same for TxnOffsetCommit, whose sender is a producer: it need not name a member. Raises ApiError."""
+    """Check a TxnOffsetCommit: its sender is a producer, which need not name a member. Raises ApiError."""
     epoch, member_id = request.generation_id, request.member_id
     if (epoch < 0 and not group.members) or (epoch == -1 and not member_id and request.group_instance_id is None):
         return

@@ -99,7 +99,7 @@ def finish_upgrade(shard: Shard, classic: Group) -> None:
 
 
 def _bring_back(shard: Shard, classic: Group) -> None:
-    """The consumer group could not be written: the classic group is what its record says."""
+    """Restore the classic group from its record: the consumer group could not be written."""
     group = shard.groups[classic.id] = restored(classic.id, shard.hard.groups.get(classic.id))
     for member in group.members.values():
         shard.timers.cancel(revocation_timer(group.id, member.id))
@@ -166,7 +166,7 @@ def _check_first_protocols(classic: Group) -> None:
 
 
 def _metadata(classic: Group, member: Member) -> bytes:
-    """The subscription for the group's protocol; for the member's first one while no protocol was selected."""
+    """Return the subscription for the group's protocol; for the member's first one while no protocol was selected."""
     return member.metadata(classic.protocol) or next((metadata for _, metadata in member.protocols), b"")
 
 
@@ -185,7 +185,7 @@ def _member_record(member: Member, subscription: Subscription) -> MemberMetadata
 def _shares(
     shard: Shard, assigned: dict[MemberId, frozenset[tuple[str, int]]]
 ) -> dict[MemberId, frozenset[TopicIdPartition]]:
-    """What members have of topics that exist. Of a partition that a leader gave to several, the first one keeps it."""
+    """Return the members' partitions of existing topics. One that a leader gave to several stays with the first."""
     by_name = shard.topics.by_name
     taken: set[TopicIdPartition] = set()
     shares: dict[MemberId, frozenset[TopicIdPartition]] = {}
@@ -271,7 +271,7 @@ def _classic(shard: Shard, group: ConsumerGroup, gone: Collection[MemberId]) -> 
 
 
 def assignment_bytes(shard: Shard, member: MemberMetadata, partitions: Collection[TopicIdPartition]) -> bytes:
-    """What SyncGroup gives to a member with the classic protocol, in the version of its subscription.
+    """Return the assignment for SyncGroup of a member with the classic protocol, in the version of its subscription.
 
     Version 0 if that is unreadable: the record may be of a Kafka broker.
     """

@@ -20,11 +20,11 @@ from muster.placement.client import Context
 REMOVED_BYTES = 100_000
 """Sessions that end together are removed in steps of about so many bytes, for which any log has room."""
 _RECORD_BYTES = 50
-"""Of a tombstone without the names in its key."""
+"""Size of a tombstone without the names in its key."""
 
 
 def leave(shard: Shard, request: ConsumerGroupHeartbeat, context: Context, token: Token) -> None:
-    """A ConsumerGroupHeartbeat of epoch -1 or -2. Raises ApiError."""
+    """Handle a ConsumerGroupHeartbeat of epoch -1 or -2. Raises ApiError."""
     group = shard.consumer_group(request.group_id)
     if group is None:
         known = request.group_id in shard.groups

@@ -26,7 +26,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(shard: Shard, request: ConsumerGroupDescribe, token: Token) -> None:
-    """The groups as they are; the response waits until all of that is in the log."""
+    """Respond with the groups as they are, once all of that is in the log."""
     groups = tuple(_describe(shard, group_id, request) for group_id in request.groups)
     shard.reply_when_durable(token, request, ConsumerGroupDescribeResponse(groups=groups))
 
@@ -50,7 +50,10 @@ def _describe(shard: Shard, group_id: GroupId, request: ConsumerGroupDescribe) -
 
 
 def _member(shard: Shard, group: ConsumerGroup, member_id: MemberId, member: MemberMetadata) -> DescribedConsumer:
-    """What it still has to give up is shown as assigned, as by Kafka (asConsumerGroupDescribeMember)."""
+    """Describe a member.
+
+    Partitions that it has to give up are assigned, as in Kafka (asConsumerGroupDescribeMember).
+    """
     current = group.assignment_of(member_id)
     return DescribedConsumer(
         member_id=member_id,

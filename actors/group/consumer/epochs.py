@@ -44,7 +44,7 @@ def take_account(shard: Shard, group: ConsumerGroup, cause: Cause | None, member
 def raise_epoch(
     shard: Shard, group: ConsumerGroup, cause: Cause, member_id: MemberId, metadata_hash: int | None = None
 ) -> None:
-    """The next epoch of the group; ``member_id`` caused it, if any did.
+    """Raise the group's epoch; ``member_id`` caused it, if any did.
 
     That of the target assignment keeps up in a group without members (KAFKA-20442).
     """
@@ -75,7 +75,7 @@ def raise_epoch(
 
 
 def _state_before(group: ConsumerGroup) -> ConsumerGroupState:
-    """The state before the change for which the epoch is raised, with which the members have already changed."""
+    """Return the state before the change for which the epoch is raised; the members have changed already."""
     if group.unsettled_ms is not None:
         assigning = group.epoch > group.target_epoch
         return ConsumerGroupState.ASSIGNING if assigning else ConsumerGroupState.RECONCILING
@@ -117,7 +117,7 @@ def assign_targets(shard: Shard, group: ConsumerGroup) -> None:
 
 
 def assignor_of(shard: Shard, group: ConsumerGroup) -> str:
-    """The assignor that most members want."""
+    """Return the assignor that most members want."""
     return preferred((member.assignor for member in group.members.values()), shard.config.group_consumer_assignors)
 
 
@@ -200,6 +200,6 @@ def register(shard: Shard, group: ConsumerGroup, member_id: MemberId, event: Mem
 
 
 def named(shard: Shard, partitions: Iterable[TopicIdPartition]) -> frozenset[tuple[str, int]]:
-    """The partitions by the names of their topics, without those of deleted topics."""
+    """Return the partitions by the names of their topics, without those of deleted topics."""
     name_of = shard.topics.name_of
     return frozenset((name, index) for topic, index in partitions if (name := name_of(topic)) is not None)

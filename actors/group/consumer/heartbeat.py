@@ -54,7 +54,7 @@ _CAUSES = (
     ("invalid character class range", "invalid character class range"),
     ("invalid escape sequence", "invalid escape sequence"),
 )
-"""What RE2 says, and what RE2/J, the Java implementation that Kafka uses, says of the same error."""
+"""Message of RE2, and message of RE2/J, Kafka's Java implementation, for the same error."""
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
@@ -142,7 +142,7 @@ def _write_member(
 
 
 def _merged(before: MemberMetadata | None, request: ConsumerGroupHeartbeat, context: Context) -> MemberMetadata:
-    """What is known of the member now: what it does not say has not changed."""
+    """Merge a request into the member's metadata; fields that it leaves out have not changed."""
     known = before or MemberMetadata(client_id="", client_host="", instance_id=request.instance_id)
     timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -225,7 +225,7 @@ def refresh_regexes(shard: Shard, group: ConsumerGroup) -> None:
 
 
 def _why_invalid(regex: str) -> str | None:
-    """What is wrong with a regular expression, in the words of Kafka's error message; None if it is valid."""
+    """Return the error in a regular expression, in the words of Kafka's error message; None if it is valid."""
     try:
         _compiled(regex)
     except re2.error as error:
@@ -235,7 +235,7 @@ def _why_invalid(regex: str) -> str | None:
 
 
 def _matching(regex: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """Those of the topics whose whole name matches, sorted. None match an expression that is not valid."""
+    """Return the topics whose whole name matches, sorted; none for an expression that is not valid."""
     try:
         pattern = _compiled(regex)
     except re2.error:

@@ -63,7 +63,7 @@ def _fenced(how: str, epoch: int, current: int) -> ApiError:
 
 
 def check_room(shard: Shard, group: ConsumerGroup | None, member_id: MemberId, instance_id: str | None) -> None:
-    """Raises ApiError if the group is full and the member is new; a static one may take its own place again."""
+    """Raise ApiError if the group is full and the member is new; a static one may take its own place again."""
     size = shard.config.group_consumer_max_size
     if group is None or member_id in group.members or instance_id in group.static_members:
         return
@@ -73,7 +73,7 @@ def check_room(shard: Shard, group: ConsumerGroup | None, member_id: MemberId, i
 
 
 def check_released(group: ConsumerGroup, member_id: MemberId, instance_id: str, old_id: MemberId) -> None:
-    """A static member takes the place of one with the consumer protocol only if that one has left. ApiError."""
+    """Raise ApiError unless a static member with the consumer protocol has left before another takes its place."""
     if group.members[old_id].classic is None and group.assignment_of(old_id).epoch != LEFT_FOR_A_WHILE:
         message = (
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -115,7 +115,7 @@ def remove_members(shard: Shard, group: ConsumerGroup, gone: Iterable[MemberId],
 def report_arrival(
     shard: Shard, group: ConsumerGroup, member_id: MemberId, *, joined: bool, replaced: MemberId | None
 ) -> None:
-    """The member is new, or has replaced another one, or neither."""
+    """Report a member that is new, or has replaced another one, or neither."""
     who = group.who(member_id)
     if joined:
         shard.report(MemberAdded(group=group.id, member=who))
@@ -147,7 +147,7 @@ def forget(shard: Shard, group: ConsumerGroup, member_id: MemberId, *, left: boo
 
 
 def meet(shard: Shard, group: ConsumerGroup, member_id: MemberId, context: Context) -> None:
-    """The member sent a request from ``context``."""
+    """Note that the member sent a request from ``context``."""
     if group.contexts.get(member_id) != context:
         group.contexts[member_id] = context
         shard.say(shard.registry.met_consumer(group, member_id))
@@ -161,7 +161,7 @@ def arm_session(shard: Shard, group: ConsumerGroup, member_id: MemberId) -> None
 
 
 def left_for_a_while(current: CurrentAssignment) -> CurrentAssignment:
-    """The assignment of a static member that will return."""
+    """Return the assignment of a static member that will return."""
     return replace(current, epoch=LEFT_FOR_A_WHILE, revoking={})
 
 

@@ -12,7 +12,7 @@ from muster.actors.group.codec.consumer_records import TopicIdPartition
 from muster.actors.group.types import MemberId
 
 MAX_PASSES = 16
-"""As in Kafka: after so many rounds over all topics the loads are even enough."""
+"""Rounds over all topics, after which the loads are even enough; Kafka has the same number."""
 
 Holders = defaultdict[MemberId, list[int]]
 """The partitions of one topic that each member has, sorted."""

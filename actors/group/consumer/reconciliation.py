@@ -17,7 +17,7 @@ class Goal(NamedTuple):
     """Where a member should get to."""
 
     epoch: int
-    """Of the target assignment."""
+    """Epoch of the target assignment."""
     partitions: frozenset[TopicIdPartition]
     subscribed: frozenset[UUID]
     """The topics that the member subscribes to now: it gets and keeps no partitions of others."""
@@ -35,7 +35,7 @@ def next_assignment(
     owned: frozenset[TopicIdPartition] | None,
     taken: frozenset[TopicIdPartition],
 ) -> CurrentAssignment:
-    """The member's next assignment, or ``current`` if it does not change.
+    """Return the member's next assignment, or ``current`` if it does not change.
 
     ``owned``: the partitions that the member says it has; None if it does not say. ``taken``: those of the goal's
     partitions that other members hold. Raises UnknownMemberState.

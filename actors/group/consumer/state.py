@@ -35,7 +35,7 @@ FIRST_EPOCH = 1
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will return."""
 NOT_RECONCILED = CurrentAssignment(epoch=0, previous_epoch=0, assigned={}, revoking={})
-"""What a member has without a record of it."""
+"""Assignment of a member without a record of it."""
 
 
 class ConsumerGroupState(Enum):
@@ -121,7 +121,7 @@ class ConsumerGroup:
         return self._partition_metadata is not None
 
     def undone(self) -> None:
-        """Records were undone: memory must not know what followed from them."""
+        """Forget what followed from records that were undone."""
         self.seen_topics = -1
         if self.is_settled():
             self.unsettled_ms = None
@@ -152,20 +152,20 @@ class ConsumerGroup:
         return target.partitions if target else frozenset()
 
     def topics_of(self, member_id: MemberId) -> frozenset[str]:
-        """The topics that the member subscribes to by name or by its regular expression, whether they exist or not."""
+        """Return the topics that the member subscribes to by name or by its regular expression, existing or not."""
         member = self.members[member_id]
         resolved = self.regexes.get(member.regex or "")
         return frozenset(member.topics) | frozenset(resolved.topics if resolved else ())
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics that any member subscribes to."""
+        """Return the topics that any member subscribes to."""
         if self._subscribed is None:
             resolved = (self.regexes[regex].topics for regex in self._regexes if regex in self.regexes)
             self._subscribed = frozenset(self._named).union(*resolved)
         return self._subscribed
 
     def wanted_regexes(self) -> Collection[str]:
-        """The regular expressions that members have."""
+        """Return the regular expressions that members have."""
         return self._regexes.keys()
 
     def is_classic_without(self, gone: Collection[MemberId]) -> bool:

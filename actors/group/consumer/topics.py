@@ -42,9 +42,9 @@ class Topics:
         return 0 if name is None else self.by_name[name].partitions
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """A signed 64-bit number that changes with these topics; 0 if none of them exists.
+        """Hash these topics to a signed 64-bit number; 0 if none of them exists.
 
-        As Kafka's Utils.computeGroupHash (KIP-1101), in a cluster without racks: its replicas have none.
+        Equal to Kafka's Utils.computeGroupHash (KIP-1101) in a cluster without racks: its replicas have none.
         """
         existing = sorted(name for name in names if name in self.by_name)
         if not existing:
@@ -60,7 +60,7 @@ class Topics:
 
 
 def _topic_hash(name: str, topic: TopicInfo) -> int:
-    """As Kafka's Utils.computeTopicHash: strings are UTF-16 units and their number, numbers are little-endian."""
+    """Hash like Kafka's Utils.computeTopicHash: strings are UTF-16 units and their number; little-endian numbers."""
     most, least = topic.topic_id.int >> 64, topic.topic_id.int & (1 << 64) - 1
     text = name.encode("utf-16-le")
     parts = [b"\0", _INT64.pack(most), _INT64.pack(least), text, _INT32.pack(len(text) // 2)]

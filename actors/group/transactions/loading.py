@@ -1,6 +1,6 @@
-"""What a fully compacted log would hold, from the records of a log that is compacted only in part.
+"""Latest records of a log, for loading: the content of a fully compacted log, from one compacted only in part.
 
-Loading a coordinator from that gives the same state as from the whole log: a group's offsets are written again and
+Loading a coordinator from them gives the same state as from the whole log: a group's offsets are written again and
 again, and only the last ones count. An offset in a transaction counts once the transaction's marker has come.
 """
 
@@ -35,7 +35,7 @@ class LatestRecords(Generic[E]):
         self._pending: dict[int, dict[bytes, E]] = {}
 
     def add(self, entries: Iterable[E]) -> int:
-        """Records outside transactions. Returns how many."""
+        """Add records outside transactions. Returns how many."""
         count = 0
         for entry in entries:
             key = entry.key or b""
@@ -47,7 +47,7 @@ class LatestRecords(Generic[E]):
         return count
 
     def add_pending(self, producer_id: int, entries: Iterable[E]) -> int:
-        """Records in a transaction of that producer. Returns how many."""
+        """Add records in a transaction of that producer. Returns how many."""
         pending = self._pending.setdefault(producer_id, {})
         count = 0
         for entry in entries:
@@ -56,14 +56,14 @@ class LatestRecords(Generic[E]):
         return count
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """A marker. Of what it commits, a record that a later one has replaced meanwhile does not count."""
+        """Apply a marker. A record of the transaction that a later one has replaced meanwhile does not count."""
         for key, entry in self._pending.pop(producer_id, {}).items():
             known = self._latest.get(key)
             if commit and (known is None or known.offset < entry.offset):
                 self._latest[key] = entry
 
     def entries(self) -> Iterator[tuple[E, int | None]]:
-        """What counts, with the producer id if it is pending. Pending records are in their places among the others."""
+        """Yield the entries that count, pending ones with their producer id, in the order of their records."""
         pending = [(entry.offset, entry, producer) for producer, own in self._pending.items() for entry in own.values()]
         if not pending:
             for entry in self._latest.values():

@@ -24,11 +24,11 @@ class PendingOffset(NamedTuple):
 
 
 Pending = tuple[PendingOffset, ...]
-"""Those of one partition, at most one of each producer, in the order of their records in the log."""
+"""Pending offsets of one partition, at most one of each producer, in the order of their records in the log."""
 
 
 class PendingPrior(NamedTuple):
-    """What was pending for a partition before a change."""
+    """Pending offsets of a partition before a change."""
 
     key: OffsetKey
     before: Pending
@@ -51,7 +51,7 @@ class PendingOffsets:
         return bool(self._groups)
 
     def groups(self) -> Collection[GroupId]:
-        """The groups with pending offsets."""
+        """Return the groups with pending offsets."""
         return self._groups.keys()
 
     def of_group(self, group: GroupId) -> Mapping[_TopicPartition, Pending]:
@@ -63,28 +63,28 @@ class PendingOffsets:
         return self.of_group(key.group).get((key.topic, key.partition), ())
 
     def keys_of(self, producer_id: int) -> list[OffsetKey]:
-        """The partitions for which that producer has a pending offset."""
+        """Return the partitions for which that producer has a pending offset."""
         return [*self._producers.get(producer_id, ())]
 
     def add(self, producer_id: int, key: OffsetKey, value: CommittedOffset) -> PendingPrior:
-        """A record in a transaction of that producer. It replaces an earlier one of the same producer."""
+        """Add a record in a transaction of that producer. It replaces an earlier one of the same producer."""
         before = self.of(key)
         others = [each for each in before if each.producer_id != producer_id]
         return self._put(key, (*others, PendingOffset(producer_id, value)))
 
     def committed(self, key: OffsetKey) -> list[PendingPrior]:
-        """A record outside transactions has set the committed offset: what is pending is older."""
+        """Mark pending offsets as superseded: a record outside transactions has set the committed offset."""
         before = self.of(key)
         if all(each.superseded for each in before):
             return []
         return [self._put(key, _superseded(before))]
 
     def removed(self, key: OffsetKey) -> list[PendingPrior]:
-        """A tombstone removes what is pending, of every producer."""
+        """Remove the pending offsets of every producer: a tombstone was written."""
         return [self._put(key, ())] if self.of(key) else []
 
     def take(self, producer_id: int, key: OffsetKey, *, commit: bool) -> tuple[CommittedOffset | None, PendingPrior]:
-        """A marker has ended the producer's transaction. Returns the offset that is now committed, None for none.
+        """End the producer's transaction by a marker. Returns the offset that is now committed, None for none.
 
         ``key`` must be one of ``keys_of(producer_id)``.
         """
