@@ -111,7 +111,7 @@ class Committer:
         self._disk = disk
         self._changed = changed
         self._first_timestamp_ms = NO_TIMESTAMP
-        """Of the last segment."""
+        """First timestamp of the last segment."""
         self._rolling: asyncio.Future[None] | None = None
         self._queue: list[Write] = []
         self._unacknowledged: dict[int, Write] = {}  # by base offset, in order
@@ -174,12 +174,12 @@ class Committer:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def unacknowledged(self, base_offset: int) -> Done | None:
-        """The outcome of the batch at that offset, if still pending."""
+        """Return the outcome of the batch at that offset, if still pending."""
         write = self._unacknowledged.get(base_offset)
         return write.done if write is not None else None
 
     def last_unacknowledged(self) -> Done | None:
-        """The outcome of everything pushed so far, if still pending."""
+        """Return the outcome of everything pushed so far, if still pending."""
         return next(reversed(self._unacknowledged.values())).done if self._unacknowledged else None
 
     def end(self, reason: LogError) -> None:
@@ -246,7 +246,10 @@ class Committer:
                 rolling.set_result(None)
 
     def _take(self, roll: bool) -> tuple[list[Write], bool]:
-        """The writes that go into one segment, and whether it is a new one. At least one write unless rolling."""
+        """Take the writes that go into one segment; also return whether it is a new one.
+
+        At least one write unless rolling.
+        """
         used = self.segments[-1].size_bytes
         if not self._queue:
             return [], roll and used > 0
@@ -335,7 +338,10 @@ class Committer:
         return Segment.create(self._directory, name, self.config.index_interval_bytes, self._disk)
 
     def _remove_abandoned(self) -> None:
-        """A newer segment is in place and the claim held after that, so no later opener reads these."""
+        """Remove abandoned segments.
+
+        A newer one is in place and the claim held after that, so no later opener reads these.
+        """
         while self._abandoned:
             with suppress(OSError):
                 self._abandoned.pop().unlink()
@@ -377,7 +383,7 @@ class Committer:
         self._changed()
 
     def _acknowledged_producers(self) -> dict[int, ProducerEntry]:
-        """The producers' states as of the acknowledged batches."""
+        """Return the producers' states as of the acknowledged batches."""
         known = ProducerStates()
         known.restore_all(self.producers.entries())
         for write in reversed(self._unacknowledged.values()):

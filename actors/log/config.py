@@ -113,7 +113,7 @@ class LogConfig:
         return None if self.codec is None else levels.get(self.codec)
 
     def roll_ms(self, segment: Path) -> int:
-        """The age at which the segment is closed and the next begins: its own, by its name, with segment.jitter.ms."""
+        """Return the age at which the segment is closed: its own, by its name, with segment.jitter.ms."""
         jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
         early_ms = zlib.crc32(bytes(segment)) % jitter_ms if jitter_ms else 0
         longest_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
@@ -125,12 +125,15 @@ class LogConfig:
         return min(self.max_message_bytes, self.segment_bytes)
 
     def accepted_times_ms(self, now_ms: int) -> tuple[int, int]:
-        """The earliest and the latest CreateTime of a record that is produced now."""
+        """Return the earliest and the latest CreateTime of a record that is produced now."""
         latest_ms = min(now_ms + self.message_timestamp_after_max_ms, _MAX_LONG)
         return now_ms - self.message_timestamp_before_max_ms, latest_ms
 
     def override(self, topic: Mapping[str, str]) -> Self:
-        """This configuration with the topic's overrides; properties of other components are ignored. ValueError."""
+        """Return this configuration with the topic's overrides; other components' properties are ignored.
+
+        Raises ValueError.
+        """
         changes: dict[str, Any] = {}
         for declared in dataclasses.fields(self):
             text = topic.get(declared.name.replace("_", "."))

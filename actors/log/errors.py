@@ -15,7 +15,7 @@ class LogError(Exception):
     code: ErrorCode = ErrorCode.unknown_server_error
 
     def again(self) -> LogError:
-        """A new exception with the same content, for the next caller that fails for the same reason."""
+        """Return a new exception with the same content, for the next caller that fails for the same reason."""
         copy = type(self)(*self.args)
         copy.__cause__ = self.__cause__
         return copy

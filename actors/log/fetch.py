@@ -75,7 +75,7 @@ class _Wanted:
         return min(available, max(self.request.partition_max_bytes, 0))
 
     def fetched(self, max_bytes: int, *, at_least_one: bool, by_place: bool) -> tuple[FetchedPartition, int]:
-        """What there is, and its size in bytes."""
+        """Return the partition's records or error, and their size in bytes."""
         log, offset = self.log, self.request.fetch_offset
         if log is None or self.error is not None:
             return self._failed(), 0
@@ -144,7 +144,7 @@ class OpenFetch:
         return available < self._min_bytes and not any(partition.is_over for partition in self._wanted)
 
     def response(self) -> list[FetchedPartition]:
-        """What there is now."""
+        """Return the partitions as they are now."""
         remaining, is_first = self._max_bytes, True
         response = []
         for each in self._wanted:

@@ -25,7 +25,7 @@ class Fetches:
         self._waiting: dict[_Key, Callable[[], object]] = {}
         """The fetches that have no response yet, and how to cancel them."""
         self._lines: dict[Peer, dict[_Key, OpenFetch]] = {}
-        """Those whose records are not read before the gateway has taken what it was sent, in order."""
+        """Fetches whose records are not read before the gateway has taken earlier responses, in order."""
 
     def serve(self, peer: Peer, token: int, request: FetchRequest) -> None:
         """Respond to the fetch, now or later."""
@@ -70,7 +70,7 @@ class Fetches:
         self._waiting[key] = partial(line.pop, key, None)
 
     def _next(self, peer: Peer) -> None:
-        """The gateway has taken what it was sent."""
+        """Respond to the next fetches: the gateway has taken what it was sent."""
         line = self._lines.get(peer, {})
         while line and not peer.is_full:
             key = next(iter(line))
@@ -90,12 +90,12 @@ class Fetches:
             peer.close()
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The response is no longer needed."""
+        """Drop the fetch: its response is no longer needed."""
         if cancel := self._waiting.pop((peer, token), None):
             cancel()
 
     def left(self, peer: Peer) -> None:
-        """The gateway is gone."""
+        """Drop the fetches of a gateway that is gone."""
         for key in [key for key in self._waiting if key[0] is peer]:
             self.cancel(*key)
         self._lines.pop(peer, None)

@@ -124,7 +124,7 @@ class Append:
         """None if the batch is durable already."""
 
     async def durable(self) -> AppendResult:
-        """The result, once acknowledged. NotLeader or StorageError if the append failed."""
+        """Return the result, once acknowledged. Raises NotLeader or StorageError if the append failed."""
         if self.done is not None:
             await acknowledged(self.done)
         return self.result
@@ -286,7 +286,7 @@ class PartitionLog(LogReader):
     def guard_for(
         self, producer_id: int, producer_epoch: int, base_sequence: int = NO_SEQUENCE, transaction_version: int = 0
     ) -> VerificationGuard | None:
-        """What the first batch of a transaction needs; None if the transaction is open and it needs none.
+        """Return the guard for the first batch of a transaction; None if the transaction is open and needs none.
 
         The guard counts once the coordinator has confirmed the transaction, and until a batch or a marker of the
         producer is appended. InvalidProducerEpoch, NotLeader.
@@ -299,7 +299,7 @@ class PartitionLog(LogReader):
         return producers.guards.take(producer_id, producer_epoch, base_sequence, transaction_version)
 
     def release(self, guard: VerificationGuard) -> None:
-        """The coordinator has not confirmed the transaction."""
+        """Release the guard: the coordinator has not confirmed the transaction."""
         self._writer.producers.guards.release(guard)
 
     def enqueue_marker(self, marker: Marker) -> Append:
@@ -324,7 +324,7 @@ class PartitionLog(LogReader):
         return Append(self._result(write.header.base_offset, NO_TIMESTAMP), write.done)
 
     def producers(self) -> dict[int, ProducerEntry]:
-        """The state of each producer that has written to the partition, by producer id. NotLeader."""
+        """Return the state of each producer that has written to the partition, by producer id. Raises NotLeader."""
         self._check_leader()
         return self._writer.producers.entries()
 
@@ -407,7 +407,7 @@ class PartitionLog(LogReader):
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
     def _rules(self) -> Rules:
-        """What batches of clients have to follow now."""
+        """Return the current rules for batches of clients."""
         config, name = self.config, self.directory.name
         if config.message_timestamp_type == LOG_APPEND_TIME:
             return Rules(name, config.max_message_bytes, config.compacts)
@@ -415,7 +415,10 @@ class PartitionLog(LogReader):
         return Rules(name, config.max_message_bytes, config.compacts, *times_ms)
 
     def _in_own_codec(self, records: Buffer, header: BatchHeader) -> bytearray:
-        """The client's batch in the codec of compression.type. MessageTooLarge if that makes it too large."""
+        """Return the client's batch in the codec of compression.type.
+
+        Raises MessageTooLarge if that makes it too large.
+        """
         codec = self.config.codec
         if codec is None or codec == header.codec:
             self._check_segment_holds(header)

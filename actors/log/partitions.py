@@ -73,7 +73,7 @@ class Partitions:
         self.config = config
         """The configuration of topics without overrides. :meth:`reconfigure` applies a change."""
         self._topics: dict[UUID, Topic] = {}
-        """As in the newest view."""
+        """Topics in the newest view."""
         self._next_epoch = next_epoch
         self._now_ms = now_ms
         self._on_open = on_open
@@ -115,7 +115,7 @@ class Partitions:
         return outcome
 
     def open_log(self, topic: Topic, partition: int) -> PartitionLog | None:
-        """The log if it is open and usable."""
+        """Return the log if it is open and usable."""
         entry = self._partitions.get((topic.topic_id, partition))
         return entry.log if entry is not None and entry.log is not None and not entry.log.is_over else None
 
@@ -193,11 +193,11 @@ class Partitions:
                 await self.use(topic, partition, lambda log: log)
 
     def open_logs(self) -> list[PartitionLog]:
-        """The logs that are open now."""
+        """Return the logs that are open now."""
         return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
 
     def leader_epochs(self) -> list[LeaderEpoch]:
-        """Those of the logs that are open now."""
+        """Return the leader epochs of the logs that are open now."""
         return [
             LeaderEpoch(topic_id, partition, entry.log.epoch)
             for (topic_id, partition), entry in self._partitions.items()

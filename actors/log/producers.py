@@ -43,13 +43,13 @@ class ProducerEntry(NamedTuple):
     batches: tuple[WrittenBatch, ...]
     """Oldest first, up to five, all of this epoch. Without those that have no sequence."""
     last_offset: int
-    """Of its last batch, whichever kind."""
+    """Last offset of its last batch, whichever kind."""
     last_ms: int
     """Timestamp of that batch."""
     coordinator_epoch: int = NO_EPOCH
-    """Of the last marker; NO_EPOCH before the first."""
+    """Coordinator epoch of the last marker; NO_EPOCH before the first."""
     first_offset: int = NO_OFFSET
-    """Of its open transaction; NO_OFFSET without one."""
+    """First offset of its open transaction; NO_OFFSET without one."""
 
     @property
     def is_open(self) -> bool:
@@ -76,7 +76,7 @@ class ProducerStates:
         return next(iter(self._unstable), None)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """A copy of all entries, by producer id."""
+        """Return a copy of all entries, by producer id."""
         return dict(self._entries)
 
     def restore_all(self, entries: Mapping[int, ProducerEntry]) -> None:
@@ -93,7 +93,7 @@ class ProducerStates:
         return entry is not None and entry.is_open and entry.epoch == producer_epoch
 
     def repeated(self, header: BatchHeader) -> WrittenBatch | None:
-        """The batch that this one repeats."""
+        """Return the batch that this one repeats."""
         entry = self._entries.get(header.producer_id) if header.producer_id != NO_PRODUCER else None
         if entry is not None and entry.epoch == header.producer_epoch:
             for batch in entry.batches:
@@ -198,14 +198,14 @@ class ProducerStates:
         return before
 
     def aborted(self, header: BatchHeader, before: ProducerEntry | None) -> AbortedTransaction | None:
-        """What the index of aborted transactions needs after an update with an ABORT; None if nothing was open."""
+        """Return the entry for the index of aborted transactions after an ABORT; None if nothing was open."""
         if before is None or not before.is_open:
             return None
         stable = next((offset for offset, is_open in self._unstable.items() if is_open), header.next_offset)
         return AbortedTransaction(header.producer_id, before.first_offset, header.last_offset, stable)
 
     def ended(self, before: ProducerEntry | None) -> None:
-        """The control batch is durable before which the producer's entry was this one."""
+        """Note that the control batch which ended this entry's transaction is durable."""
         if before is not None and before.is_open:
             self._unstable.pop(before.first_offset, None)
 
@@ -219,7 +219,7 @@ class ProducerStates:
         return aborted
 
     def batch_offsets(self) -> frozenset[int]:
-        """Base offsets of the batches that the cleaner must leave: the recorded ones, and each producer's last."""
+        """Return the base offsets of batches that the cleaner must leave: recorded ones, and each producer's last."""
         recorded = {batch.base_offset for entry in self._entries.values() for batch in entry.batches}
         return frozenset(recorded.union(entry.last_offset for entry in self._entries.values()))
 

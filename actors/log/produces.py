@@ -1,4 +1,4 @@
-"""What gateways produce to a log actor."""
+"""Produce requests of gateways to a log actor."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class LogReader:
         return self.read_extents(self.extents(offset, max_bytes, at_least_one=at_least_one, before=before))
 
     def read_extents(self, extents: Sequence[Extent]) -> bytes:
-        """The whole batches, checked."""
+        """Return the whole batches, checked."""
         with self._errors("it cannot be read"):
             parts = [segment.read(start, end) for segment, start, end in extents]
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -124,7 +124,7 @@ class LogReader:
         return offset == writer.high_watermark and writer.segments[-1].corrupt is None
 
     def bytes_available(self, offset: int, before: int | None = None) -> int:
-        """The size of an unlimited read from that offset, up to ``before`` if given. OffsetOutOfRange."""
+        """Return the size of an unlimited read from that offset, up to ``before`` if given. Raises OffsetOutOfRange."""
         self._check_offset(offset)
         if offset >= self._writer.high_watermark:
             return 0
@@ -141,7 +141,7 @@ class LogReader:
         return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
 
     def aborted_transactions(self, start: int, extents: Sequence[Extent], before: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in a read from ``start`` that ended at ``before`` or earlier."""
+        """Return the aborted transactions with records in a read from ``start`` that ended at ``before`` or earlier."""
         segments = self._writer.segments[self._segment_index(start) :]
         if not extents or not any(len(segment.aborted) for segment in segments):
             return []
@@ -164,13 +164,13 @@ class LogReader:
         return within + sum(segment.size_bytes for segment in self._writer.segments[:index])
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch under which the record at that offset was written; at the log's end, the log's own epoch."""
+        """Return the leader epoch of the record at that offset; at the log's end, the log's own epoch."""
         with self._errors(f"offset {offset} cannot be read"):
             found = self._find(offset)
         return found[1].partition_leader_epoch if found is not None else self._writer.segments[-1].epoch
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch with records that is not above ``epoch``, and the offset at which it ends.
+        """Return the largest leader epoch with records up to ``epoch``, and the offset at which it ends.
 
         (-1, -1) for an epoch that the log has not seen yet, and for -1; the epoch itself, and where the log begins, if
         all records are newer (Kafka's ``LeaderEpochFileCache.endOffsetFor``). Where the cleaner has removed records
@@ -239,7 +239,7 @@ class LogReader:
                 yield from records
 
     def replay_batches(self) -> Iterator[tuple[BatchHeader, Iterator[Record] | EndOfTransaction]]:
-        """The same with the header of each batch, and what control batches say; unknown ones are left out."""
+        """Yield :meth:`replay`'s records by batch, each with its header, and known control batches in their place."""
         with self._errors("it cannot be replayed"):
             for segment in list(self._writer.segments):
                 for header, batch in segment.batches(self._writer.config.load_buffer_bytes):
@@ -270,7 +270,7 @@ class LogReader:
         return (before.partition_leader_epoch if before is not None else epoch), end
 
     def _latest(self, segment: Segment) -> Record | None:
-        """The first of the segment's records with the largest timestamp."""
+        """Return the first of the segment's records with the largest timestamp."""
         header, batch = segment.batch_with_max_timestamp()
         if header.record_count and header.base_offset >= self.log_start_offset:
             return max(read_records(batch, header), key=lambda record: record.timestamp_ms)
@@ -279,7 +279,7 @@ class LogReader:
         return max(records, key=lambda record: record.timestamp_ms, default=None)
 
     def _records(self, header: BatchHeader, batch: bytes) -> Iterator[Record]:
-        """The records of a batch that were not deleted."""
+        """Yield the records of a batch that were not deleted."""
         if header.last_offset < self.log_start_offset:
             return
         for record in read_records(batch, header):
@@ -287,7 +287,7 @@ class LogReader:
                 yield record
 
     def _find(self, offset: int) -> tuple[Segment, BatchHeader] | None:
-        """The batch that holds the offset, or the next one that exists. OSError."""
+        """Return the batch that holds the offset, or the next one that exists. Raises OSError."""
         for segment in self._writer.segments[self._segment_index(offset) :]:
             if (header := segment.header_of(offset)) is not None:
                 return segment, header

@@ -30,12 +30,12 @@ class Routing:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """A newer view has arrived."""
+        """Wake those who wait for a newer view."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def view(self) -> ClusterView:
-        """The current view. State derived from an earlier view is dropped."""
+        """Return the current view. State derived from an earlier view is dropped."""
         view = self._view_of()
         if view is not self._routed_by:
             self._routed_by = view
@@ -43,7 +43,7 @@ class Routing:
         return view
 
     def topic(self, topic_id: UUID, partition: int) -> Topic:
-        """The topic of a partition that this actor owns.
+        """Return the topic of a partition that this actor owns.
 
         :raises UnknownTopicId, UnknownTopicOrPartition: the view does not have it, or not yet.
         :raises NotLeader: another actor owns it.
@@ -55,14 +55,14 @@ class Routing:
         return owned
 
     def named(self, name: str) -> Topic:
-        """A topic by its name. UnknownTopicOrPartition if the view does not have it."""
+        """Return a topic by its name. Raises UnknownTopicOrPartition if the view does not have it."""
         topic = self.view().topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"no topic {name}")
         return topic
 
     async def soon(self, find: Callable[[], Topic]) -> Topic:
-        """The result of ``find``, with this view or one of the next; after LATE_S the error that it raises."""
+        """Return the result of ``find``, with this view or one of the next; after LATE_S, raises its error."""
         try:
             async with asyncio.timeout(LATE_S):
                 while True:

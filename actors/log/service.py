@@ -87,7 +87,7 @@ class LogService:
         self._on_open(topic, partition, opened)
 
     def leader_epochs(self) -> list[LeaderEpoch]:
-        """Those of the logs that are open."""
+        """Return the leader epochs of the open logs."""
         return self._partitions.leader_epochs()
 
     def configure(self, config: LogConfig) -> None:
@@ -183,7 +183,10 @@ class LogService:
         return task
 
     def open_log(self, topic_id: UUID, partition: int) -> PartitionLog | None:
-        """The log of a partition of this actor if it is open; None if it has to be opened first. LogError."""
+        """Return the log of a partition of this actor if it is open; None if it has to be opened first.
+
+        Raises LogError.
+        """
         try:
             topic = self._routing.topic(topic_id, partition)
         except MAY_COME:
@@ -257,7 +260,7 @@ class LogService:
         await self._partitions.close()
 
     async def _stored_logs(self) -> list[PartitionLog]:
-        """This actor's logs on the disk. Opens those that no client has used yet, because they age, too."""
+        """Return this actor's logs on the disk. Opens those that no client has used yet, because they age, too."""
         view = self._routing.view()
         owned = [
             (topic, partition)
@@ -271,7 +274,7 @@ class LogService:
         return self._partitions.open_logs()
 
     async def log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:
-        """The log of a partition of this actor, opened if necessary. LogError."""
+        """Return the log of a partition of this actor, opened if necessary. Raises LogError."""
         topic = await self._routing.soon(lambda: self._routing.topic(topic_id, partition))
         return await self._partitions.use(topic, partition, lambda log: log)
 
@@ -281,7 +284,7 @@ class LogService:
 
 
 def _fail_too(outcome: Submitted, begun: asyncio.Future[None]) -> None:
-    """A batch that never came before the verification has failed."""
+    """Fail a batch that never came before the verification has failed."""
     if begun.cancelled():
         outcome.cancel()
     elif (error := begun.exception()) is not None and not outcome.done():

@@ -101,7 +101,7 @@ class ServedLogs:
         self._failed()
 
     async def resign(self) -> None:
-        """Waiting requests get NOT_LEADER_OR_FOLLOWER, unless they are durable."""
+        """Stop serving: waiting requests get NOT_LEADER_OR_FOLLOWER, unless they are durable."""
         self._is_over = True
         if self._superseded is not None:
             self._superseded.cancel()
@@ -137,7 +137,7 @@ class LogOpener:
         return await asyncio.shield(self._connecting)
 
     async def _connected(self) -> ZooKeeperClient:
-        """Waits while ZooKeeper is unavailable: a new process would have to do the same."""
+        """Connect; wait while ZooKeeper is unavailable: a new process would have to do so, too."""
         while True:
             try:
                 hosts, access = self._settings.zookeeper, self._settings.zookeeper_access

@@ -18,7 +18,7 @@ class Trouble:
         self._failures = 0
 
     def failed(self, error: BaseException | str) -> None:
-        """An attempt failed."""
+        """Note a failed attempt; log the first of each kind."""
         if self._began_s is None:
             self._began_s = time.monotonic()
         self._failures += 1
@@ -28,7 +28,7 @@ class Trouble:
             log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
 
     def over(self) -> None:
-        """An attempt succeeded."""
+        """Note a successful attempt; log the end of the trouble."""
         if self._began_s is None:
             return
         lasted_s = time.monotonic() - self._began_s

@@ -41,7 +41,7 @@ Entries = dict[int, int]
 
 
 def path_of(segment: Path) -> Path:
-    """The ``.appended`` file of that segment file."""
+    """Return the ``.appended`` file of that segment file."""
     return segment.with_suffix(SUFFIX)
 
 

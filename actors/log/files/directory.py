@@ -22,7 +22,7 @@ _NAME_MAX_BYTES = 255
 
 
 def name_of(topic: str, partition: int) -> str:
-    """The directory's name, as in Kafka."""
+    """Return the directory's name, as in Kafka."""
     return f"{topic}-{partition}"
 
 
@@ -39,7 +39,7 @@ def prepare(directory: Path, topic_id: UUID, epoch: int) -> None:
 
 
 def topic_of(directory: Path) -> UUID | None:
-    """The topic id in partition.metadata; None without such a file. StorageError if it is malformed."""
+    """Return the topic id in partition.metadata; None without such a file. Raises StorageError if it is malformed."""
     try:
         text = (directory / _METADATA).read_text(encoding="utf-8")
         fields = dict(line.split(": ", 1) for line in text.splitlines() if line)
@@ -55,7 +55,7 @@ def _metadata(topic_id: UUID) -> bytes:
 
 
 def claims(directory: Path) -> list[int]:
-    """The leader epochs with a claim in the directory, ascending. OSError."""
+    """Return the leader epochs with a claim in the directory, ascending. Raises OSError."""
     return sorted(int(match[1]) for entry in directory.iterdir() if (match := _CLAIM.fullmatch(entry.name)))
 
 

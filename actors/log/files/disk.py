@@ -58,11 +58,14 @@ class Disk:
         sync_directory(target.parent)
 
     def unlink(self, path: Path) -> None:
-        """A power failure may bring the file back."""
+        """Remove the file. A power failure may bring it back."""
         path.unlink(missing_ok=True)
 
     def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
-        """A reader sees the old or the new content. After a power failure it may be neither: for content with a CRC."""
+        """Replace the file: a reader sees the old or the new content.
+
+        After a power failure it may be neither: for content with a CRC.
+        """
         temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
         fd = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -88,7 +91,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes, temporary_suffix: str) -> None:
-    """A reader sees the old or the new content, even after a power failure."""
+    """Replace the file: a reader sees the old or the new content, even after a power failure."""
     temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
     with temporary.open("wb") as file:
         file.write(content)

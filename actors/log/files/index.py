@@ -119,7 +119,7 @@ def _big_endian(column: array[int]) -> array[int]:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What an index file records of its segment."""
+    """State of a segment, in its index file."""
 
     cleaned: bool
     epoch: int
@@ -129,7 +129,7 @@ class Head:
     """How much of the segment the index covers."""
     next_offset: int
     last_position: int
-    """Of the last batch."""
+    """Position of the last batch."""
     max_timestamp_ms: int
     max_timestamp_position: int
     entries: int
@@ -186,7 +186,7 @@ class Head:
 
 
 def read_entries(path: Path, head: Head) -> SparseIndex | None:
-    """The entries that belong to the head; None if they are missing or damaged. OSError."""
+    """Return the entries that belong to the head; None if they are missing or damaged. Raises OSError."""
     try:
         with path.open("rb") as file:
             file.seek(head.head_bytes)
@@ -217,7 +217,7 @@ class IndexCache:
         return self._bytes
 
     def get(self, path: Path, load: Callable[[], SparseIndex]) -> SparseIndex:
-        """The index of that path, loaded if it is not cached."""
+        """Return the index of that path, loaded if it is not cached."""
         with self._lock:
             held = self._held.get(path)
             if held is not None:

@@ -28,7 +28,7 @@ class Batch:
     header: BatchHeader
     content: bytes
     damage: str | None = None
-    """What is wrong with the batch, if it can still be skipped."""
+    """Damage of the batch, if it can still be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Report:
 
 
 def read_batches(path: Path) -> Iterator[Batch]:
-    """The batches of a segment file, up to the first byte where no batch begins. OSError."""
+    """Yield the batches of a segment file, up to the first byte where no batch begins. Raises OSError."""
     position = 0
     with path.open("rb") as file:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
@@ -76,7 +76,7 @@ def read_batches(path: Path) -> Iterator[Batch]:
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """The segment files that count, in order, including those that are set aside. OSError, LogError."""
+    """Return the segment files that count, in order, including those that are set aside. Raises OSError or LogError."""
     manifest, point = _manifest(directory)
     ends = loading.counting(manifest, [entry.name for entry in directory.iterdir()], point) if manifest else {}
     return [path for name in ends if (path := _file_of(directory, name)) is not None]

@@ -68,7 +68,7 @@ def is_leftover(file: str) -> bool:
 
 
 def segment_name(file: str) -> SegmentName | None:
-    """The name of a segment file, even if set aside or accepted as lost; None for any other file."""
+    """Return the name of a segment file, even if set aside or accepted as lost; None for any other file."""
     return SegmentName.parse(file.removesuffix(SET_ASIDE).removesuffix(ACCEPTED))
 
 
@@ -113,7 +113,7 @@ def _pass_headers(segment: Segment, on_batch: OnBatch) -> None:
 
 
 def _gap(directory: Path, before: Segment, end: int) -> Segment:
-    """The gap between the end of a whole segment and ``end``: probably a missing file."""
+    """Return the gap between the end of a whole segment and ``end``: probably a missing file."""
     name = SegmentName(before.epoch, before.name.serial + 1, before.next_offset)
     return _missing(directory, name, end)
 

@@ -43,7 +43,7 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 def recover(
     directory: Path, epoch: int, claim: Claim, first_serial: int, index_interval_bytes: int, disk: Disk
 ) -> Recovered:
-    """Steps 2 to 5 of opening a log. ``first_serial`` is that of the epoch's first segment.
+    """Take steps 2 to 5 of opening a log. ``first_serial`` is that of the epoch's first segment.
 
     Damaged segments are set aside, and the tail is cut where it is torn: see ``muster.actors.log.files.loading``. If
     the tail is damaged, the log stays with the previous epoch, so the next opener finds it in the same state.

@@ -39,7 +39,7 @@ class RecoveryPoint:
 
     @classmethod
     def read(cls, directory: Path, epoch: int) -> RecoveryPoint | None:
-        """The recovery point of the epoch; None if there is none or it is torn. OSError."""
+        """Return the recovery point of the epoch; None if there is none or it is torn. Raises OSError."""
         try:
             content = path_of(directory, epoch).read_bytes()
         except FileNotFoundError:

@@ -23,7 +23,7 @@ _LOOK_INTERVAL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What users without privileges may still write to a file system, and how much of that is kept for Muster."""
+    """Bytes that users without privileges may still write to a file system, and Muster's reserve of them."""
 
     free_bytes: int
     reserve_bytes: int

@@ -64,7 +64,7 @@ class SegmentName:
 
 
 def first_serial(topic_id: UUID) -> int:
-    """The serial of the first segment of each leader epoch; 30 bits."""
+    """Return the serial of the first segment of each leader epoch; 30 bits."""
     return topic_id.int >> 98
 
 
@@ -128,22 +128,22 @@ class Segment:
         self.size_bytes = 0
         self.next_offset = name.base_offset
         self.last_position = 0
-        """Of the last batch."""
+        """Position of the last batch."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_position = 0
         self.aborted = AbortedTransactions()
         """The transactions that a batch of this segment aborts."""
         self.corrupt: str | None = None
-        """What is wrong with it; None without known damage."""
+        """Damage of the segment; None if none is known."""
         self.on_corrupt: Callable[[Segment], None] = _report
         self._interval_bytes = index_interval_bytes
         self._index: SparseIndex | None = SparseIndex()
         self._head: Head | None = None
-        """Of the index file, which holds the index in this case."""
+        """Head of the index file, which holds the index in this case."""
 
     @classmethod
     def create(cls, directory: Path, name: SegmentName, index_interval_bytes: int, disk: Disk) -> Segment:
-        """A new, empty file. OSError."""
+        """Return a new, empty file. Raises OSError."""
         path = directory / str(name)
         return cls(path, name, disk.create(path), index_interval_bytes)
 
@@ -218,7 +218,7 @@ class Segment:
 
     @classmethod
     def lost(cls, directory: Path, name: SegmentName, next_offset: int, reason: str | None) -> Segment:
-        """A segment whose offsets are known but which cannot be read; without a reason, an empty one."""
+        """Return a segment whose offsets are known but which cannot be read; without a reason, an empty one."""
         segment = cls(directory / str(name), name, -1, 1)
         segment.next_offset = next_offset
         segment.corrupt = reason
@@ -300,13 +300,13 @@ class Segment:
         return next((found for found in batches if found[1].last_offset >= offset), None)
 
     def offset_at(self, position: int) -> int | None:
-        """Base offset of the batch at that position; None at the segment's end."""
+        """Return the base offset of the batch at that position; None at the segment's end."""
         self._check_sound()
         found = next(self._walk(position), None) if position < self.size_bytes else None
         return found[1].base_offset if found else None
 
     def read(self, start: int, end: int) -> bytes:
-        """The whole batches between two positions, checked."""
+        """Return the whole batches between two positions, checked."""
         self._check_sound()
         content = os.pread(self.fd, end - start, start) if end > start else b""
         self._check_batches(content, start, end)
@@ -335,7 +335,7 @@ class Segment:
         return ((header, self._end_at(position, header)) for position, header in self._walk(0, _SCAN_BYTES))
 
     def _end_at(self, position: int, header: BatchHeader) -> EndOfTransaction | None:
-        """What the control batch at that position says; None for any other batch."""
+        """Return the end of a transaction in the control batch at that position; None for any other batch."""
         if not header.is_control:
             return None
         return read_control(os.pread(self.fd, header.size_bytes, position), header)
@@ -366,7 +366,7 @@ class Segment:
             position += at
 
     def batches_since(self, timestamp_ms: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """The batches whose largest timestamp is at or after the given one."""
+        """Yield the batches whose largest timestamp is at or after the given one."""
         self._check_sound()
         if self.max_timestamp_ms < timestamp_ms or not self.size_bytes:
             return
@@ -375,13 +375,13 @@ class Segment:
                 yield header, self.batch_at(position, header)
 
     def batch_with_max_timestamp(self) -> tuple[BatchHeader, bytes]:
-        """The first batch that holds the segment's largest timestamp. The segment is not empty."""
+        """Return the first batch that holds the segment's largest timestamp. The segment is not empty."""
         self._check_sound()
         position, header = next(self._walk(self.max_timestamp_position))
         return header, self.batch_at(position, header)
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
-        """The batch with that header."""
+        """Return the batch with that header."""
         batch = os.pread(self.fd, header.size_bytes, position)
         self._check_batches(batch, position, position + header.size_bytes)
         return batch

@@ -39,7 +39,7 @@ Entries = Mapping[int, ProducerEntry]
 
 
 def path_of(segment: Path) -> Path:
-    """The file beside that segment file."""
+    """Return the file beside that segment file."""
     return segment.with_suffix(SUFFIX)
 
 
@@ -56,7 +56,7 @@ def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
 
 
 def read(segment: Path, offset: int) -> dict[int, ProducerEntry] | None:
-    """The state stored for that offset; None if there is none, or if it is not valid. OSError."""
+    """Return the state stored for that offset; None if there is none, or if it is not valid. Raises OSError."""
     path = path_of(segment)
     try:
         content = path.read_bytes()

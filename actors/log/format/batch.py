@@ -109,7 +109,10 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header at that index. CorruptMessage if fewer than 61 bytes are left; nothing else is checked."""
+    """Return the header at that index.
+
+    Raises CorruptMessage if fewer than 61 bytes are left; nothing else is checked.
+    """
     if len(buffer) - at < HEADER_BYTES:
         raise CorruptMessage(f"{max(len(buffer) - at, 0)} bytes are too few for a record batch header")
     return BatchHeader._make(HEADER.unpack_from(buffer, at))

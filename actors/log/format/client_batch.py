@@ -19,7 +19,7 @@ from muster.actors.wire.producing import RecordError
 AT_ONCE_RECORDS = 4_000
 """Batches of up to so many records, and AT_ONCE_BYTES when decompressed, are checked in the event loop."""
 MAX_RECORD_ERRORS = 1_000
-"""Of a batch that is refused; Kafka lists all. A batch of some kilobytes could have a million of them."""
+"""Errors of a batch that is refused; Kafka lists all. A batch of some kilobytes could have a million of them."""
 _SHOWN = 3
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _EVER_MS = 1 << 65
@@ -31,16 +31,16 @@ _INT_SHIFT, _LONG_SHIFT = 28, 63
 
 
 class Rules(NamedTuple):
-    """What a log requires of the batches of clients."""
+    """Requirements of a log on the batches of clients."""
 
     partition: str
-    """As ``topic-0``."""
+    """Topic and partition, such as ``topic-0``."""
     max_message_bytes: int
     needs_keys: bool
     """With cleanup.policy=compact."""
     earliest_ms: int = -_EVER_MS
     latest_ms: int = _EVER_MS
-    """Of the records that have a timestamp. With message.timestamp.type=LogAppendTime, any will do."""
+    """Limits of records that have a timestamp. With message.timestamp.type=LogAppendTime, any will do."""
 
     def are_met(self, base_ms: int, found: Survey) -> bool:
         """Whether all records follow them; if not, some may all the same."""
@@ -119,7 +119,7 @@ def _payload(records: Buffer, header: BatchHeader) -> bytes:
 
 
 def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> InvalidRecords | None:
-    """The error of a sound batch, with Kafka's texts (LogValidator); None if all of its records follow the rules."""
+    """Return the error of a sound batch, with Kafka's texts (LogValidator); None if its records follow the rules."""
     errors, count, are_late = [], 0, False
     for index, record in enumerate(scan_records(payload, header)):
         timestamp_ms = header.base_timestamp_ms + record.timestamp_delta
@@ -150,7 +150,7 @@ def _invalid_records(payload: bytes, header: BatchHeader, rules: Rules) -> Inval
 
 
 class Survey(NamedTuple):
-    """What is said of all records together."""
+    """Summary of all records."""
 
     has_keyless: bool
     """Whether any has no key."""
@@ -251,7 +251,7 @@ def _end_of_headers(payload: bytes, at: int) -> int:
 
 
 def _long_varint(payload: bytes, at: int, last_shift: int) -> tuple[int, int]:
-    """A varint as it is encoded, before zigzag, and the position behind it."""
+    """Return a varint as it is encoded, before zigzag, and the position behind it."""
     value, shift = 0, 0
     while True:
         byte = payload[at]

@@ -12,7 +12,7 @@ from muster.actors.log.errors import CorruptMessage, UnsupportedCompression
 from muster.actors.wire.framing import Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
-"""As in the lowest bits of a batch's attributes."""
+"""Codecs, by the lowest bits of a batch's attributes."""
 PRODUCER = "producer"
 """compression.type: a batch keeps its producer's compression."""
 CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
@@ -29,7 +29,7 @@ _ZLIB_DEFAULT, _LZ4_FAST, _ZSTD_DEFAULT = -1, 9, 3
 """Kafka's defaults of the levels: zlib's own, lz4's fast compressor in place of the 9 of lz4hc, zstd's own."""
 
 _NO_ROOM = "failed to write whole buffer"
-"""What Rust says of an output that is full."""
+"""Rust's message for an output that is full."""
 _SNAPPY_MAX_RATIO = 22
 """Its shortest element takes three bytes for 64."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -43,7 +43,7 @@ class DecompressedTooLarge(CorruptMessage):
 
 
 def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
-    """The records of a batch, compressed with the codec. KeyError for a codec that does not exist.
+    """Return the records of a batch, compressed with the codec. Raises KeyError for a codec that does not exist.
 
     ``level`` is that of compression.gzip.level, compression.lz4.level or compression.zstd.level; None: the default.
     """
@@ -51,7 +51,7 @@ def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
-    """The records' bytes. CorruptMessage if they cannot be decompressed.
+    """Return the records' bytes. Raises CorruptMessage if they cannot be decompressed.
 
     DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES.
     """
@@ -135,7 +135,7 @@ def _to_gzip(payload: bytes, level: int | None) -> bytes:
 
 
 def _to_lz4(payload: bytes, level: int | None) -> bytes:
-    """A frame of independent blocks: Java's client can only read these."""
+    """Return a frame of independent blocks: Java's client can only read these."""
     fast = level is None or level == _LZ4_FAST
     compressor = cramjam.lz4.Compressor(level=0 if fast else level, block_linked=False)
     compressor.compress(payload)

@@ -21,7 +21,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class EndOfTransaction(NamedTuple):
-    """What a control batch says about its producer's transaction."""
+    """End of a producer's transaction, by its control batch."""
 
     commit: bool
     coordinator_epoch: int
@@ -35,7 +35,7 @@ def control_batch(
     base_offset: int,
     leader_epoch: int,
 ) -> bytearray:
-    """The control batch that ends a transaction: 78 bytes, one offset."""
+    """Return the control batch that ends a transaction: 78 bytes, one offset."""
     key = _KEY.pack(_VERSION, _COMMIT if end.commit else _ABORT)
     producer = BatchProducer(producer_id, producer_epoch, attributes=TRANSACTIONAL | CONTROL)
     record = (key, _VALUE.pack(_VERSION, end.coordinator_epoch))
@@ -43,7 +43,7 @@ def control_batch(
 
 
 def read_control(batch: Buffer, header: BatchHeader) -> EndOfTransaction | None:
-    """What a control batch says; None if it has no record, or none that is known."""
+    """Return the end of a transaction in a control batch; None if it has no record, or none that is known."""
     try:
         record = next(read_records(batch, header), None)
         if record is None or record.key is None or record.value is None:

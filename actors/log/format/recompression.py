@@ -8,7 +8,10 @@ from muster.actors.wire.framing import Buffer
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: int, level: int | None) -> bytearray:
-    """The same records and header fields in another codec. CorruptMessage if the records cannot be read."""
+    """Return the batch in another codec, with equal records and header fields.
+
+    Raises CorruptMessage for unreadable records.
+    """
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
     changed = bytearray(HEADER_BYTES) + compress(codec, payload, level)
     attributes = header.attributes & ~CODEC_MASK | codec

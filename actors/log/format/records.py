@@ -39,7 +39,10 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression if they cannot be read."""
+    """Yield the records of one whole batch, in order.
+
+    Raises CorruptMessage or UnsupportedCompression for unreadable ones.
+    """
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], MAX_STORED_RECORDS_BYTES)
     append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
@@ -86,7 +89,7 @@ class RawRecord(NamedTuple):
 
 
 def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records of one batch, from the output of ``decompress``. CorruptMessage."""
+    """Yield the records of one batch, from the output of ``decompress``. Raises CorruptMessage."""
     at = 0
     for _ in range(header.record_count):
         start = at
@@ -110,7 +113,7 @@ def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
 
 
 def with_timestamp_delta(payload: bytes, record: RawRecord, timestamp_delta: int) -> bytes:
-    """The record's bytes with another delta to the base timestamp."""
+    """Return the record's bytes with another delta to the base timestamp."""
     body = bytearray(b"\x00")  # attributes: none are defined
     _write_varint(body, timestamp_delta)
     body += payload[record.rest_at : record.end]

@@ -31,15 +31,15 @@ _ENTRY = struct.Struct(">hqqqq")
 class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
-    """Of its first batch, which may lie in an earlier segment."""
+    """First offset of its first batch, which may lie in an earlier segment."""
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     last_stable_offset: int
     """After the marker: where the first transaction begins that was open then, else behind the marker."""
 
 
 class AbortedTransactions:
-    """Those of one segment. Kept as bytes, since there may be many."""
+    """Aborted transactions of one segment. Kept as bytes, since there may be many."""
 
     __slots__ = ("_content",)
 
@@ -60,7 +60,7 @@ class AbortedTransactions:
         self._content += _ENTRY.pack(_VERSION, *transaction)
 
     def since(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Those whose marker is at or behind the offset."""
+        """Yield the transactions with a marker at or behind the offset."""
         first = bisect_left(range(len(self)), offset, key=lambda index: self[index].last_offset)
         return (self[index] for index in range(first, len(self)))
 
@@ -74,7 +74,7 @@ class AbortedTransactions:
 
     @classmethod
     def read(cls, segment: Path, count: int, crc: int) -> AbortedTransactions | None:
-        """The content of the file; None if it does not have so many entries and that CRC. OSError."""
+        """Return the content of the file; None if it does not have so many entries and that CRC. Raises OSError."""
         try:
             content = segment.with_suffix(SUFFIX).read_bytes()
         except FileNotFoundError:
@@ -102,8 +102,10 @@ class AbortedRanges:
 
 
 def overlapping(segments: Iterable[AbortedTransactions], start: int, upper: int) -> Iterator[AbortedTransaction]:
-    """The aborted transactions with records from ``start`` up to but without ``upper``, which is at most the last
-    stable offset. ``segments``: from the one that holds ``start`` on."""
+    """Yield the aborted transactions with records in [``start``, ``upper``), up to the last stable offset at most.
+
+    ``segments``: from the one that holds ``start`` on.
+    """
     for aborted in segments:
         for transaction in aborted.since(start) if len(aborted) else ():
             if transaction.first_offset < upper:

@@ -15,7 +15,7 @@ from muster.actors.log.errors import LogError
 from muster.actors.wire.markers import NO_DECISION, Marker
 
 Done = asyncio.Future[LogError | None]
-"""As in ``muster.actors.log.commit``."""
+"""Outcome of a write: see ``muster.actors.log.commit``."""
 _Key = tuple[int, int]
 """Partition of ``__transaction_state``, producer id."""
 
@@ -33,14 +33,14 @@ class Decisions:
         self._executed: dict[_Key, Executed] = {}
 
     def executed(self, marker: Marker) -> Done | None:
-        """The outcome of this decision, or of a newer one, if there was one; an administrator's is always new."""
+        """Return the outcome of this decision, or of a newer one, if any; an administrator's is always new."""
         found = self._executed.get(_key(marker))
         if marker.decision == NO_DECISION or found is None or marker.decision > found.decision:
             return None
         return found.done
 
     def add(self, marker: Marker, done: Done) -> None:
-        """The marker is being appended. If that fails, it was not executed."""
+        """Record a marker that is being appended. If that fails, it was not executed."""
         if marker.decision == NO_DECISION:
             return
         key = _key(marker)

@@ -12,7 +12,7 @@ from muster.actors.wire.codec import ErrorCode
 
 
 async def describe_producers(entity: Any, log_of: LogByName) -> dict[str, Any]:
-    """The response to a request for partitions of the caller's logs."""
+    """Return the response to a request for partitions of the caller's logs."""
     topics = []
     for topic in entity.topics:
         partitions = [await _describe(topic.name, int(partition), log_of) for partition in topic.partition_indexes]
@@ -32,7 +32,7 @@ async def _describe(topic: str, partition: int, log_of: LogByName) -> dict[str, 
 
 
 def described(partition: int, error: ErrorCode, text: str | None = None) -> dict[str, Any]:
-    """A partition of the response, without producers."""
+    """Return a partition of the response, without producers."""
     return {"partition_index": partition, "error_code": error, "error_message": text, "active_producers": []}
 
 

@@ -19,7 +19,7 @@ class VerificationGuard:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.lowest_sequence = base_sequence
-        """Of the batches that wait for the coordinator; -1 if they have none."""
+        """Lowest sequence of the batches that wait for the coordinator; -1 if they have none."""
         self.transaction_version = transaction_version
 
     def check_sequence(self, base_sequence: int) -> None:
@@ -40,7 +40,10 @@ class VerificationGuards:
     def take(
         self, producer_id: int, producer_epoch: int, base_sequence: int, transaction_version: int
     ) -> VerificationGuard:
-        """The producer's guard. One of an older epoch loses its effect; one of a newer: InvalidProducerEpoch."""
+        """Return the producer's guard, and end one of an older epoch.
+
+        Raises InvalidProducerEpoch if there is one of a newer.
+        """
         guard = self._guards.get(producer_id)
         if guard is not None and guard.producer_epoch > producer_epoch:
             raise InvalidProducerEpoch(
@@ -57,11 +60,11 @@ class VerificationGuards:
         return self._guards.get(producer_id) is guard and guard.producer_epoch == producer_epoch
 
     def drop(self, producer_id: int) -> None:
-        """The producer's guard loses its effect."""
+        """End the effect of the producer's guard."""
         if self._guards:
             self._guards.pop(producer_id, None)
 
     def release(self, guard: VerificationGuard) -> None:
-        """It is no longer needed."""
+        """Drop a guard that is no longer needed."""
         if self._guards.get(guard.producer_id) is guard:
             del self._guards[guard.producer_id]

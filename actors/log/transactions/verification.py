@@ -41,7 +41,7 @@ _REPEAT_LATER = frozenset(
 
 
 class Transaction(NamedTuple):
-    """What a Produce request says of its transactional batches."""
+    """Transactional part of a Produce request."""
 
     transactional_id: str
     transaction_version: int
@@ -162,7 +162,7 @@ class Verification:
         del self._unverified[transactional_id]
 
     async def _query(self, verifier: TransactionVerifier, held: Sequence[_Held]) -> list[ErrorCode]:
-        """The coordinator's response about each of them.
+        """Return the coordinator's response about each of them.
 
         A partition can be added only once the transaction before has ended, which a fast producer does not wait for:
         for a short time, that is tried again.
@@ -197,7 +197,7 @@ class Verification:
 
 
 def _guard_of(held: _Held) -> VerificationGuard | None:
-    """What confirmed batches need. LogError.
+    """Return the guard for confirmed batches. Raises LogError.
 
     The marker of the transaction before takes their guard away if it arrives while the coordinator is queried. If the
     query adds the partition, they get another one: nothing is added before that marker is written, and the marker of
@@ -210,7 +210,7 @@ def _guard_of(held: _Held) -> VerificationGuard | None:
 
 
 def refusal(error: ErrorCode, transaction: Transaction) -> NotVerified:
-    """What a producer gets for the coordinator's error."""
+    """Return the producer's error for the coordinator's error."""
     text = f"transactional id {transaction.transactional_id!r} is not confirmed: {error.name}"
     if error in _REPEAT_LATER or (error is ErrorCode.concurrent_transactions and not transaction.adds):
         return NotVerified(ErrorCode.not_enough_replicas, text)

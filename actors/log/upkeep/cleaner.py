@@ -117,7 +117,7 @@ class Cleaner:
             pass
 
     def _stable_segments(self) -> list[Segment]:
-        """The closed segments that hold no record of an open transaction or behind its first one."""
+        """Return the closed segments that hold no record of an open transaction or behind its first one."""
         *closed, _ = self._writer.segments
         unstable = self._writer.producers.first_unstable_offset
         return [segment for segment in closed if unstable is None or segment.next_offset <= unstable]
@@ -154,7 +154,7 @@ class Cleaner:
         return result
 
     def _aborted(self, plan: _Plan) -> AbortedRanges:
-        """The aborted transactions with records in the plan's segments; the markers of some are behind these."""
+        """Return the aborted transactions with records in the plan's segments; the markers of some are behind these."""
         start, upper = plan.segments[0].base_offset, plan.segments[-1].next_offset
         segments = (each.aborted for each in self._writer.segments if each.next_offset > start)
         return AbortedRanges(overlapping(segments, start, upper))
@@ -211,7 +211,7 @@ class Cleaner:
         with_records: set[int],
         until: int,
     ) -> Segment | None:
-        """A new, durable segment of the records that stay; None if a single segment needs no change.
+        """Return a new, durable segment of the records that stay; None if a single segment needs no change.
 
         ``with_records``: as of the beginning; then, as of the end.
         """
@@ -247,7 +247,7 @@ class Cleaner:
         return self._writer.config.index_interval_bytes
 
     def _batches(self, reader: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-        """The batches of a segment, at the rate of this thread. _Stopped, CorruptSegment, OSError."""
+        """Yield the batches of a segment, at the rate of this thread. Raises _Stopped, CorruptSegment or OSError."""
         began_s = time.monotonic()
         for found in reader.batches(_READ_BYTES):
             yield found
@@ -302,9 +302,9 @@ class _Output:
 
 
 def plan_run(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> _Plan | None:
-    """What a run would clean of these closed segments; None if no run is due. As Kafka's LogCleanerManager.
+    """Plan a run over these closed segments, like Kafka's LogCleanerManager; None if no run is due.
 
-    OSError, CorruptSegment.
+    Raises OSError or CorruptSegment.
     """
     if not config.compacts or not config.log_cleaner_enable:
         return None
@@ -345,7 +345,7 @@ def groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment
 
 @contextmanager
 def _readers(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """The same segments with separate file descriptors, for another thread."""
+    """Yield the segments with separate file descriptors, for another thread."""
     readers: list[Segment] = []
     try:
         for segment in segments:

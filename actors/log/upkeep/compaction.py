@@ -85,7 +85,7 @@ class Compactor:
     aborted: AbortedRanges
 
     def compact(self, batch: bytes, header: BatchHeader, with_records: set[int], *, is_last: bool) -> bytes | None:
-        """What stays of the batch: all (the same object), less, or None. ``is_last``: the last batch of its segment.
+        """Return the part of the batch that stays: all (the same object), less, or None. ``is_last``: of its segment.
 
         ``with_records``: the producers whose transaction has records before this batch; it is changed with each batch
         of the log. CorruptMessage.
@@ -117,7 +117,7 @@ class Compactor:
 
 
 def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RawRecord], horizon_ms: int | None) -> bytes:
-    """The batch with these of its records, and with a delete horizon if one is given."""
+    """Return the batch with these of its records, and with a delete horizon if one is given."""
     base_ms, attributes = header.base_timestamp_ms, header.attributes
     codec = header.codec if kept else NO_COMPRESSION
     attributes = attributes & ~CODEC_MASK | codec

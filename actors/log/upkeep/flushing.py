@@ -48,7 +48,7 @@ class Flushing:
         self.is_due = False
 
     def written(self, batches: Sequence[Buffer]) -> None:
-        """These batches were written but not synced. For any thread."""
+        """Count batches that were written but not synced. For any thread."""
         self._records += sum(read_header(batch).record_count for batch in batches)
 
     def arm(self, config: LogConfig) -> None:

@@ -57,11 +57,11 @@ class AcknowledgementHold:
             await self._over.wait()
 
     def commit_begins(self) -> None:
-        """A commit is in progress, until :meth:`commit_ended`."""
+        """Count a commit as in progress, until :meth:`commit_ended`."""
         self._commits += 1
 
     def commit_ended(self) -> None:
-        """It is acknowledged, or has failed."""
+        """Count a commit as acknowledged or failed."""
         self._commits -= 1
         if self._idle is not None and not self._commits:
             self._idle.set()

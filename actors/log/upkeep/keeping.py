@@ -57,13 +57,16 @@ class Keeper:
         segment.on_corrupt = self._found_corrupt
 
     def committed(self, segment: Segment, batches: list[bytearray]) -> None:
-        """The batches behind the segment's size are durable, and the claim held after that. In a thread."""
+        """Move the recovery point: the batches behind the segment's size are durable, and the claim held after that.
+
+        In a thread.
+        """
         size_bytes = segment.size_bytes + sum(map(len, batches))
         next_offset = read_header(batches[-1]).next_offset if batches else segment.next_offset
         self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, next_offset))
 
     def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
-        """The segment is complete; ``producers`` is the state at its end."""
+        """Write the files of a complete segment; ``producers`` is the state at its end."""
         loop = asyncio.get_running_loop()
         keeping = loop.run_in_executor(self._threads, loading.keep, segment, producers, self._disk)
         self._keeping.add(keeping)

@@ -19,7 +19,7 @@ from muster.actors.log.upkeep.segment_replacement import Change
 log = logging.getLogger(__name__)
 
 _AHEAD_MS, _DAY_MS = 3_600_000, 86_400_000
-"""What Kafka's and Muster's defaults let producers write, and a day."""
+"""Time that Kafka's and Muster's defaults let producers write ahead, and a day."""
 
 
 class FutureTimes:
@@ -64,7 +64,7 @@ def is_roll_due(writer: Committer, now_ms: int) -> bool:
 
 
 def expired(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Sequence[Segment]:
-    """The oldest segments, expired by age or size. ``segments`` are all of the log, including the last. OSError."""
+    """Return the oldest segments, expired by age or size. ``segments`` are all of the log. Raises OSError."""
     if not config.deletes:
         return ()
     return segments[: max(_too_old(segments, config.retention_ms, now_ms), _too_many(segments, config.retention_bytes))]
@@ -101,7 +101,7 @@ def _too_many(segments: Sequence[Segment], retention_bytes: int) -> int:
 
 
 def expiry(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Change | None:
-    """The change that removes the expired segments, except the last segment. OSError."""
+    """Return the change that removes the expired segments, except the last segment. Raises OSError."""
     removed = expired(segments, config, now_ms)[: len(segments) - 1]
     if not removed:
         return None
@@ -109,7 +109,7 @@ def expiry(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Chang
 
 
 def deletion(segments: Sequence[Segment], log_start_offset: int, new_start: int) -> Change | None:
-    """The change that moves the log start and removes closed segments wholly below it; None if it is there already."""
+    """Return the change that moves the log start and removes closed segments below it; None if it is there already."""
     if new_start <= log_start_offset:
         return None
     ends = (following.base_offset for following in segments[1:])

@@ -19,7 +19,7 @@ class Upkeep:
     """The work on all logs of one actor, one log after the other. For one event loop."""
 
     def __init__(self, logs: Logs, *, retention_interval_ms: int, cleaner_interval_ms: int) -> None:
-        """``logs`` returns the logs that exist. It is called each time, may open some, and must not raise."""
+        """Call ``logs`` each time for the logs that exist. It may open some, and must not raise."""
         self._logs = logs
         self._intervals_s: dict[Work, float] = {}
         self._reconfigured = asyncio.Event()

@@ -151,7 +151,7 @@ class SegmentReplacer:
         self._changed()
 
     def _discard(self, replacement: Segment | None) -> None:
-        """The manifest on the disk may list it: it can be removed only once a later manifest is there."""
+        """Discard a replacement once a later manifest is there: the one on the disk may list it."""
         if replacement is not None:
             replacement.close()
             self._dead.add(replacement.path)
