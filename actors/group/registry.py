@@ -204,7 +204,7 @@ class Registry:
     ) -> Registration | None:
         """Return the only member of that client that owns these partitions, if it requests on another connection.
 
-        An admin tool with its client id and address looks the same.
+        franz-go fetches offsets on another connection. An admin tool with its client id and address looks the same.
         """
         owners = [
             known
