@@ -30,7 +30,7 @@ class OffsetsActor(CoordinatorActor):
         return news(self._host.find(ServedPartition, self.name).core.registrations(), known)
 
     async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
-        """The commits that were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
+        """Return the commits that were seen: see :meth:`Outbox.take`. Raises NotServing while a standby serves."""
         return self._host.find(ServedPartition, self.name).steps.take(session, received)
 
     async def audit_members(self, groups: Collection[str]) -> dict[str, tuple[Period, ...]]:

@@ -1,4 +1,4 @@
-"""What the groups of one offsets partition have committed, for the gateways that compute their lag.
+"""Committed offsets of one offsets partition's groups, for the gateways that compute their lag.
 
 Commits that wait for the disk are included: they may be a moment early, and are gone again if their write fails.
 """
@@ -25,7 +25,7 @@ class GroupOffsets(NamedTuple):
 
     group: str
     state: str
-    """As in DescribeGroups or ConsumerGroupDescribe."""
+    """State of the group in DescribeGroups or ConsumerGroupDescribe."""
     type: str
     """``classic`` or ``consumer``."""
     protocol_type: str
@@ -70,6 +70,9 @@ class CommittedOffsets:
 
 
 def read(response: dict[str, Any]) -> Iterator[list[GroupOffsets]]:
-    """The groups in a response, a chunk at a time. KeyError, TypeError, ValueError if this version cannot read it."""
+    """Yield the groups in a response, a chunk at a time.
+
+    Raises KeyError, TypeError or ValueError for other versions.
+    """
     for chunk in response["chunks"]:
         yield [GroupOffsets(*row) for row in json.loads(chunk)]

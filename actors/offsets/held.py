@@ -16,12 +16,12 @@ earlier ones, so a change or an addition raises the second, and removals alone l
 
 
 def version_of(registrations: Collection[Registration]) -> Version:
-    """The version of what one partition holds."""
+    """Return the version of one partition's registrations."""
     return len(registrations), max(((one.epoch, one.sequence) for one in registrations), default=(-1, -1))
 
 
 def news(registrations: Registrations, known: Version | None) -> Registrations | None:
-    """The registrations; None if the caller knows them already."""
+    """Return the registrations; None if the caller knows them already."""
     return None if known == version_of(registrations) else registrations
 
 
@@ -32,11 +32,11 @@ class Known:
         self._held: dict[int, Registrations] = {}
 
     def versions(self) -> Mapping[int, Version]:
-        """The versions to send with the query."""
+        """Return the versions to send with the query."""
         return {partition: version_of(held) for partition, held in self._held.items()}
 
     def take(self, partition: int, response: Registrations | None) -> Registrations:
-        """What the partition holds, by its response to a query with its version."""
+        """Return the partition's registrations, by its response to a query with its version."""
         if response is not None:
             self._held[partition] = response
         return self._held[partition]

@@ -17,7 +17,7 @@ from muster.placement.lease import REPORT_MS
 
 @dataclass(slots=True)
 class _LeasedGroup:
-    """What one gateway has of one group."""
+    """Leases of one group at one gateway."""
 
     id: GroupId
     number: int
@@ -35,7 +35,7 @@ class _LeasedMember:
 
 @dataclass(slots=True)
 class _Gateway:
-    """What one gateway has."""
+    """Leases at one gateway."""
 
     groups: dict[GroupId, _LeasedGroup] = field(default_factory=dict)
     ended: dict[int, _LeasedGroup] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Leases:
         return [group for group in groups if group not in self._awaited]
 
     def seen(self, peer: Peer, leases: Iterable[SeenLease], now_ms: int) -> Iterator[SeenHeartbeat]:
-        """The heartbeats that a gateway reports."""
+        """Yield the heartbeats that a gateway reports."""
         gateway = self._gateways.get(peer)
         for number, age_ms in leases:
             member = None if gateway is None else gateway.members.get(number)
@@ -86,7 +86,7 @@ class Leases:
                 yield SeenHeartbeat(member.group, member.id, member.seen_ms)
 
     def confirmed(self, peer: Peer, number: int) -> list[GroupId]:
-        """The gateway does not use that lease any more. Returns its group if that was the last one to be confirmed."""
+        """Count a gateway's confirmation that a lease has ended; return its group if it was the last one."""
         gateway = self._gateways.get(peer)
         leased = None if gateway is None else gateway.ended.pop(number, None)
         if gateway is None or leased is None:
@@ -103,7 +103,7 @@ class Leases:
         return [group]
 
     def left(self, peer: Peer) -> tuple[list[SeenHeartbeat], list[GroupId]]:
-        """The gateway is lost. Returns what it can have seen after the last report of each member that has arrived.
+        """Drop a lost gateway; return heartbeats that it can have seen after the last report of each member.
 
         If only its process has ended, what it had sent has arrived, and no member expires early. If its node is lost or
         cut off, reports of its last ``LEASE_MS`` may be lost, too: those heartbeats do not count, although they were

@@ -130,7 +130,7 @@ class MappingWriter:
             self._zk.shut()
 
     def _next(self) -> _Work:
-        """The next updates to write; empty when it is time to stop."""
+        """Return the next updates to write; empty when it is time to stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             if self._abandoned:

@@ -51,7 +51,7 @@ class GroupRow(NamedTuple):
 
     group: str
     state: str
-    """As in DescribeGroups or ConsumerGroupDescribe."""
+    """State of the group in DescribeGroups or ConsumerGroupDescribe."""
     generation: int
     """The epoch of a consumer group."""
     members: int
@@ -193,7 +193,7 @@ class GroupCounts:
             del self._groups[group]
 
     def row(self, group: Group | ConsumerGroup, offsets: int, assigned_partitions: int | None, now_ms: int) -> GroupRow:
-        """The row of the group."""
+        """Return the row of the group."""
         if isinstance(group, Group):
             state, generation, pending = group.state.value, group.generation, len(group.pending_joins)
         else:
@@ -238,11 +238,11 @@ class PartitionMetrics:
         self.observe = self._counts.observe
 
     def active(self) -> None:
-        """The log was replayed, in the time since this object was created."""
+        """Note that the log was replayed, in the time since this object was created."""
         self._load_ms = now_ms() - self._made_ms
 
     async def response(self, query: dict[str, Any]) -> dict[str, Any]:
-        """A snapshot as JSON. Each row is consistent; other work runs after every few hundred groups."""
+        """Return a snapshot as JSON. Each row is consistent; other work runs after every few hundred groups."""
         self._counts.keep(self._core)
         assigned = self._assigned_partitions()
         groups = iter([*self._core.groups, *self._core.consumer_groups])

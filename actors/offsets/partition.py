@@ -134,7 +134,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         return self._core
 
     def topic_id_of(self, topic: str) -> UUID | None:
-        """The id of the topic with that name, if there is one now."""
+        """Return the id of the topic with that name, if there is one now."""
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
 
@@ -270,6 +270,6 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
 
 @cache
 def _heartbeat_tail(api_version: int, response: HeartbeatResponse) -> bytes:
-    """A heartbeat response without its correlation id: there are only as many as errors and versions."""
+    """Return a heartbeat response without its correlation id: there are only as many as errors and versions."""
     frame = codec.encode_response(adapters.HEARTBEAT, api_version, 0, adapters.encode(api_version, response))
     return frame[4:]

@@ -28,7 +28,7 @@ _FLUSH_S = 2.0
 
 
 def offsets_configs(config: MusterConfig, view: ClusterView) -> tuple[GroupConfig, LogConfig]:
-    """The configurations of a coordinator and its log, by that view, in a cluster that was started with ``config``."""
+    """Return the configurations of a coordinator and its log, by that view, in a cluster started with ``config``."""
     held = in_force(config, view.configs)
     return group_config(held, view.configs.groups), offsets_log_config(held, view.topics[OFFSETS_TOPIC].config)
 
@@ -89,7 +89,7 @@ class ServedPartition:
         self._writer.put(self.core.registrations())
 
     async def resign(self) -> None:
-        """Waiting requests get NOT_COORDINATOR."""
+        """Stop serving: waiting requests get NOT_COORDINATOR."""
         await self.core.stop()
         self._channels.close()
 

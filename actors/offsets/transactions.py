@@ -76,7 +76,7 @@ class OffsetTransactions:
         self._respond = respond
         self._verifying: dict[asyncio.Task[None], tuple[WaitingRequest, TxnOffsetCommit]] = {}
         self._guard: VerificationGuard | None = None
-        """Of the commit that the core is handling."""
+        """Guard of the commit that the core is handling."""
         self._marker: Append | None = None
         """The marker that the core is handling; it is in the log's queue."""
         self._ends: dict[Token, OnEnded] = {}
@@ -147,7 +147,7 @@ class OffsetTransactions:
                     ended(ErrorCode.not_leader_or_follower)
 
     def _end(self, marker: Marker, ended: OnEnded) -> None:
-        """The log decides about the marker before the core applies it: a late attempt must not end the next one."""
+        """Let the log decide about the marker before the core applies it: a late attempt must not end the next one."""
         if self._core.phase is not Phase.ACTIVE:
             ended(ErrorCode.not_leader_or_follower)
             return
@@ -181,7 +181,7 @@ class OffsetTransactions:
         return None
 
     def replied(self, replies: Iterable[tuple[Token, Any]]) -> None:
-        """Of the core's replies, pass on those to markers."""
+        """Pass on the core's replies to markers; ignore the others."""
         if not self._ends:
             return
         for token, response in replies:
@@ -204,7 +204,7 @@ class _Results:
         self._missing = sum(map(len, self._marked))
         self._done = done
         self.calls = [[self._call(row, at) for at in range(len(row))] for row in self._marked]
-        """What to call with the result of each marker and partition."""
+        """Callbacks for the result of each marker and partition."""
         if not self._missing:
             done(self._marked)
 
@@ -226,7 +226,7 @@ _LEADER_ERRORS = (
 
 
 def _of_marker(error: ErrorCode) -> ErrorCode:
-    """What a transaction coordinator understands: it retries at NOT_LEADER_OR_FOLLOWER."""
+    """Translate an error for a transaction coordinator, which retries at NOT_LEADER_OR_FOLLOWER."""
     return ErrorCode.not_leader_or_follower if error in _LEADER_ERRORS else error
 
 

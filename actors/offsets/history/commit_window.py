@@ -65,7 +65,7 @@ class CommitWindow:
             moved.by = by
 
     def removed(self, group: str, partitions: Iterable[RemovedOffset], kind: Kind, now_ms: int) -> None:
-        """These offsets were removed."""
+        """Record that these offsets were removed."""
         for topic, partition, before in partitions:
             key = (group, topic, partition)
             moved = self._moved.get(key)

@@ -33,7 +33,7 @@ from muster.actors.tables.rebalance_entry import (
 
 @dataclass(slots=True)
 class _Group:
-    """What a group has between its rebalances, and the changes of the one that begins next."""
+    """State of a group between its rebalances, and the changes of the one that begins next."""
 
     epoch: int = 0
     held: dict[MemberId, frozenset[TopicPartition]] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class _Group:
     """How many members have a partition: one, unless its topic was made anew."""
 
     def hold(self, member_id: MemberId, partitions: frozenset[TopicPartition]) -> None:
-        """The member has these partitions now, and no others."""
+        """Set the member's partitions."""
         self.release(member_id)
         self.held[member_id] = partitions
         self.holders.update(partitions)
 
     def release(self, member_id: MemberId) -> frozenset[TopicPartition]:
-        """The member has no partitions any more. Returns those that it had."""
+        """Take the member's partitions away; return them."""
         had = self.held.pop(member_id, frozenset())
         for partition in had:
             self.holders[partition] -= 1
@@ -114,18 +114,18 @@ class ConsumerJournal:
         return group in self._groups
 
     def adopt(self, group: GroupId, added: list[Who], gone: list[Gone]) -> None:
-        """What happened to the members of the group before it was known to be a consumer group."""
+        """Adopt changes of members from before the group was known to be a consumer group."""
         known = self._groups.setdefault(group, _Group())
         known.added += added
         known.gone += gone
 
     def running(self, group: str, now_ms: int) -> RebalanceEntry | None:
-        """The state of the group's rebalance that has not ended; None without one."""
+        """Return the state of the group's rebalance that has not ended; None without one."""
         rebalance = self._running.get(GroupId(group))
         return self._entry(rebalance, Ending.RUNNING, now_ms) if rebalance else None
 
     def close(self, now_ms: int) -> list[RebalanceEntry]:
-        """The coordinator has stopped."""
+        """End every rebalance: the coordinator has stopped."""
         return [self._finish(group, Ending.ABORTED, now_ms) for group in [*self._running]]
 
     def _restored(self, event: events.ConsumerGroupRestored, now_ms: int) -> None:
@@ -257,7 +257,7 @@ class ConsumerJournal:
 
 
 def _with(assignments: tuple[tuple[Who, frozenset[TopicPartition]], ...], epoch: int = 0) -> _Group:
-    """A group whose members have these partitions."""
+    """Return a group whose members have these partitions."""
     group = _Group(epoch=epoch, members=len(assignments))
     for who, mine in assignments:
         group.hold(who.member_id, mine)

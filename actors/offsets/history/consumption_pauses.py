@@ -34,7 +34,7 @@ Owned = Mapping[MemberId, Collection[TopicPartition]]
 
 
 def owners_of(assignments: Iterable[tuple[MemberId, bytes]]) -> dict[TopicPartition, MemberId]:
-    """The owner of each partition; an unreadable assignment assigns none."""
+    """Return the owner of each partition; an unreadable assignment assigns none."""
     return {
         partition: member_id
         for member_id, assignment in assignments
@@ -56,7 +56,7 @@ class ConsumptionPauses:
         self._awaiting: dict[MemberId, dict[TopicPartition, int]] = {}
 
     def renamed(self, old_id: MemberId, new_id: MemberId) -> None:
-        """A static member has a new id and keeps its assignment."""
+        """Give a static member its new id; it keeps its assignment."""
         self._owners = {partition: new_id if owner == old_id else owner for partition, owner in self._owners.items()}
         if old_id in self._awaiting:
             self._awaiting[new_id] = self._awaiting.pop(old_id)
@@ -64,7 +64,7 @@ class ConsumptionPauses:
     def assigned(
         self, owners: Mapping[TopicPartition, MemberId], owned: Owned, now_ms: int
     ) -> dict[TopicPartition, int]:
-        """The assignment was stored. ``owned`` is from the JoinGroups. Returns partitions that wait for a new owner."""
+        """Count a stored assignment. ``owned`` is from the JoinGroups. Returns partitions that wait for a new owner."""
         taken: dict[TopicPartition, int] = {}
         for partition, since_ms in self._taken.items():
             if partition in owners:
@@ -83,12 +83,12 @@ class ConsumptionPauses:
         return taken
 
     def received(self, member_id: MemberId, now_ms: int) -> None:
-        """The member was sent its assignment."""
+        """End the pauses of partitions that the member was sent now."""
         for partition, since_ms in self._awaiting.pop(member_id, {}).items():
             self._lost_ms[partition] = now_ms - since_ms
 
     def summary(self, now_ms: int, *, stored: bool, owned: Owned | None) -> PauseSummary:
-        """The pauses until now. ``owned`` None: unknown, so no member counts as having kept anything."""
+        """Return the pauses until now. ``owned`` None: unknown, so no member counts as having kept anything."""
         lost_ms = dict(self._lost_ms)
         for partitions in self._awaiting.values():
             lost_ms |= {partition: now_ms - since_ms for partition, since_ms in partitions.items()}
@@ -108,7 +108,7 @@ class ConsumptionPauses:
         )
 
     def kept_by(self, members: Collection[MemberId]) -> dict[MemberId, set[TopicPartition]]:
-        """As if these members had kept their partitions: for a cooperative join phase that has not ended."""
+        """Return the partitions of these members: kept, in a cooperative join phase that has not ended."""
         kept: dict[MemberId, set[TopicPartition]] = {}
         for partition, owner in self._owners.items():
             if owner in members:

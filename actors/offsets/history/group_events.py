@@ -106,7 +106,7 @@ class GroupEvents:
         return self._groups.setdefault(group, _Standing())
 
     def _row(self, name: str, group: GroupId, now_ms: int) -> Row:
-        """A row of an event that has already been counted."""
+        """Return a row of an event that has already been counted."""
         standing = self._of(group)
         self._number += 1
         return {

@@ -135,7 +135,10 @@ class _Registrations:
             self.writer.add(row_of(update, ts_ms))
 
     async def _snapshot_if_due(self) -> None:
-        """The first snapshot comes before any other row: what an earlier coordinator wrote is no longer valid."""
+        """Write a snapshot if due.
+
+        The first comes before any other row: rows of earlier coordinators are no longer valid.
+        """
         ts_ms = self._now_ms()
         if self._next_snapshot_ms is not None and ts_ms < self._next_snapshot_ms:
             return

@@ -153,14 +153,14 @@ class Journal:
         return handler(event, now_ms) or ended
 
     def running(self, group: str, now_ms: int) -> RebalanceEntry | None:
-        """The state of the group's rebalance that has not ended; None without one."""
+        """Return the state of the group's rebalance that has not ended; None without one."""
         rebalance = self._running.get(GroupId(group))
         if rebalance is None:
             return self._consumers.running(group, now_ms)
         return self._entry(rebalance, Ending.RUNNING, now_ms)
 
     def close(self, now_ms: int) -> list[RebalanceEntry]:
-        """The coordinator has stopped: every rebalance that has not ended ends here."""
+        """End every rebalance that has not ended: the coordinator has stopped."""
         ended = (self._end(group, Ending.ABORTED, now_ms) for group in [*self._running])
         return [*(entry for entry in ended if entry is not None), *self._consumers.close(now_ms)]
 
@@ -297,7 +297,7 @@ class Journal:
         self._changes.pop(event.group, None)
 
     def _changes_of(self, group: GroupId) -> _Changes:
-        """The changes of the rebalance in its join phase, else of the one that is about to begin."""
+        """Return the changes of the rebalance in its join phase, else of the one that is about to begin."""
         rebalance = self._running.get(group)
         if rebalance is not None and rebalance.joining:
             return rebalance.changes

@@ -44,7 +44,7 @@ class OpenWindows:
         return mark.path
 
     def written(self, mark: Path | None) -> None:
-        """The content of the window that ``open`` marked is safe. Blocks."""
+        """Remove the mark of a window from ``open``, once its content is safe. Blocks."""
         if mark is None:
             return
         try:

@@ -53,7 +53,7 @@ class Recent:
             self._drop(next(iter(self._entries)))
 
     def of(self, group: str, limit: int) -> list[bytes]:
-        """The group's entries, newest first."""
+        """Return the group's entries, newest first."""
         numbers = [*self._by_group.get(group, ())][-limit:]
         return [self._entries[number][1] for number in reversed(numbers)]
 
@@ -124,7 +124,7 @@ class RebalanceHistory:
         return {"group": group, "entries": [_to_json(encoded) for encoded in found[:limit]]}
 
     def waiting(self, query: dict[str, Any]) -> dict[str, Any]:
-        """``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
+        """Return ``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
         return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
 
     def _older(self, group: str, limit: int, found: list[bytes]) -> list[bytes]:
@@ -140,7 +140,7 @@ class RebalanceHistory:
 
 
 def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
-    """The first entries, up to MAX_BYTES including ``used_bytes``; at least one if ``used_bytes`` is 0."""
+    """Return the first entries, up to MAX_BYTES including ``used_bytes``; at least one if ``used_bytes`` is 0."""
     fitting: list[bytes] = []
     for encoded in entries:
         if used_bytes and used_bytes + len(encoded) > MAX_BYTES:

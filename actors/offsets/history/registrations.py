@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def row_of(change: Change, ts_ms: int) -> Row:
-    """The row of one client's registration or withdrawal."""
+    """Return the row of one client's registration or withdrawal."""
     row = {
         "ts": ts_ms,
         "offsets_partition": change.offsets_partition,
