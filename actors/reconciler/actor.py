@@ -100,19 +100,19 @@ class ReconcilerActor(Actor):
         return found
 
     async def _call(self, name: str, known: Any) -> Any:
-        """An actor's registrations, None where they are still the ``known`` ones; a standby's are by partition."""
+        """Return an actor's registrations, None where they are still the ``known`` ones; a standby's by partition."""
         handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):
             return await handle.registrations.remote(known)
 
     async def status(self) -> dict[str, Any]:
-        """Rounds, repairs by kind, and divergence."""
+        """Return rounds, repairs by kind, and divergence."""
         await self.start()
         status: dict[str, Any] = self._reconciler.status()
         return status
 
     async def mapping(self) -> dict[str, bytes]:
-        """What ZooKeeper holds, by path. MappingUnknown while ZooKeeper is unavailable."""
+        """Return ZooKeeper's content, by path. Raises MappingUnknown while ZooKeeper is unavailable."""
         await self.start()
         return await self._reconciler.nodes()
 

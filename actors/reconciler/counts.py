@@ -34,15 +34,15 @@ class RepairCounts:
         self._last_round_s = 0.0
 
     def skipped(self) -> None:
-        """A round could not compare anything."""
+        """Count a round that could not compare anything."""
         self._rounds["skipped"] += 1
 
     def failed(self) -> None:
-        """A round failed."""
+        """Count a round that failed."""
         self._rounds["failed"] += 1
 
     def compared(self, todo: Plan, trusted: tuple[int, ...], now_s: float) -> None:
-        """A round has compared; each divergence counts from when it was first seen."""
+        """Count a round that has compared; each divergence counts from when it was first seen."""
         self._rounds["done"] += 1
         self._since_s = {one.path: self._since_s.get(one.path, now_s) for one in todo.divergences}
         self._differences = Counter((one.difference.value, node_kind(one.path)) for one in todo.divergences)
@@ -65,7 +65,7 @@ class RepairCounts:
         self._last_round_s = duration_s
 
     def tried(self, action: str, path: str, outcome: Outcome) -> None:
-        """The outcome of a write; a node that was written no longer differs."""
+        """Count the outcome of a write; a node that was written no longer differs."""
         if outcome is Outcome.DONE:
             self._repairs[action, node_kind(path)] += 1
             self._since_s.pop(path, None)
@@ -73,7 +73,7 @@ class RepairCounts:
             self._missed[outcome] += 1
 
     def status(self, now_s: float) -> dict[str, Any]:
-        """As JSON."""
+        """Return the counts for JSON."""
         oldest_s = min(self._since_s.values(), default=None)
         return {
             "rounds": self._rounds["done"],

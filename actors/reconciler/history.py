@@ -38,7 +38,7 @@ class RepairHistory:
         self._planned: set[tuple[str, str]] = set()
 
     def tried(self, action: Action, outcome: Outcome, counts: RepairCounts, node: Node | None) -> None:
-        """The outcome of a write; call this before the counts get it. ``node`` is what was seen at its path.
+        """Record the outcome of a write; call this before the counts get it. ``node`` is what was seen at its path.
 
         A write that ZooKeeper refuses is tried in every round, but recorded once.
         """
@@ -51,7 +51,7 @@ class RepairHistory:
         self._record(action, counts, node, _OUTCOMES[outcome], dry_run=False)
 
     def planned(self, todo: Plan, counts: RepairCounts) -> None:
-        """What a dry run would do: each write is recorded once for as long as it stays in the plan."""
+        """Record the plan of a dry run: each write once for as long as it stays in the plan."""
         before = self._planned
         self._planned = set()
         actions: tuple[Action, ...] = (*todo.creates, *todo.sets, *todo.removes)

@@ -62,7 +62,7 @@ class MappingUnknown(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What coordinators hold compared with what ZooKeeper holds, at one moment."""
+    """Comparison of coordinators with ZooKeeper at one moment."""
 
     divergences: tuple[Divergence, ...]
     left_alone: tuple[Aside, ...]
@@ -76,7 +76,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair on demand did."""
+    """Result of a repair on demand."""
 
     done: tuple[tuple[str, str], ...]
     """``create``, ``set`` or ``remove``, and the path, in order."""
@@ -150,7 +150,7 @@ class Reconciler:
         return _comparison(todo, held)
 
     async def nodes(self) -> dict[str, bytes]:
-        """What ZooKeeper holds, data by path. MappingUnknown."""
+        """Return ZooKeeper's content, data by path. Raises MappingUnknown."""
         self._start()
         nodes = await self._off_loop(self._mirror.snapshot, _SNAPSHOT_S)
         if nodes is None:
@@ -174,7 +174,7 @@ class Reconciler:
         return Repaired(tuple(done), await self.compare())
 
     def status(self) -> dict[str, Any]:
-        """Rounds, repairs by kind since the start, what differs, and for how long (None: nothing differs)."""
+        """Return rounds, repairs by kind since the start, what differs, and for how long (None: nothing differs)."""
         return {
             **self._counts.status(time.monotonic()),
             "dry_run": self._dry_run,
@@ -200,7 +200,7 @@ class Reconciler:
             self._mirror.start()
 
     def _nodes_were_deleted(self) -> None:
-        """Called by the mirror's thread."""
+        """Consider an early round. Called by the mirror's thread."""
         if (loop := self._loop) is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._consider_early_round)
@@ -248,7 +248,10 @@ class Reconciler:
         return todo
 
     async def _look(self) -> tuple[Held, Planning]:
-        """What coordinators hold, and the planning that compares it with ZooKeeper. MappingUnknown."""
+        """Return the coordinators' registrations, and the planning that compares them with ZooKeeper.
+
+        Raises MappingUnknown.
+        """
         self._start()
         # ZooKeeper first: what a coordinator reports after that is newer, so at worst a write is needless.
         nodes, partitions = await self._off_loop(self._see)
@@ -276,7 +279,10 @@ class Reconciler:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _see(self) -> tuple[Mapping[str, Node], int]:
-        """The nodes, and how many partitions ``__consumer_offsets`` has. MappingUnknown while either is not known."""
+        """Return the nodes, and the number of partitions of ``__consumer_offsets``.
+
+        Raises MappingUnknown without either.
+        """
         nodes = self._mirror.snapshot(timeout_s=_SNAPSHOT_S)
         if nodes is not None and self._offsets_partitions is None and (topic := self._nodes.read(_OFFSETS_PATH)):
             self._offsets_partitions = decode_topic(OFFSETS_TOPIC, topic.data, {}).partitions
