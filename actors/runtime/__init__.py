@@ -1,1 +1,1 @@
-"""What every actor process needs: settings, clock, log file, cluster view, tables; and processes beside actors."""
+"""Needs of every actor process: settings, clock, log file, cluster view, tables; and processes beside actors."""

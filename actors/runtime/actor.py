@@ -1,4 +1,4 @@
-"""What all Ray actors of Muster share: they start once, listen, respond to pings and end."""
+"""Parts that all Ray actors of Muster share: they start once, listen, respond to pings and end."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Actor:
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def park(self, pid: int) -> None:
-        """Returns only if this is not the process with that pid; otherwise Ray reports its death to the caller."""
+        """Return only if this is not the process with that pid; otherwise Ray reports its death to the caller."""
         if pid == os.getpid():
             await asyncio.Event().wait()
 

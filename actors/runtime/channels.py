@@ -33,7 +33,7 @@ Activate = Callable[[int, str], Awaitable[Any]]
 
 
 def own_channels(settings: ClusterSettings, view: ClusterView) -> ActorChannels:
-    """The channels of this process, an actor of Ray."""
+    """Return the channels of this process, an actor of Ray."""
     controller = CurrentController(settings)
     return ActorChannels(lambda: ray.get_runtime_context().get_node_id(), view, controller.activate.remote)
 
@@ -64,7 +64,10 @@ class ActorChannels:
                 channel.abort("another process serves now, or none")
 
     async def to(self, actor: ActorKey) -> Channel:
-        """The channel to that actor. NotSent if it is down; a coordinator that never ran is started meanwhile."""
+        """Return the channel to that actor.
+
+        Raises NotSent if it is down; a coordinator that never ran is started meanwhile.
+        """
         channel = self._channels.get(actor)
         if channel is not None and channel.usable:
             return channel
@@ -99,7 +102,7 @@ class ActorChannels:
         return kind in COORDINATORS.values() and number not in self.view.owners(kind)
 
     def _start(self, actor: ActorKey) -> asyncio.Task[bool]:
-        """Returns whether it starts; then a view that has it will come."""
+        """Start the actor; the task returns whether it starts: then a view that has it will come."""
         kind, partition = actor
 
         async def start() -> bool:
@@ -116,7 +119,7 @@ class ActorChannels:
         return self._starting[actor]
 
     async def _to_coordinator(self, actor: ActorKey) -> Channel:
-        """As :meth:`to`, but waits for a coordinator that never ran. NotSent if it does not start."""
+        """Return the channel, after waiting for a coordinator that never ran. Raises NotSent if it does not start."""
         followed = self._followed
         while self._never_ran(actor):
             if not await _unless_closed(self._start(actor)):
@@ -152,7 +155,10 @@ class ActorChannels:
 
 
 async def _unless_closed(task: asyncio.Task[T]) -> T:
-    """The result of a task of these channels. NotSent if they were closed; cancelling the caller leaves the task."""
+    """Return the result of a task of these channels.
+
+    Raises NotSent if they were closed; cancelling the caller leaves the task.
+    """
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the message, or the type if there is no message."""
+    """Return the first line of the message, or the type if there is no message."""
     return _lines(error)[0]
 
 
 def last_line(error: BaseException) -> str:
-    """The last line, where Ray puts the cause, after the traceback of the other process."""
+    """Return the last line, where Ray puts the cause, after the traceback of the other process."""
     return _lines(error)[-1]
 
 

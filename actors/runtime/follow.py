@@ -62,10 +62,10 @@ class ResponseObserver(Protocol):
     """Informed whether the controller responds to requests."""
 
     def answered(self, epoch: int) -> None:
-        """The controller responded under that controller epoch."""
+        """Note a response of the controller, under that controller epoch."""
 
     def silent(self, reason: str) -> None:
-        """The controller did not respond."""
+        """Note that the controller did not respond."""
 
 
 class ViewFollower:
@@ -82,7 +82,7 @@ class ViewFollower:
         self._task: asyncio.Task[None] | None = None
 
     async def first(self) -> ClusterView:
-        """The first view, however long it takes."""
+        """Return the first view, however long it takes."""
         while self._view is None:
             await self._poll()
         return self._view
@@ -105,7 +105,7 @@ class ViewFollower:
                     log.exception("view %s was not taken in; the next one is", self._view.order)
 
     async def _poll(self) -> bool:
-        """Returns whether a newer view arrived."""
+        """Poll once; return whether a newer view arrived."""
         try:
             if self._controller is None:
                 self._controller = await controller_of(self._settings)

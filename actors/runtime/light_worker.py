@@ -1,4 +1,4 @@
-"""What Muster's processes do without that Ray's workers do: import pyarrow, and wake all the time.
+"""Savings on Ray's workers: without pyarrow, and without waking all the time.
 
 The main thread of a worker runs an event loop (Boost.Asio) with one timer: every 10 ms, a constant in Ray, it looks
 whether Python has a signal to handle. An idle process takes 0.65% of a core for that, and Muster has nine or more.
@@ -84,7 +84,7 @@ async def end_signal_polls() -> bool:
 
 
 def _poll_timer() -> int | None:
-    """The timerfd that wakes the main thread within the period, if that thread sleeps in epoll now."""
+    """Return the timerfd that wakes the main thread within the period, if that thread sleeps in epoll now."""
     try:
         call = (_PROCESS / "task" / str(os.getpid()) / "syscall").read_text().split()
         poll = int(call[1], 16)
@@ -117,7 +117,7 @@ def _disarm(timer: int) -> bool:
 
 
 def _set_default_of_sigterm() -> None:
-    """As ``signal.signal`` does, which only the main thread may call."""
+    """Restore SIGTERM's default like ``signal.signal``, which only the main thread may call."""
     set_handler = ctypes.CDLL(None).signal
     set_handler.argtypes, set_handler.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     set_handler(signal.SIGTERM, None)

@@ -1,4 +1,4 @@
-"""What the garbage collector has to look at and when, and which freed memory is kept."""
+"""Rules for the garbage collector: its objects and times, and the freed memory that is kept."""
 
 from __future__ import annotations
 

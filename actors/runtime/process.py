@@ -1,4 +1,4 @@
-"""What every actor process needs once: a clock, a log file, a path for its sockets."""
+"""Parts that every actor process needs once: a clock, a log file, a path for its sockets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wall_ms() -> int:
 
 
 def socket_path(cluster_id: str, actor: str) -> Path:
-    """A node-local path for an actor's Unix domain socket; short, since such paths are limited to 107 bytes.
+    """Return a node-local path for an actor's Unix domain socket; short: such paths are limited to 107 bytes.
 
     Each process has its own path: a successor must not take that of a predecessor that is only paused.
     """
@@ -45,12 +45,12 @@ def socket_path(cluster_id: str, actor: str) -> Path:
 
 
 def holder_path(cluster_id: str, node_id: str) -> Path:
-    """A path for the Unix domain socket of this process, as one that holds gateways' listening sockets."""
+    """Return a path for the Unix domain socket of this process, as one that holds gateways' listening sockets."""
     return socket_path(cluster_id, f"holder-{node_id[:16]}")
 
 
 def holder_paths(cluster_id: str, node_id: str) -> list[Path]:
-    """The paths of the node's processes that hold gateways' listening sockets; some may have ended."""
+    """Return the paths of the node's processes that hold gateways' listening sockets; some may have ended."""
     return sorted(_sockets(cluster_id).glob(f"holder-{node_id[:16]}-*.sock"))
 
 
@@ -59,7 +59,7 @@ def _sockets(cluster_id: str) -> Path:
 
 
 def log_folder(storage: Path) -> Path:
-    """The folder with the logs of all actors, whichever node they are on."""
+    """Return the folder with the logs of all actors, whichever node they are on."""
     return storage / "run" / "log"
 
 

@@ -23,7 +23,10 @@ def signal_process(pid: int, signal_number: int) -> None:
 
 
 async def until_process_ends(pid: int) -> None:
-    """Returns when the process has ended, which the kernel reports at once (pidfd, Linux 5.3). OSError if it cannot."""
+    """Return once the process has ended, which the kernel reports at once (pidfd, Linux 5.3).
+
+    Raises OSError if it cannot.
+    """
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

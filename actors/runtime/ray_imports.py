@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def job_config() -> JobConfig:
-    """The JobConfig for every ``ray.init`` of Muster."""
+    """Return the JobConfig for every ``ray.init`` of Muster."""
     from ray.job_config import JobConfig
 
     class WithoutWorkingDirectory(JobConfig):
@@ -32,7 +32,7 @@ def job_config() -> JobConfig:
 
 
 def root_to_add() -> str | None:
-    """The folder of this process's ``muster`` if another process of this Python would not import the same one.
+    """Return the folder of this process's ``muster`` if another process of this Python would import none or another.
 
     This is so in a checkout that is not installed and is imported from the working directory.
     """
@@ -51,7 +51,7 @@ def let_processes_import() -> None:
 
 
 def environment_to_import() -> dict[str, str]:
-    """The environment of a process that imports the same Muster, wherever it runs."""
+    """Return the environment of a process that imports the same Muster, wherever it runs."""
     environment = dict(os.environ)
     if (root := root_to_add()) is not None:
         known = environment.get("PYTHONPATH", "").split(os.pathsep)

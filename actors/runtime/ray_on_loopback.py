@@ -24,7 +24,7 @@ def use_loopback() -> None:
 
 
 def use_loopback_for(address: str) -> None:
-    """As :func:`use_loopback`, if the Ray whose GCS is at ``address`` (HOST:PORT) was started this way."""
+    """Call :func:`use_loopback` if the Ray whose GCS is at ``address`` (HOST:PORT) was started this way."""
     if _is_loopback(address.rpartition(":")[0]) and any(
         f"--gcs-address={address}" in (process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
     ):

@@ -22,7 +22,10 @@ _READABLE = 12
 
 
 def console(*, err: bool = False, file: IO[str] | None = None) -> Console:
-    """A console on stdout, stderr or the file: rich's styles, printable texts, no markup. A pipe has no width."""
+    """Return a console on stdout, stderr or the file: rich's styles, printable texts, no markup.
+
+    A pipe has no width.
+    """
     stream = file or (sys.stderr if err else sys.stdout)
     raw: Any = getattr(stream, "unguarded", stream)
     size = (None, None) if raw.isatty() else (_NO_WIDTH, _NO_WIDTH)
@@ -52,7 +55,7 @@ def print_table(
 def table(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> Table | Padding:
-    """What :func:`print_table` prints.
+    """Return the table that :func:`print_table` prints.
 
     Where cells are folded, each line begins with a space, so that no name can look like a message of ``muster``.
     """

@@ -39,7 +39,7 @@ class ClusterSettings:
     """Port of /metrics of a gateway if ``gateway_ports`` is None; 0: a free one."""
     namespace: str = NAMESPACE
     log_format: LogFormat = "text"
-    """Of the actors' logs."""
+    """Format of the actors' logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ClusterReady:
     bootstrap: tuple[str, ...]
     """HOST:PORT of each gateway, as clients of its first listener use it."""
     listeners: Mapping[str, tuple[str, ...]]
-    """The same for each listener, by name."""
+    """Addresses of each listener, by name."""
     metrics: tuple[str, ...]
     """URL of each gateway's /metrics."""
     zookeeper: str
@@ -57,12 +57,12 @@ class ClusterReady:
     """Folder with the log of each actor."""
 
     def line(self) -> str:
-        """The line that ``muster up`` prints when everything serves; ``shlex.split`` parses it."""
+        """Return the line that ``muster up`` prints when everything serves; ``shlex.split`` parses it."""
         return (
             f"muster ready bootstrap={','.join(self.bootstrap)} metrics={','.join(self.metrics)} "
             f"zookeeper={self.zookeeper} logs={shlex.quote(self.logs)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a dict for JSON."""
+        """Return the line's content as a dict for JSON."""
         return dataclasses.asdict(self)

@@ -1,4 +1,4 @@
-"""What an actor reports once it serves."""
+"""Report of an actor once it serves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGAN_MS = wall_ms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What an actor reports about itself once it serves."""
+    """Report of an actor about itself once it serves."""
 
     pid: int
     node_id: str

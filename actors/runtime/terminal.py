@@ -18,14 +18,14 @@ from typing import IO, Any, TextIO
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """The text on one line, with escapes for characters that are not printable or cannot be encoded."""
+    """Return the text on one line, with escapes for characters that are not printable or cannot be encoded."""
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
     return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def in_shape(text: str, encoding: str = "utf-8") -> str:
-    """As :func:`printable` for text of several lines; line breaks and tabs stay."""
+    """Return text of several lines with escapes like :func:`printable`; line breaks and tabs stay."""
     return "\n".join("\t".join(printable(part, encoding) for part in row.split("\t")) for row in text.split("\n"))
 
 

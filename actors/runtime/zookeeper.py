@@ -343,7 +343,7 @@ def _command(directory: Path, host: str, port: int, jars: str) -> list[str]:
 
 
 def _property(value: object) -> str:
-    """The value as text for a Java properties file: no bare backslash, and ASCII only."""
+    """Return the value as text for a Java properties file: no bare backslash, and ASCII only."""
     units = str(value).replace("\\", "\\\\").encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
@@ -382,7 +382,7 @@ def _free_port(host: str) -> int:
 
 
 def _tail(file: Path, start: int, lines: int = 3) -> str:
-    """The last lines written after byte ``start``, as one line."""
+    """Return the last lines written after byte ``start``, as one line."""
     try:
         with file.open("rb") as written:
             written.seek(start)

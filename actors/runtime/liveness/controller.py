@@ -35,7 +35,7 @@ class ControllerPings:
         self._handle: Any = None
 
     async def __call__(self) -> Process:
-        """The process that serves as the controller. RayError."""
+        """Return the process that serves as the controller. Raises RayError."""
         try:
             if self._handle is None:
                 self._handle = await controller_of(self._settings)

@@ -18,7 +18,7 @@ class Unresponsive(RuntimeError):
 
 
 async def while_alive(call: Awaitable[T], ping: Ping, timeout_s: float) -> T:
-    """The call's result or error. Unresponsive once no ping got a response for ``timeout_s``; 0: never.
+    """Return the call's result or error. Raises Unresponsive once no ping got a response for ``timeout_s``; 0: never.
 
     A process may take any time to start; the timeout applies after its first response to a ping. An error is no
     response, and the next ping follows: with gRPC's keepalive, calls of a paused process fail instead of waiting. If
@@ -38,7 +38,7 @@ async def while_alive(call: Awaitable[T], ping: Ping, timeout_s: float) -> T:
 
 
 async def until_unresponsive(ping: Ping, timeout_s: float) -> None:
-    """Returns once no ping got a response for ``timeout_s``, as :func:`while_alive` counts; 0: never."""
+    """Return once no ping got a response for ``timeout_s``, as :func:`while_alive` counts; 0: never."""
     try:
         await while_alive(asyncio.Event().wait(), ping, timeout_s)
     except Unresponsive:

@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What the record knows of :data:`FIELDS`; values are text, numbers or null."""
+    """Return the record's values of :data:`FIELDS`: text, numbers or null."""
     known: dict[str, Any] = {}
     arguments = record.args if isinstance(record.args, tuple) else (record.args,)
     for argument in reversed(arguments):

@@ -22,7 +22,7 @@ from muster.actors.runtime.storage.promises import Broken, Finding, Promise, doi
 from muster.actors.runtime.storage.trials import check, trial_folder
 
 _BOUND_S = 1.0
-"""What is not seen at once is looked at again for so long, to report how late it is."""
+"""Time for which a change that is not seen at once is looked for, to report how late it is."""
 _POLL_S = 0.02
 _LATER, _REPLACED, _ONCE, _LOCK, _CLAIMS = "later", "replaced", "once", "lock", "claims"
 _OLD, _NEW = "before", "after"
@@ -38,7 +38,7 @@ class OnEveryNode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a node found before anything was changed."""
+    """Findings of a node before anything was changed."""
 
     findings: tuple[Finding, ...]
     created: bool
@@ -46,7 +46,7 @@ class Seen:
 
 
 def check_nodes(directory: Path, hosts: Mapping[str, str], on_every_node: OnEveryNode) -> list[Finding]:
-    """What was found on every node, given as id and host. Tries on each what a single node can, too.
+    """Return the findings of every node, given as id and host. Tries on each what a single node can, too.
 
     Ids are parts of file names. OSError if no folder can be created in the directory.
     """

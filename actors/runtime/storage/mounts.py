@@ -23,14 +23,14 @@ class Mount:
     point: str
     type: str
     options: frozenset[str]
-    """Of the mount and of the file system, such as ``hard`` or ``vers=4.1``."""
+    """Options of the mount and of the file system, such as ``hard`` or ``vers=4.1``."""
 
     def __str__(self) -> str:
         return f"{self.type} at {self.point}"
 
 
 def mount_of(path: Path, mounts: Path = _MOUNTS) -> Mount | None:
-    """The mount that holds the path; None if that is unknown."""
+    """Return the mount that holds the path; None if that is unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -52,7 +52,7 @@ def _parsed(line: str) -> Mount:
 
 
 def concerns(mount: Mount, *, shared: bool) -> list[str]:
-    """What speaks against this file system. ``shared``: whether several nodes will use the directory."""
+    """Return the concerns about this file system. ``shared``: whether several nodes will use the directory."""
     said = {option.partition("=")[0]: option.partition("=")[2] for option in mount.options}
     found = []
     if mount.type in ("tmpfs", "ramfs"):

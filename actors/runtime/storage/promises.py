@@ -1,4 +1,4 @@
-"""What a file system must promise to hold ``storage.path``, and what was found when it was tried."""
+"""Promises of a file system that ``storage.path`` needs, and the findings of trying them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Promise(Enum):
-    """What must be true. The value is what depends on it."""
+    """Promise of a file system. The value is what depends on it."""
 
     SYNC = "an acknowledged record survives a power failure"
     RENAME = "manifests and the cluster's state are read whole while they are replaced"
@@ -38,9 +38,9 @@ class Finding:
 
     promise: Promise
     problem: str | None
-    """What happened instead; None if it is kept."""
+    """Broken promise: what happened instead; None if it is kept."""
     detail: str | None = None
-    """What is worth knowing although it is kept, or a measurement."""
+    """Note on a kept promise, or a measurement."""
     took_ms: float = 0.0
     host: str | None = None
     """The node where it was tried; None: this one."""

@@ -36,7 +36,7 @@ _MISSING_S = 1.0
 
 @contextmanager
 def trial_folder(directory: Path) -> Iterator[Path]:
-    """A folder in the directory, removed afterwards. OSError if there can be none."""
+    """Yield a folder in the directory, removed afterwards. Raises OSError if there can be none."""
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=directory, ignore_cleanup_errors=True) as name:
         yield Path(name)
 
