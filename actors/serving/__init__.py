@@ -1,1 +1,1 @@
-"""What one process serves for a name until another takes over: ``offsets-<p>``, ``transactions-<p>``, ``log-<i>``."""
+"""Roles that a process serves by name until another takes over: ``offsets-<p>``, ``transactions-<p>``, ``log-<i>``."""

@@ -46,13 +46,13 @@ class Served(Protocol):
         """Apply a newer view."""
 
     def begin(self) -> None:
-        """It listens from now on."""
+        """Begin to serve: it listens from now on."""
 
     async def resign(self) -> None:
         """Answer waiting requests, and close what the successor opens."""
 
     async def finish(self) -> None:
-        """The work that remains. No client waits for it."""
+        """Finish the remaining work. No client waits for it."""
 
 
 class Opener(Protocol):
@@ -82,7 +82,7 @@ class RoleHost:
     """Serves roles until they are handed over or fail. For one event loop."""
 
     def __init__(self, openers: Mapping[str, Opener], listen: Listen, fail: Callable[[], None] | None = None) -> None:
-        """``openers``: by kind, which is the name without its number.
+        """Take ``openers`` by kind, which is the name without its number.
 
         ``fail`` is called when a role fails; without it, only that role ends.
         """
@@ -101,12 +101,12 @@ class RoleHost:
         return {name: role.started for name, role in self._roles.items() if role.started}
 
     def served(self, kind: type[S]) -> dict[str, S]:
-        """What is served now of that type, by role."""
+        """Return the objects of that type that serve now, by role."""
         roles = {name: role.served for name, role in self._roles.items() if role.started}
         return {name: served for name, served in roles.items() if isinstance(served, kind)}
 
     def find(self, kind: type[S], name: str) -> S:
-        """What is served for that role. NotServing."""
+        """Return the object that serves that role. Raises NotServing."""
         found = self.served(kind).get(name)
         if found is None:
             raise NotServing(f"{name} is not served here")

@@ -84,7 +84,7 @@ class StandbyActor(Actor):
         await self._host.hand_over(role, epoch)
 
     async def served_roles(self) -> dict[str, Started]:
-        """The roles that are served here now; for a new controller."""
+        """Return the roles that are served here now; for a new controller."""
         return self._host.started
 
     async def until_over(self, role: str, epoch: int) -> None:
