@@ -1,1 +1,1 @@
-"""What the actors record for analysis: tables of Parquet files under ``<storage>/metrics``."""
+"""Tables of Parquet files under ``<storage>/metrics``, recorded by the actors for analysis."""

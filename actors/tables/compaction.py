@@ -73,7 +73,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one run did."""
+    """Result of one run."""
 
     merged: int = 0
     """Files whose rows are now in merged files."""
@@ -86,7 +86,7 @@ class Outcome:
     rolled_up: int = 0
     """Files of ``samples`` that got a roll-up (:mod:`muster.actors.tables.rollups.files`)."""
     problems: list[str] = field(default_factory=list)
-    """What was left as it is, and why."""
+    """Problems: files left as they are, and why."""
 
 
 def compact(
@@ -199,7 +199,7 @@ class _Folder:
                         self._remove(self.hour.path / replaced)
 
     def _groups(self) -> Iterator[list[Path]]:
-        """Groups of files to merge. Merged files come last, so a damaged file is found before they are read."""
+        """Yield groups of files to merge. Merged files come last, so a damaged file is found before they are read."""
         group: list[Path] = []
         size = 0
         names = listing(self.hour.path).live
@@ -293,7 +293,7 @@ def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> No
 
 
 def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """A file's rows with all columns of the schema, null where the file lacks a column."""
+    """Yield a file's rows with all columns of the schema, null where the file lacks a column."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
             missing = file.metadata.num_rows
@@ -312,7 +312,7 @@ def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _row_groups(tables: Iterable[pa.Table], *, apart: str | None) -> Iterator[pa.Table]:
-    """The rows in row groups. If a column is named in ``apart``, rows without a value there have row groups apart."""
+    """Yield the rows in row groups. If a column is named in ``apart``, rows without a value there are apart."""
     those, others = _RowGroup(), _RowGroup()
     for table in tables:
         if apart is None:

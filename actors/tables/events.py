@@ -41,7 +41,7 @@ class RowStore(SpooledStore[list[Row]]):
 
     @abstractmethod
     def _row_of(self, values: dict[str, Any]) -> Row:
-        """The row of a line. ValueError, TypeError or KeyError if it has none."""
+        """Return the row of a line. Raises ValueError, TypeError or KeyError if it has none."""
 
     def _keep(self, row: Row, line: bytes) -> None:
         with self._lock:
@@ -54,7 +54,7 @@ class RowStore(SpooledStore[list[Row]]):
             spool.rows.append(row)
 
     def _read(self, path: Path) -> tuple[list[Row], int]:
-        """The rows of a spool file, and how many of its lines are known to be missing."""
+        """Return the rows of a spool file, and how many of its lines are known to be missing."""
         lines, lost = read_lines(path)
         rows = []
         for values in lines:

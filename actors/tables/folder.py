@@ -92,11 +92,11 @@ class SpoolFolder:
         return SpoolFile(path, fd, appends=self._appends)
 
     def name_of(self, spool: Path) -> str:
-        """The name of that spool's Parquet files, without suffix."""
+        """Return the name of that spool's Parquet files, without suffix."""
         return f"{self.path.name}-{spool.stem}"
 
     def spools(self) -> list[Path]:
-        """The spool files, oldest first."""
+        """Return the spool files, oldest first."""
         return spool_files(self.path)
 
     def say_lost(self, spool: Path, lines: int, first_ms: int | None) -> None:
@@ -131,7 +131,7 @@ def spool_files(folder: Path) -> list[Path]:
 
 
 def read_lines(path: Path) -> tuple[list[Any], int]:
-    """The value of every whole line, and how many lines are known to be missing: torn, or never written."""
+    """Return the value of every whole line, and how many lines are known to be missing: torn, or never written."""
     values: list[Any] = []
     missing = torn = 0
     for line in filter(None, path.read_bytes().splitlines()):
@@ -169,7 +169,7 @@ def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> i
 
 @contextmanager
 def _taken_over(path: Path) -> Iterator[SpoolFolder | None]:
-    """The folder with its lock, or None if its process lives or another process was faster."""
+    """Yield the folder with its lock, or None if its process lives or another process was faster."""
     try:
         folder = SpoolFolder(path, os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:

@@ -28,7 +28,7 @@ def check(path: Path, table: str) -> None:
 
 
 def read_footer(path: Path) -> pq.FileMetaData:
-    """The file's footer. TableDamaged, FileNotFoundError."""
+    """Return the file's footer. Raises TableDamaged or FileNotFoundError."""
     try:
         return pq.read_metadata(path)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def unreadable(path: Path, error: BaseException) -> TableDamaged:
 
 
 def _is_plainly_sound(path: Path, table: str) -> bool:
-    """A quick check in a tenth of the time of decoding the footer, since tables have tens of thousands of files."""
+    """Check in a tenth of the time of decoding the footer, since tables have tens of thousands of files."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         begin = max(0, size - _MAX_BYTES)

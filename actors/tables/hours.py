@@ -74,7 +74,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """The manifest in a file. FileNotFoundError; TableDamaged."""
+        """Return the manifest in a file. Raises FileNotFoundError or TableDamaged."""
         try:
             values = json.loads(path.read_bytes())
             return cls(frozenset(map(str, values["files"])), int(values["at_ms"]))
@@ -86,12 +86,12 @@ class Manifest:
 
 
 def manifest_of(merged: Path) -> Path:
-    """The path of a merged file's manifest."""
+    """Return the path of a merged file's manifest."""
     return merged.with_name(f"{SUPERSEDED}{merged.stem.removeprefix(MERGED)}.json")
 
 
 def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -> list[Hour]:
-    """The table's folders with an hour that overlaps [start, end), oldest first; other folders are ignored."""
+    """Return the table's folders with an hour that overlaps [start, end), oldest first; other folders are ignored."""
     found = []
     for date in _folders(table, _DATE):
         for path in _folders(date, _HOUR):
@@ -104,7 +104,7 @@ def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -
 
 
 def listing(folder: Path) -> Listing:
-    """The files of an hour folder now. TableDamaged if that cannot be determined."""
+    """Return the files of an hour folder now. Raises TableDamaged if that cannot be determined."""
     for _ in range(_ATTEMPTS):
         names = names_in(folder)
         if EXPIRED in names:
@@ -122,7 +122,7 @@ def listing(folder: Path) -> Listing:
 
 
 def names_in(folder: Path) -> set[str]:
-    """The names in a folder now; none if it does not exist."""
+    """Return the names in a folder now; none if it does not exist."""
     try:
         return {path.name for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):

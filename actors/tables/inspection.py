@@ -48,7 +48,7 @@ class Summary:
 
 
 def summary(metrics: Path, table: str) -> Summary:
-    """The table's summary, from footers alone."""
+    """Return the table's summary, from footers alone."""
     found = Summary(table)
     time_column = TABLES[table].time_column
     for hour in hours(metrics / table):
@@ -95,7 +95,7 @@ def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
 
 
 def foreign(metrics: Path) -> Iterator[TableDamaged]:
-    """What is beside the tables and is no table, except names that begin with ``_``, as those of streams, or ``.``."""
+    """Yield names beside the tables that are no tables, except those that begin with ``_``, like streams', or ``.``."""
     for path in sorted(metrics.iterdir()) if metrics.is_dir() else ():
         if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith(("_", ".")):
             yield TableDamaged(path, "is not a table")

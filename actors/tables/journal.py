@@ -50,7 +50,7 @@ def _values(sample: Sample) -> str:
 
 @lru_cache(maxsize=_TEXTS)
 def _texts(*values: str | None) -> str:
-    """The texts as elements of a JSON array; cached, since the same few texts recur."""
+    """Return the texts as elements of a JSON array; cached, since the same few texts recur."""
     return _encode(values)[1:-1]
 
 
@@ -104,14 +104,14 @@ def _apply(spool: Spool, values: Any, held: bytes) -> None:
 
 
 def _row(head: Sample, found: slots.Counters | None) -> Row:
-    """The row as it was when the process died; without counters, the run was never extended."""
+    """Return the row as it was when the process died; without counters, the run was never extended."""
     skipped = head.control_records, head.aborted_records
     known = found or slots.Counters(1, head.ts_ms, head.messages, head.bytes, head.last_offset, *skipped)
     return Row(head=head, **known._asdict())
 
 
 def _sample(values: list[Any]) -> Sample:
-    """Of an earlier version, without the last two values."""
+    """Return the sample, also of an earlier version, without the last two values."""
     ts, group, member_id, client_id, host, topic, partition, evidence, reason, messages, size, first, last, *skipped = (
         values
     )

@@ -29,7 +29,10 @@ def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
 
 
 def write_rows(table: Path, name: str, schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> int:
-    """As :func:`write_samples`, for rows by column with times in ms. A row that does not fit the schema is dropped."""
+    """Write rows by column, with times in ms. A row that does not fit the schema is dropped.
+
+    See :func:`write_samples`.
+    """
     time_column = schema.time_column
     folders: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -43,7 +46,7 @@ def write_rows(table: Path, name: str, schema: TableSchema, rows: Sequence[Mappi
 
 
 def _misfits() -> tuple[type[Exception], ...]:
-    """What pyarrow raises for values that a column cannot hold, including text that is not UTF-8."""
+    """Return pyarrow's errors for values that a column cannot hold, including text that is not UTF-8."""
     return pa.ArrowException, OverflowError, TypeError, ValueError
 
 

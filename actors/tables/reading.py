@@ -14,12 +14,12 @@ __all__ = ["TableDamaged", "files", "folder_of", "read"]
 
 
 def folder_of(storage: Path, table: str) -> Path:
-    """The folder of a table below ``storage.path``."""
+    """Return the folder of a table below ``storage.path``."""
     return storage / "metrics" / table
 
 
 def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]:
-    """The files with the table's rows of the hours that overlap [start, end), each row once; hours in order.
+    """Return the files with the table's rows of the hours that overlap [start, end), each row once; hours in order.
 
     Superseded files are not among them, so the list is valid for ``metrics.compaction.grace.ms``. TableDamaged names a
     file that cannot be read.
@@ -40,7 +40,7 @@ def read(
     *,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The table's rows in [start, end) of its time column, in no order. Null where an older file lacks a column.
+    """Return the table's rows in [start, end) of its time column, in no order. Null where an older file lacks a column.
 
     TableDamaged names a file that cannot be read.
     """
@@ -60,7 +60,10 @@ def read(
 
 
 def read_files(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str], condition: pc.Expression) -> pa.Table:
-    """The rows of the files that meet the condition. ArrowException or OSError if a file cannot be read."""
+    """Return the rows of the files that meet the condition.
+
+    Raises ArrowException or OSError if a file cannot be read.
+    """
     if not paths:
         return schema.empty_table().select(list(columns))
     return pq.read_table(list(paths), schema=schema, columns=list(columns), filters=condition, partitioning=None)

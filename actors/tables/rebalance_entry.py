@@ -29,7 +29,7 @@ class Ending(StrEnum):
     ABORTED = "aborted"
     """The coordinator resigned, or the new group could not be written."""
     RUNNING = "running"
-    """It has not ended yet: the entry holds its current state."""
+    """Entry of a rebalance that has not ended, with its current state."""
 
 
 class RebalanceProtocol(StrEnum):
@@ -145,7 +145,7 @@ class RebalanceEntry:
     sync_waits: Waits
     """For every member of the generation, since ``joined_ms``. The group waits only for its leader."""
     pending: tuple[PendingWait, ...]
-    """Those that delayed the join phase, longest first, at most MAX_PENDING."""
+    """Pending members that delayed the join phase, longest first, at most MAX_PENDING."""
     added: tuple[Who, ...]
     added_left_out: int
     gone: tuple[Gone, ...]
@@ -191,7 +191,7 @@ class RebalanceEntry:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RebalanceEntry:
-        """The entry that ``to_json`` returned. KeyError, TypeError or ValueError for anything else."""
+        """Return the entry that ``to_json`` returned. Raises KeyError, TypeError or ValueError for anything else."""
         triggered_by, protocol = values["culprit"], values["rebalance_protocol"]
         return cls(
             **{name: values[name] for name in _PLAIN},

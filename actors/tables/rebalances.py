@@ -52,7 +52,7 @@ class RebalanceStore(RowStore):
         self._keep(_row(entry.to_json()), encoded + b"\n")
 
     def recent(self, group: str, limit: int) -> list[RebalanceEntry]:
-        """The group's last entries from all coordinators that this partition has had, newest first."""
+        """Return the group's last entries from all coordinators that this partition has had, newest first."""
         found = {entry.key: entry for entry in self._spooled() if entry.group == group}  # before the table: see flush
         for entry in self._stored(group, limit - len(found)):
             found.setdefault(entry.key, entry)
@@ -86,7 +86,7 @@ class RebalanceStore(RowStore):
                 yield entry
 
     def _files(self, hour: Hour) -> list[str]:
-        """The files that may have rows of this partition."""
+        """Return the files that may have rows of this partition."""
         try:
             names = listing(hour.path).live
         except TableDamaged as damage:
@@ -97,7 +97,7 @@ class RebalanceStore(RowStore):
 
 
 def _row(values: dict[str, Any]) -> Row:
-    """The row for a ``RebalanceEntry.to_json``, whose times have their unit in their names."""
+    """Return the row for a ``RebalanceEntry.to_json``, whose times have their unit in their names."""
     return {name.removesuffix("_ms") if name in _TIMES_MS else name: value for name, value in values.items()}
 
 

@@ -36,9 +36,9 @@ class Sample:
     last_offset: int
     """Last offset of the last batch, inclusive."""
     control_records: int = 0
-    """Of ``messages``, the markers of transactions."""
+    """Markers of transactions among ``messages``."""
     aborted_records: int = 0
-    """Of ``messages``, the records of aborted transactions, for a client that reads committed records."""
+    """Records of aborted transactions among ``messages``, for a client that reads committed records."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Row:
 
 
 def series_of(sample: Sample) -> tuple[object, ...]:
-    """What all samples of a row share: client, attribution and partition."""
+    """Return the values that all samples of a row share: client, attribution and partition."""
     return (
         sample.partition,
         sample.topic,
@@ -92,7 +92,7 @@ def series_of(sample: Sample) -> tuple[object, ...]:
 
 
 def extension(sample: Sample) -> tuple[int, int, int, int, int, int, int]:
-    """The arguments of :meth:`Row.extend`."""
+    """Return the arguments of :meth:`Row.extend`."""
     return (
         sample.ts_ms,
         sample.messages,
@@ -146,7 +146,7 @@ class Rollup:
         return folders
 
     def rows(self) -> Iterator[Row]:
-        """The rows as they are now."""
+        """Yield the rows as they are now."""
         yield from self._done
         yield from self._open.values()
 

@@ -25,7 +25,7 @@ pack_into = _COPY.pack_into
 """Store the fields of :class:`Counters`, then fetches again, at ``COPY_BYTES * (fetches & 1)``."""
 
 COPY_WITHOUT_TRANSACTIONS = struct.Struct("<6q")
-"""As earlier versions packed it: without the last two fields."""
+"""Layout of earlier versions: without the last two fields."""
 
 
 class Counters(NamedTuple):
@@ -51,7 +51,10 @@ class SlotFile:
         self._taken = 0
 
     def take(self) -> tuple[int, mmap.mmap, int]:
-        """An unused slot: its number, and where it is. OSError if the disk is full; then no slot is taken."""
+        """Take an unused slot: its number, and where it is.
+
+        Raises OSError if the disk is full; then no slot is taken.
+        """
         segment, at = divmod(self._taken * SLOT_BYTES, SEGMENT_BYTES)
         if segment == len(self._segments):
             self._segments.append(self._grow(segment * SEGMENT_BYTES))
@@ -72,7 +75,7 @@ class SlotFile:
 
 
 def read(spool: Path) -> bytes:
-    """The slots of a spool file, for :func:`counters`; empty if it has none."""
+    """Return the slots of a spool file, for :func:`counters`; empty if it has none."""
     try:
         return spool.with_suffix(SUFFIX).read_bytes()
     except FileNotFoundError:
@@ -80,7 +83,7 @@ def read(spool: Path) -> bytes:
 
 
 def counters(slots: bytes, number: int, *, copy: struct.Struct = _COPY) -> Counters | None:
-    """The content of a slot; None if no copy in it is whole. ``copy``: how its writer packed a copy."""
+    """Return the content of a slot; None if no copy in it is whole. ``copy``: how its writer packed a copy."""
     found = None
     for at in (number * SLOT_BYTES, number * SLOT_BYTES + COPY_BYTES):
         if at + COPY_BYTES > len(slots):

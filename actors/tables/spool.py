@@ -86,7 +86,7 @@ class Run(Row):
 
 
 class SampleStore(SpooledStore[Rollup]):
-    """What one gateway sent, as rows of the table ``samples``.
+    """Store of one gateway's sends, as rows of the table ``samples``.
 
     ``add``, ``add_pending`` and ``settle`` are for the event loop: one ``write`` to the page cache each, and they never
     raise for a full disk (the sample is then safe only once it is flushed). ``flush`` and ``close`` write files; call

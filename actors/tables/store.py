@@ -1,4 +1,4 @@
-"""What all stores of a table have in common: a spool in front of Parquet files, so SIGKILL loses nothing.
+"""Common base of all stores of a table: a spool in front of Parquet files, so SIGKILL loses nothing.
 
 What is added is written to a spool file with one ``write`` before the caller continues; the page cache keeps it when
 the process is killed (a power loss may lose the last seconds). A flush seals the spool, writes its rows as Parquet
@@ -72,7 +72,7 @@ class SpooledStore(ABC, Generic[T]):
 
     @abstractmethod
     def _count(self, rows: T) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
 
     @abstractmethod
     def _write(self, name: str, rows: T) -> int:
@@ -83,13 +83,13 @@ class SpooledStore(ABC, Generic[T]):
         """Write what a dead process left. Returns the rows written. Can be repeated. OSError."""
 
     def _decide_pending(self) -> None:
-        """Called before the last flush, with the lock held: nothing may be pending afterwards."""
+        """Settle what is pending: called before the last flush, with the lock held."""
 
     def _before_seal(self) -> None:
-        """Called before the current spool is sealed, with the lock held."""
+        """Prepare to seal the current spool; called with the lock held."""
 
     def _on_sealed(self, rows: T) -> None:
-        """Called once for every spool of this process, after the last row is added, in the thread that flushes."""
+        """Take every spool of this process once, after the last row is added, in the thread that flushes."""
 
     def flush(self) -> int:
         """Write everything that is settled, and what dead processes left, into the table. Returns the rows written.
@@ -118,7 +118,10 @@ class SpooledStore(ABC, Generic[T]):
         return recover(self._spools, self._owner, self._settle)
 
     def _writable(self) -> Spool[T]:
-        """The spool to add to, with the lock held. ValueError after ``close``; never raises for a full disk."""
+        """Return the spool to add to, with the lock held.
+
+        Raises ValueError after ``close``, nothing for a full disk.
+        """
         if self._closed:
             raise ValueError(f"the store of {self._table.name} is closed")
         if self._current is None:

@@ -23,23 +23,23 @@ _SOURCE_BYTES = b"muster.source.bytes"
 _BATCH_ROWS = 131_072
 _SUM_AGAIN_ROWS = 1 << 20
 _MAX_ROWS = 1 << 23
-"""Of all parts of one roll-up: some 400 MB. Files with more are read as they are."""
+"""Limit of all parts of one roll-up: some 400 MB. Files with more are read as they are."""
 _ROW_GROUP_ROWS = 16_384
 
 
 def root_of_rollups(table: Path) -> Path:
-    """The folder that has the roll-ups of a table's files."""
+    """Return the folder that has the roll-ups of a table's files."""
     return table.parent / FOLDER / table.name
 
 
 def folder_of_rollups(hour: Path) -> Path:
-    """The folder of the roll-ups of an hour folder's files."""
+    """Return the folder of the roll-ups of an hour folder's files."""
     table = hour.parent.parent
     return root_of_rollups(table) / hour.parent.name / hour.name
 
 
 def rollup_of(file: Path) -> Path | None:
-    """The roll-up that has exactly the rows of that file; None if there is none."""
+    """Return the roll-up that has exactly the rows of that file; None if there is none."""
     found = folder_of_rollups(file.parent) / file.name
     try:
         metadata = pq.read_metadata(found).metadata or {}

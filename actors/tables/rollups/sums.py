@@ -12,7 +12,7 @@ from muster.actors.tables.arrow import pa, pc
 from muster.actors.tables.schemas.minutes import BLOCK_OFFSETS, MINUTES_SCHEMA
 
 KEYS = ("gateway", "group", "member_id", "client_id", "host", "topic", "partition", "reason")
-"""What the samples of one row of a roll-up have in common."""
+"""Columns that the samples of one row of a roll-up have in common."""
 COLUMNS = (*KEYS, "ts", "messages", "bytes", "first_offset", "last_offset")
 """The columns of ``samples`` that are needed."""
 _NULLABLE = frozenset(("group", "member_id", "client_id", "reason"))
@@ -42,7 +42,7 @@ class Sums:
 
     @property
     def rows(self) -> int:
-        """Of all parts."""
+        """Rows of all parts."""
         return int(self.minutes.num_rows + self.runs.num_rows + self.blocks.num_rows)
 
 
@@ -77,7 +77,7 @@ def sums_of(samples: pa.Table, hour_ms: int) -> Sums:
 
 
 def sum_of(parts: Sequence[Sums]) -> Sums:
-    """The same as :func:`sums_of` of the rows of all parts; at least one."""
+    """Return :func:`sums_of` of the rows of all parts, from their sums; at least one."""
     if len(parts) == 1:
         return parts[0]
     keys, ids = _numbered(pa.concat_tables([part.keys for part in parts]))
@@ -130,7 +130,7 @@ def _check(samples: pa.Table, hour_ms: int) -> None:
 
 
 def _numbered(keys: pa.Table) -> tuple[pa.Table, pa.ChunkedArray]:
-    """The distinct rows, and for each row the number of its equal among them. Nulls are equal to nulls."""
+    """Return the distinct rows, and for each row the number of its equal among them. Nulls are equal to nulls."""
     ids = None
     for name in keys.column_names:
         encoded = keys[name].combine_chunks().dictionary_encode(null_encoding="encode")
@@ -154,7 +154,7 @@ def _summed(rows: pa.Table, by: str) -> pa.Table:
 
 
 def _merged(rows: pa.Table) -> pa.Table:
-    """Runs merged where those of one id touch or overlap.
+    """Return runs, merged where those of one id touch or overlap.
 
     All ids are laid out on one line of offsets, one behind the other with a gap, so that one sort by a number and one
     running maximum are enough.

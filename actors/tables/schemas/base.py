@@ -52,7 +52,7 @@ class TableSchema:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of all columns."""
+        """Names of all columns."""
         return [column.name for column in self.columns]
 
     @cached_property
@@ -62,7 +62,7 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """As Parquet files of the table have it, with its units, meanings and version as metadata."""
+        """Schema of the table's Parquet files, with its units, meanings and version as metadata."""
         fields = [
             pa.field(
                 column.name,
@@ -94,7 +94,7 @@ def column(name: str, kind: Kind, unit: str, meaning: str, *, nullable: bool = F
 
 
 def table(name: str, version: int, time_column: str, columns: Iterable[Column]) -> TableSchema:
-    """A table's schema. ``version`` grows with every change that an older reader would misread.
+    """Return a table's schema. ``version`` grows with every change that an older reader would misread.
 
     Adding a nullable column does not change the version: older files have null there. The hour (UTC) of
     ``time_column``, of type :data:`MS_UTC`, decides in which folder a row is.
