@@ -29,7 +29,7 @@ PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
 class _Part(NamedTuple):
-    """What of a marker goes to one actor."""
+    """Partitions of a marker at one actor."""
 
     request: MarkerRequest
     partitions: dict[TopicIdPartition, TopicPartition]
@@ -46,7 +46,7 @@ class MarkerSender:
         partition_counts: PartitionCounts,
         marked: Callable[[MarkerRequest, Results], None],
     ) -> None:
-        """``marked`` gets the result of each partition of each request once, in any number of calls."""
+        """Call ``marked`` once with the result of each partition of each request, in any number of calls."""
         self._partition = partition
         self._epoch = epoch
         self._channels = channels

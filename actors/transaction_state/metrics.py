@@ -1,4 +1,4 @@
-"""What a partition of ``__transaction_state`` counts, and its snapshot that gateways scrape. Counts start with it."""
+"""Counters of a partition of ``__transaction_state``, and its snapshot that gateways scrape. Counts start with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TransactionMetrics:
         self._failed_markers = 0
 
     def active(self) -> None:
-        """The log was replayed, in the time since this object was created."""
+        """Note that the log was replayed, in the time since this object was created."""
         self._load_ms = now_ms() - self._made_ms
 
     def observe(self, event: Event, _: int) -> None:

@@ -41,7 +41,7 @@ _FILL_AGAIN_S = 0.5
 
 
 class Controller(Protocol):
-    """What a coordinator of transactions requests of the controller. RayError if it does not respond."""
+    """Requests of a transaction coordinator to the controller. They raise RayError if it does not respond."""
 
     def producer_ids(self) -> Awaitable[range]:
         """Ids that no other process has or had."""

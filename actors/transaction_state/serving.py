@@ -19,7 +19,7 @@ from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView
 
 
 def transactions_configs(config: MusterConfig, view: ClusterView) -> tuple[TransactionConfig, LogConfig, int]:
-    """The configurations of a coordinator and its log, by that view, in a cluster that was started with ``config``.
+    """Return the configurations of a coordinator and its log, by that view, in a cluster started with ``config``.
 
     The last one is how long an append may take, in ms.
     """
@@ -83,7 +83,7 @@ class ServedTransactions:
         """There is nothing to begin."""
 
     async def resign(self) -> None:
-        """Waiting requests get NOT_COORDINATOR."""
+        """Stop serving: waiting requests get NOT_COORDINATOR."""
         await self.core.stop()
         self._channels.close()
 
