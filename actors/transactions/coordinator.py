@@ -75,7 +75,7 @@ class TransactionCoordinator:
         return self._shard.producer_ids.is_low
 
     def give_producer_ids(self, block: range) -> None:
-        """A block of ids that no other process has or gets. May be given at any time, also while loading."""
+        """Take a block of ids that no other process has or gets. May be called at any time, also while loading."""
         self._shard.producer_ids.give(block)
 
     def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
@@ -88,8 +88,11 @@ class TransactionCoordinator:
             self._offsets[transactional_id] = offset
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The whole log was replayed: start serving. Decided transactions continue with the markers of all partitions;
-        others keep the time of their beginning, and time out as if nothing had happened."""
+        """Start serving: the whole log was replayed.
+
+        Decided transactions continue with the markers of all partitions; others keep the time of their beginning, and
+        time out as if nothing had happened.
+        """
         shard = self._shard
         shard.begin(now_ms)
         self._phase = Phase.ACTIVE
@@ -137,7 +140,7 @@ class TransactionCoordinator:
         return self._shard.timers.next_ms()
 
     def written(self, write: WriteId, base_offset: int, now_ms: int) -> Outcome:
-        """The records of that write, the first of them at ``base_offset``, are durable, as all earlier ones.
+        """Continue after a write: its records, the first at ``base_offset``, are durable, like all earlier ones.
 
         Must be called for every write, in order.
         """
@@ -147,7 +150,7 @@ class TransactionCoordinator:
         return self._shard.finish()
 
     def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> Outcome:
-        """The records of that write and all later ones are not in the log. ``error`` is the log's error."""
+        """Undo a write: its records and all later ones are not in the log. ``error`` is the log's error."""
         self._shard.begin(now_ms)
         self._shard.write_failed(write, error)
         return self._shard.finish()
@@ -159,7 +162,7 @@ class TransactionCoordinator:
         results: Mapping[TopicPartition, ErrorCode],
         now_ms: int,
     ) -> Outcome:
-        """What became of the markers of a MarkerRequest, or of some of them."""
+        """Handle results of markers of a MarkerRequest, all or some of them."""
         self._shard.begin(now_ms)
         if self._phase is Phase.ACTIVE:
             markers.marked(self._shard, transactional_id, decision, results)

@@ -18,7 +18,7 @@ from muster.actors.transactions.types import NO_PRODUCER_ID, NO_TIMESTAMP, Trans
 
 
 def prepare(shard: Shard, entry: Entry, *, commit: bool, bumps_epoch: bool) -> Entry:
-    """The entry with its outcome decided. With ``bumps_epoch`` the markers carry the next epoch.
+    """Return the entry with its outcome decided. With ``bumps_epoch`` the markers carry the next epoch.
 
     COORDINATOR_LOAD_IN_PROGRESS if that needs a producer id and there is none.
     """

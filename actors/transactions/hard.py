@@ -18,7 +18,7 @@ class HardState:
     def __init__(self) -> None:
         self.entries: dict[TransactionalId, Entry] = {}
         self.ongoing: dict[TransactionalId, None] = {}
-        """Those with an Ongoing transaction, in order of its beginning."""
+        """Ids with an Ongoing transaction, in order of its beginning."""
 
     def __eq__(self, other: object) -> bool:
         return self._content() == other._content() if isinstance(other, HardState) else NotImplemented

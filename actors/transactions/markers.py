@@ -1,4 +1,4 @@
-"""What follows the decision of a transaction: its markers, and the record that completes it."""
+"""Completion of a decided transaction: its markers, and the record that completes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ only when the transaction has ended. The two before: it could not take any of it
 
 
 def decided(shard: Shard, transactional_id: TransactionalId) -> None:
-    """The step has written the record that decides: send markers when it is durable."""
+    """Send markers once the record that decides, written by this step, is durable."""
     shard.follow(lambda offset: _begin(shard, transactional_id, offset))
 
 
@@ -54,7 +54,7 @@ def resume(shard: Shard, transactional_id: TransactionalId, decision: int) -> No
 def marked(
     shard: Shard, transactional_id: TransactionalId, decision: int, results: Mapping[TopicPartition, ErrorCode]
 ) -> None:
-    """What became of markers. Those of an earlier transaction, and of partitions that are done, are ignored."""
+    """Handle results of markers. Those of an earlier transaction, and of partitions that are done, are ignored."""
     sending = shard.sendings.get(transactional_id)
     if sending is None or sending.decision != decision:
         return
@@ -84,7 +84,7 @@ def on_repeat(shard: Shard, transactional_id: TransactionalId) -> None:
 
 
 def on_respond(shard: Shard, transactional_id: TransactionalId) -> None:
-    """The response to EndTxn does not wait any longer."""
+    """Respond to EndTxn without waiting any longer."""
     sending = shard.sendings.get(transactional_id)
     if sending is not None and sending.held is not None:
         shard.reply(sending.held.token, sending.held.response)

@@ -51,7 +51,7 @@ transactions at once, and of partitions of ``__consumer_offsets``, too."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsOfTransaction:
-    """What AddPartitionsToTxn wants of one transaction."""
+    """Partitions that AddPartitionsToTxn adds to one transaction."""
 
     transactional_id: TransactionalId
     producer_id: int
@@ -203,7 +203,7 @@ Response = (
 
 
 def failed(request: Request, error: ErrorCode) -> Response:
-    """The response to a request that failed as a whole, with the error where the API carries it."""
+    """Return the response to a request that failed as a whole, with the error where the API carries it."""
     match request:
         case InitProducerId():
             return InitProducerIdResponse(error_code=error)
@@ -226,7 +226,7 @@ def failed(request: Request, error: ErrorCode) -> Response:
 
 
 def results_of(transaction: PartitionsOfTransaction, errors: Mapping[TopicPartition, ErrorCode]) -> TransactionResult:
-    """The results of these partitions, by topic."""
+    """Return the results of these partitions, by topic."""
     by_topic: dict[str, list[PartitionResult]] = {}
     for topic, partition in transaction.partitions:
         by_topic.setdefault(topic, []).append(PartitionResult(partition, errors[topic, partition]))
@@ -236,7 +236,7 @@ def results_of(transaction: PartitionsOfTransaction, errors: Mapping[TopicPartit
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partition indexes of each topic, in the given order."""
+    """Return the partition indexes of each topic, in the given order."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)

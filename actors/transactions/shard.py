@@ -33,7 +33,7 @@ from muster.actors.transactions.types import (
 )
 
 _LOW_PRODUCER_IDS = 100
-"""Of a block of 1000, as Kafka's brokers have them: the next one is allocated when 90 % are used."""
+"""Ids left of a block of 1000, like in Kafka's brokers: the next one is allocated when 90 % are used."""
 
 
 class TimerKind(IntEnum):
@@ -63,7 +63,7 @@ class Held(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """What else to do when the write is durable (with the offset of its first record), or has failed."""
+    """Work after the write: when it is durable (with the offset of its first record), or has failed."""
 
     written: Callable[[int], None]
     failed: Callable[[], None]
@@ -89,7 +89,7 @@ class Sending:
     remaining: set[TopicPartition]
     """Partitions that have not confirmed their marker."""
     repeat: set[TopicPartition] = field(default_factory=set)
-    """Those of them to which nothing is under way."""
+    """Remaining partitions to which nothing is under way."""
     completing: bool = False
     """All have confirmed, and the transaction's last record is being written."""
     stopped: bool = False
@@ -115,7 +115,7 @@ class _ProducerIds:
             self._blocks.append(block)
 
     def take(self) -> int | None:
-        """An id, each only once; None if there is none."""
+        """Return an id, each only once; None if there is none."""
         if not self._blocks:
             return None
         block = self._blocks.popleft()
@@ -146,7 +146,7 @@ class Shard:
         self.now_ms = now_ms
 
     def finish(self) -> Outcome:
-        """The outcome of the step."""
+        """Return the outcome of the step."""
         step = self._open
         if step.records:
             self._open = Write(WriteId(step.id + 1))
@@ -232,7 +232,7 @@ class Shard:
         self._events.append(event)
 
     def written(self, write: WriteId, base_offset: int) -> None:
-        """That write is durable. Unknown ids are ignored."""
+        """Complete a durable write. Unknown ids are ignored."""
         settled = self._writes.pop(write, None)
         if settled is None:
             return
@@ -243,7 +243,7 @@ class Shard:
             self._release(held)
 
     def _release(self, held: Held) -> None:
-        """The log has what the reply rests on."""
+        """Release a reply that the log's content permits now."""
         transactional_id = held.after_markers_of
         sending = None if transactional_id is None else self.sendings.get(transactional_id)
         wait_ms = self.config.transaction_end_wait_ms
@@ -254,7 +254,7 @@ class Shard:
         self.timers.set(TimerName(TimerKind.RESPOND, transactional_id), self.now_ms + wait_ms)
 
     def write_failed(self, write: WriteId, error: ErrorCode) -> None:
-        """That write and all later ones, which were decided on top of it, did not happen."""
+        """Undo that write and all later ones, which were decided on top of it."""
         if write not in self._writes:
             return
         lost = [self._writes.pop(known) for known in [*self._writes] if known >= write]

@@ -83,7 +83,7 @@ class TransactionMetadata:
 
 
 class Entry(NamedTuple):
-    """What is known of a transactional id."""
+    """State of a transactional id."""
 
     metadata: TransactionMetadata
     last_epoch: int = NO_PRODUCER_EPOCH

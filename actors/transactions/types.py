@@ -36,7 +36,7 @@ class MarkerRequest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the shell must do after one step of the core.
+    """Work for the shell after one step of the core.
 
     ``replies`` may be sent immediately. If ``write`` is set, the shell appends ``records`` as one atomic batch. It
     calls ``written(write, base_offset, now_ms)`` for each write, in order, once its records *and everything appended

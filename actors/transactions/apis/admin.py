@@ -61,9 +61,9 @@ def unknown_states(request: ListTransactions) -> tuple[str, ...]:
 
 
 def pattern_of(request: ListTransactions) -> re2._Regexp:
-    """What transactional ids have to match as a whole, in the syntax of RE2, which Kafka uses: no pattern takes long.
+    """Return the pattern for whole transactional ids, in RE2's syntax like Kafka: no pattern takes long.
 
-    INVALID_REGULAR_EXPRESSION.
+    Raises ApiError with INVALID_REGULAR_EXPRESSION.
     """
     try:
         return re2.compile(request.transactional_id_pattern or "(?s:.*)", _OPTIONS)

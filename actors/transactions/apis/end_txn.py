@@ -49,8 +49,10 @@ def _is_new(metadata: TransactionMetadata, request: EndTxn) -> bool:
 
 
 def _is_new_by_epoch(metadata: TransactionMetadata, request: EndTxn) -> bool:
-    """The same of the newest protocol: a repeated request has the epoch before. An abort may end nothing, because the
-    producer does not know whether a batch that failed has begun a transaction."""
+    """Return :func:`_is_new` for the newest protocol: a repeated request has the epoch before.
+
+    An abort may end nothing, because the producer does not know whether a batch that failed has begun a transaction.
+    """
     is_complete = metadata.state in _COMPLETE.values()
     if is_complete and _is_repeated(metadata, request):
         if metadata.state is _COMPLETE[request.committed]:

@@ -62,7 +62,7 @@ def _take_over(
 
 
 def _first(shard: Shard) -> TransactionMetadata:
-    """A producer that names an id and epoch of its own continues after its transactional id has expired."""
+    """Return a new entry, also for a producer that names an id and epoch: its transactional id has expired."""
     return TransactionMetadata(
         producer_id=shard.new_producer_id(),
         producer_epoch=0,
@@ -73,7 +73,7 @@ def _first(shard: Shard) -> TransactionMetadata:
 
 
 def _successor(shard: Shard, request: InitProducerId, entry: Entry) -> Entry:
-    """The entry with the producer id and epoch that the request leads to, if no transaction is Ongoing.
+    """Return the entry with the producer id and epoch that the request leads to, if no transaction is Ongoing.
 
     PRODUCER_FENCED if the request names others than the present ones, or those before a change whose response it may
     not have got.

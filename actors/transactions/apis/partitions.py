@@ -76,7 +76,7 @@ def verify(shard: Shard, request: VerifyRequest, token: Token) -> None:
 def refused(
     transaction: PartitionsOfTransaction, api_version: int, error_of: Callable[[str, int], ErrorCode]
 ) -> TransactionResult | None:
-    """The results if not all of the partitions may be added: then none is. None if they may.
+    """Return the results if not all of the partitions may be added: then none is. None if they may.
 
     ``error_of`` gives the error for a topic and partition that do not exist. Clients add no internal topics: they add
     offsets with AddOffsetsToTxn.
@@ -103,7 +103,7 @@ def check_producer(metadata: TransactionMetadata, request: FromProducer) -> None
 
 
 def _result(shard: Shard, transaction: PartitionsOfTransaction, transaction_version: int) -> TransactionResult:
-    """The results for one of possibly several transactions, whose errors are its own."""
+    """Return the results for one of possibly several transactions, whose errors are its own."""
     try:
         if transaction.verify_only:
             return results_of(transaction, _verify(shard, transaction, transaction.partitions))

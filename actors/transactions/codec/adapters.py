@@ -46,7 +46,7 @@ _FENCED_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS_TO_TXN: 2, ADD_OFFSETS_TO_TX
 
 
 def read(header: codec.Header, frame: bytes) -> Request:
-    """The request in a frame whose lengths were checked; raises the errors of ``codec.decode_request``.
+    """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
 
     KeyError for an API that is not of transactions.
     """
@@ -54,12 +54,15 @@ def read(header: codec.Header, frame: bytes) -> Request:
 
 
 def decode(api_key: int, api_version: int, entity: Any) -> Request:
-    """The request in an entity of ``codec.decode_request``. KeyError for an API that is not of transactions."""
+    """Return the request in an entity of ``codec.decode_request``.
+
+    Raises KeyError for an API that is not of transactions.
+    """
     return _DECODERS[api_key](api_version, entity)
 
 
 def encode(api_version: int, response: Response) -> codec.Body:
-    """The body for ``codec.encode_response``: the response itself, where its version does not differ."""
+    """Return the body for ``codec.encode_response``: the response itself, where its version does not differ."""
     match response:
         case InitProducerIdResponse():
             return _with_old_error(response, api_version, INIT_PRODUCER_ID)
@@ -73,13 +76,13 @@ def encode(api_version: int, response: Response) -> codec.Body:
 
 
 def write(header: codec.Header, response: Response) -> bytes:
-    """The response frame, of the request's version."""
+    """Return the response frame, of the request's version."""
     version = header.api_version
     return codec.encode_response(header.api_key, version, header.correlation_id, encode(version, response))
 
 
 def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> codec.Body:
-    """The response to a request that failed as a whole, in the format of its API and version."""
+    """Return the response to a request that failed as a whole, in the format of its API and version."""
     return encode(api_version, failed(decode(api_key, api_version, entity), error))
 
 

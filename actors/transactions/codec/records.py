@@ -30,7 +30,7 @@ _TIMES = struct.Struct(">qq")
 def transaction_record(
     transactional_id: TransactionalId, value: TransactionMetadata | None, transaction_version: int
 ) -> Record:
-    """The record of a transactional id, or its tombstone."""
+    """Return the record of a transactional id, or its tombstone."""
     key = Writer().int16(KEY_VERSION).string(transactional_id).bytes()
     return Record(key, None if value is None else _encode(value, transaction_version))
 
@@ -101,7 +101,7 @@ def _encode(value: TransactionMetadata, transaction_version: int) -> bytes:
 
 
 def _tagged_fields(value: TransactionMetadata) -> list[bytes]:
-    """Those that do not have their default, in order of their tags."""
+    """Return the tagged fields without those that have their default, in order of their tags."""
     fields = (
         (_PREVIOUS_PRODUCER_ID, _INT64, value.previous_producer_id, NO_PRODUCER_ID),
         (_NEXT_PRODUCER_ID, _INT64, value.next_producer_id, NO_PRODUCER_ID),
