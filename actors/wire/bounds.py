@@ -42,8 +42,11 @@ MAX_STRING_BYTES = 32_767
 _MAX_DURATION_MS = (1 << 63) // 1000
 """kio counts durations in microseconds."""
 MAX_ELEMENTS = 100_000
-"""Of all arrays of a request together, tagged fields included. Kafka 4.4 allows a million for each array, earlier ones
-limit only the frame; but 100 MB may be fifty million names, which would take a minute to read, and gigabytes."""
+"""Limit of all arrays of a request together, tagged fields included.
+
+Kafka 4.4 allows a million for each array, earlier ones limit only the frame; but 100 MB may be fifty million names,
+which would take a minute to read, and gigabytes.
+"""
 
 
 class LengthError(ValueError):
@@ -99,7 +102,10 @@ def check_lengths(kind: Any, frame: bytes, start: int, max_elements: float = mat
 
 
 def tagged_fields_end(frame: bytes, start: int) -> int:
-    """The index behind the tagged fields at ``start``, whatever they are. LengthError if they do not fit."""
+    """Return the index behind the tagged fields at ``start``, whatever they are.
+
+    Raises LengthError if they do not fit.
+    """
     _elements.left = MAX_ELEMENTS
     try:
         return _PASSED_OVER.end(frame, start)
@@ -110,7 +116,7 @@ def tagged_fields_end(frame: bytes, start: int) -> int:
 
 
 def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
-    """The elements, each as bytes, of the array that is the last field of the entity at ``start``.
+    """Return the elements, each as bytes, of the array that is the last field of the entity at ``start``.
 
     The bytes must come from Muster itself. LengthError, IndexError if they do not fit.
     """
@@ -129,7 +135,7 @@ def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
 
 @cache
 def _last_array(kind: Any) -> tuple[list[Callable[[bytes, int], int]], Callable[[bytes, int], int]]:
-    """What finds the ends of the fields before the last one, and of an element of that."""
+    """Return functions for the ends of the fields before the last one, and of an element of that."""
     hints = typing.get_type_hints(kind)
     *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
     ends = [_field(kind, declared, hints[declared.name]).end for declared in before]
@@ -137,7 +143,7 @@ def _last_array(kind: Any) -> tuple[list[Callable[[bytes, int], int]], Callable[
 
 
 def array_head(kind: Any, count: int) -> bytes:
-    """What precedes the elements of an array in an entity of class ``kind``."""
+    """Return the bytes before the elements of an array in an entity of class ``kind``."""
     return as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
 
 
@@ -164,7 +170,7 @@ class Part(NamedTuple):
 
 @cache
 def parts_of(kind: Any) -> tuple[Part, ...]:
-    """What an entity of that class consists of, in order, for readers that check it part by part.
+    """Return the parts of an entity of that class, in order, for readers that check it part by part.
 
     The functions of the parts raise LengthError and IndexError; an end may be behind that of the frame.
     """
@@ -190,7 +196,7 @@ def parts_of(kind: Any) -> tuple[Part, ...]:
 
 
 def shared_limit(steps: Generator[None, None, T], max_elements: int) -> Generator[None, None, T]:
-    """The same steps, in which all arrays together may have so many elements. TooManyElements."""
+    """Limit the elements of all arrays in the steps together. Raises TooManyElements."""
     left: float = max_elements
     while True:
         _elements.left = left
@@ -212,7 +218,7 @@ class _Recorded(bytes):
 
 
 def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
-    """The frame without tagged fields that ``kind`` does not know; a reader must ignore these (KIP-482).
+    """Return the frame without tagged fields that ``kind`` does not know; a reader must ignore these (KIP-482).
 
     LengthError, IndexError if the frame does not fit.
     """
@@ -227,7 +233,7 @@ def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
 
 
 def with_durations_cut(kind: Any, frame: bytes, start: int) -> bytes:
-    """The frame with the int64 durations of the entity cut to those that kio reads: 292,000 years.
+    """Return the frame with the int64 durations of the entity cut to those that kio reads: 292,000 years.
 
     Not those of nested entities: no request has any. LengthError, IndexError if the frame does not fit.
     """
@@ -292,12 +298,12 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
 
 
 def _one(kind: Any, declared: dataclasses.Field[Any], nested: Any) -> _Shape:
-    """A value of the field, or an element of its array."""
+    """Return the shape of a value of the field, or of an element of its array."""
     return _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
 
 
 def nested_entity(hint: Any) -> tuple[Any, bool]:
-    """The entity class in a type hint, if any, and whether it is an array."""
+    """Return the entity class in a type hint, if any, and whether it is an array."""
     if dataclasses.is_dataclass(hint):
         return hint, False
     parts = typing.get_args(hint)
@@ -341,7 +347,7 @@ def _compact_string_end(frame: bytes, at: int) -> int:
 
 
 def _nullable(entity: _Shape) -> _Shape:
-    """An int8 precedes the entity; -1 is null (KIP-893)."""
+    """Return the shape of a nullable entity: an int8 precedes it; -1 is null (KIP-893)."""
 
     def end(frame: bytes, at: int) -> int:
         return at + 1 if frame[at] >= 0x80 else entity.end(frame, at + 1)
@@ -350,7 +356,7 @@ def _nullable(entity: _Shape) -> _Shape:
 
 
 def _array_head(element: _Shape, flexible: bool, *, is_nullable: bool) -> Callable[[bytes, int], tuple[int, int]]:
-    """Reads the number of elements, -1 for null, and the index of the first one."""
+    """Return a reader of the number of elements, -1 for null, and of the index of the first one."""
 
     def head(frame: bytes, at: int) -> tuple[int, int]:
         count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
@@ -417,7 +423,7 @@ def _within(frame: bytes, length: int, at: int) -> int:
 
 
 def _length(frame: bytes, at: int, prefix_bytes: int) -> tuple[int, int]:
-    """The length, -1 for null, and the index behind it."""
+    """Return the length, -1 for null, and the index behind it."""
     length = int.from_bytes(frame[at : at + prefix_bytes], "big", signed=True)
     if length < -1 or at + prefix_bytes > len(frame):
         raise LengthError(f"a length of {length} in the last {len(frame) - at} bytes")

@@ -50,25 +50,24 @@ OnResponse = Callable[["bytes | ChannelLost"], None]
 
 
 OnFetched = Callable[["list[FetchedPartition] | ChannelLost"], None]
-"""The same for a fetch."""
+"""Called once, with the partitions of a fetch or the reason why there are none."""
 
 
 OnProduced = Callable[["Sequence[ProducedPartition] | ChannelLost"], None]
-"""The same for batches."""
+"""Called once, with the results of batches or the reason why there are none."""
 
 
 OnMarked = Callable[["Marked | ChannelLost"], None]
-"""The same for markers."""
+"""Called once, with the results of markers or the reason why there are none."""
 
 _TICK_S = 1.0
 _MAX_SILENT_TICKS = 3
-"""An actor that requests wait for is pinged at the first tick after a message of it, and lost at the third in a row
-without one: after 2 to 3 s."""
+"""With requests pending, a silent actor is pinged after one tick and given up after three (2 to 3 s)."""
 _RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED, Kind.MARKED, Kind.VERIFIED))
 
 
 class _Waiting(NamedTuple):
-    """What to do with the response under a token."""
+    """Callbacks for the response under a token."""
 
     answered: Callable[[bytes], None]
     lost: Callable[[ChannelLost], None]
@@ -233,7 +232,7 @@ class Channel(asyncio.Protocol):
         timeout_s: float,
         on_lease: OnLease | None = None,
     ) -> int:
-        """A token under which a response is awaited. Raises NotSent."""
+        """Return a token under which a response is awaited. Raises NotSent."""
         if not self._out.is_open:
             raise NotSent("not connected")
         loop = asyncio.get_running_loop()
@@ -258,7 +257,7 @@ class Channel(asyncio.Protocol):
             self._check_silence()
 
     def _check_silence(self) -> None:
-        """An actor that is paused or cut off closes no connection, and TCP needs longer to find out."""
+        """Ping a silent actor, then close: one that is paused does not, and TCP needs longer to find out."""
         before, self._unsent_bytes = self._unsent_bytes, self._out.unsent_bytes
         if self._unsent_bytes < before:  # it reads a long request
             self._silent_ticks = 0
@@ -270,7 +269,7 @@ class Channel(asyncio.Protocol):
             self._leases.ping()
 
     def cancel(self, token: int) -> None:
-        """The response is no longer needed: the actor is informed, and ``on_response`` is not called."""
+        """Cancel the request: the actor is informed, and ``on_response`` is not called."""
         if self._waiting.pop(token, None) is not None:
             self._out.put(envelope.token_head(Kind.CANCEL, token))
 
@@ -323,7 +322,7 @@ class Channel(asyncio.Protocol):
     def _await_response(
         self, future: asyncio.Future[Any], read: Callable[[bytes], Any], on_lease: OnLease | None = None
     ) -> int | None:
-        """The token to send with; None if nothing can be sent, in which case the future has the error."""
+        """Return the token to send with; None if nothing can be sent, in which case the future has the error."""
         if not self._out.is_open:
             future.set_exception(NotSent("not connected"))
             return None

@@ -42,7 +42,7 @@ from muster.actors.wire.writing import Body, writer
 
 API_VERSIONS = 18
 UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
-"""What kio raises for a client's bytes; KeyError for a tagged field that the schema does not have."""
+"""Errors of kio for a client's bytes; KeyError for a tagged field that the schema does not have."""
 
 
 class UndecodableRequest(ValueError):
@@ -69,12 +69,15 @@ class Header(NamedTuple):
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """What a log line about this request has as fields of its own."""
+        """Fields of their own in log lines about this request."""
         return {"api": self.api_key, "correlation_id": self.correlation_id, "client_id": self.client_id}
 
 
 def api_name(api_key: int) -> str:
-    """The API's name as in the protocol guide, such as ``JoinGroup``. KeyError for a key that kio does not know."""
+    """Return the API's name as in the protocol guide, such as ``JoinGroup``.
+
+    Raises KeyError for a key unknown to kio.
+    """
     return "".join(word.capitalize() for word in api_key_map[api_key].split("_"))
 
 
@@ -157,7 +160,7 @@ def check_request(header: Header, frame: bytes, max_elements: int | None = None)
 
 
 def decode_request(header: Header, frame: bytes) -> Any:
-    """The request's body as kio's entity of the version in the header.
+    """Return the request's body as kio's entity of the version in the header.
 
     The bytes must come from Muster itself, or have passed :func:`check_request`. Bytes behind the body are ignored,
     as in Kafka: librdkafka sends some (confluentinc/librdkafka#5049).
@@ -175,22 +178,22 @@ def decode_request(header: Header, frame: bytes) -> Any:
 
 
 def why(error: Exception) -> str:
-    """A short text for any input: the repr of a UnicodeDecodeError would hold all of the bytes."""
+    """Return a short text for any input: the repr of a UnicodeDecodeError would hold all of the bytes."""
     return f"{type(error).__name__}: {error}"
 
 
 def field(entity: Any, name: str, default: Any) -> Any:
-    """The value of a field that only some versions of the entity have."""
+    """Return the value of a field that only some versions of the entity have."""
     return getattr(entity, name, default)
 
 
 def ms(duration: datetime.timedelta) -> int:
-    """A kio duration in milliseconds."""
+    """Return a kio duration in milliseconds."""
     return duration // datetime.timedelta(milliseconds=1)
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
-    """A whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return a whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
     kind = request_type(api_key, version)
     parts: list[Buffer] = []
     header = {
@@ -205,7 +208,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
-    """A whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
     return b"".join(encode_response_parts(api_key, version, correlation_id, body))
 
 
@@ -217,7 +220,7 @@ def encode_response_parts(api_key: int, version: int, correlation_id: int, body:
 
 
 def response_head(api_key: int, version: int, correlation_id: int) -> list[Buffer]:
-    """What precedes the body of a response."""
+    """Return the bytes before the body of a response."""
     parts: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
     if response_type(api_key, version).__header_schema__.__flexible__:
         parts.append(b"\0")  # no tagged fields
@@ -259,14 +262,14 @@ def _response_start(kind: Any, frame: bytes) -> int:
 
 
 def split_response(api_key: int, version: int, frame: bytes) -> list[bytes]:
-    """The elements of the array that a response frame ends with, each as its bytes, for :func:`join_response`."""
+    """Return the elements of the array that a response frame ends with, as bytes, for :func:`join_response`."""
     kind = response_type(api_key, version)
     _, start = entity_reader(kind.__header_schema__)(frame, 0)
     return last_array(kind, frame, start)
 
 
 def join_response(api_key: int, version: int, correlation_id: int, body: Body, elements: Sequence[bytes]) -> bytes:
-    """A whole response frame that ends with an array of these elements; in ``body`` that array is empty.
+    """Return a whole response frame that ends with an array of these elements; in ``body`` that array is empty.
 
     Merging the responses of many actors this way costs a tenth of reading and writing them.
     """
@@ -279,7 +282,7 @@ def join_response(api_key: int, version: int, correlation_id: int, body: Body, e
 
 @cache
 def _element_type(api_key: int, version: int, name: str) -> Any:
-    """The entity class of the elements of the response's array ``name``."""
+    """Return the entity class of the elements of the response's array ``name``."""
     return nested_entity(typing.get_type_hints(response_type(api_key, version))[name])[0]
 
 
@@ -291,7 +294,7 @@ def element(api_key: int, version: int, name: str, body: Body) -> bytes:
 
 
 def filtered(api_key: int, version: int, name: str, part: bytes, keep: Callable[[Any], bool]) -> bytes:
-    """An element of the response's array ``name``, without those of the array that it ends with that are not kept."""
+    """Return an element of the response's array ``name`` with only the kept elements of the array that it ends with."""
     kind = _element_type(api_key, version, name)
     last = list(typing.get_type_hints(kind).values())[-1]
     inner = entity_reader(nested_entity(last)[0])

@@ -102,7 +102,7 @@ class Unauthenticated(ConnectionError):
 
 
 def proof(secret: bytes, role: bytes, nonce: bytes) -> bytes:
-    """The response of the side with that role to a nonce."""
+    """Return the response of the side with that role to a nonce."""
     return hmac.digest(secret, role + nonce, hashlib.sha256)
 
 
@@ -111,7 +111,7 @@ def same_proof(left: bytes, right: bytes) -> bool:
 
 
 def request_head(token: int, context: bytes) -> bytes:
-    """What precedes the Kafka frame in a REQUEST."""
+    """Return the bytes before the Kafka frame in a REQUEST."""
     return _REQUEST.pack(Kind.REQUEST, token, len(context)) + context
 
 
@@ -123,7 +123,7 @@ def read_request(message: bytes) -> tuple[int, Context, bytes]:
 
 
 def token_head(kind: Kind, token: int) -> bytes:
-    """What precedes the rest of a message that begins with a token; all of a CANCEL and a REVOKED."""
+    """Return the bytes before the rest of a message that begins with a token; all of a CANCEL and a REVOKED."""
     return _TOKEN.pack(kind, token)
 
 
@@ -133,7 +133,7 @@ def read_token(message: bytes) -> tuple[int, bytes]:
 
 
 def lease_head(token: int, group: int, member: int) -> bytes:
-    """What precedes the Kafka frame in a LEASE."""
+    """Return the bytes before the Kafka frame in a LEASE."""
     return _LEASE.pack(Kind.LEASE, token, group, member)
 
 
@@ -144,12 +144,12 @@ def read_lease(message: bytes) -> tuple[int, int, int, bytes]:
 
 
 def write_seen(seen: Iterable[SeenLease]) -> bytes:
-    """A SEEN message."""
+    """Return a SEEN message."""
     return b"".join((bytes([Kind.SEEN]), *(_SEEN.pack(lease, min(age_ms, _MAX_AGE_MS)) for lease, age_ms in seen)))
 
 
 def read_seen(message: bytes) -> list[SeenLease]:
-    """The leases of a SEEN message. ValueError if it is cut off."""
+    """Return the leases of a SEEN message. Raises ValueError if it is cut off."""
     try:
         return [(lease, age_ms) for lease, age_ms in _SEEN.iter_unpack(memoryview(message)[1:])]
     except struct.error as error:
@@ -157,12 +157,12 @@ def read_seen(message: bytes) -> list[SeenLease]:
 
 
 def write_ping(now_ms: int) -> bytes:
-    """A PING."""
+    """Return a PING."""
     return _PING.pack(Kind.PING, now_ms)
 
 
 def read_ping(message: bytes) -> int:
-    """The gateway's time, in ms, in a PING. ValueError if it is cut off."""
+    """Return the gateway's time, in ms, in a PING. Raises ValueError if it is cut off."""
     try:
         return int(_PING.unpack(message)[1])
     except struct.error as error:
@@ -170,7 +170,7 @@ def read_ping(message: bytes) -> int:
 
 
 def read_query(data: bytes) -> dict[str, Any]:
-    """The JSON object of a QUERY. InvalidQuery if it is too long, not JSON, or not an object."""
+    """Return the JSON object of a QUERY. Raises InvalidQuery if it is too long, not JSON, or not an object."""
     if len(data) > QUERY_LIMIT_BYTES:
         raise InvalidQuery(f"unknown query: {len(data)} bytes, the limit is {QUERY_LIMIT_BYTES}")
     try:
@@ -183,7 +183,7 @@ def read_query(data: bytes) -> dict[str, Any]:
 
 
 def write_query(query: dict[str, Any]) -> bytes:
-    """The JSON of a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
+    """Return the JSON of a QUERY. Raises TypeError or ValueError if JSON cannot represent it, or it is too long."""
     data = json.dumps(query, allow_nan=False).encode()
     if len(data) > QUERY_LIMIT_BYTES:
         raise ValueError(f"a query of {len(data)} bytes, the limit is {QUERY_LIMIT_BYTES}")
@@ -191,7 +191,10 @@ def write_query(query: dict[str, Any]) -> bytes:
 
 
 def write_response(response: dict[str, Any]) -> bytes:
-    """The JSON response to a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
+    """Return the JSON response to a QUERY.
+
+    Raises TypeError or ValueError if JSON cannot represent it, or it is too long.
+    """
     data = json.dumps(response, allow_nan=False).encode()
     if len(data) > RESPONSE_LIMIT_BYTES:
         raise ValueError(f"a response of {len(data)} bytes, the limit is {RESPONSE_LIMIT_BYTES}")
@@ -207,7 +210,7 @@ def read_response(data: bytes) -> dict[str, Any]:
 
 
 def write_context(host: str, connection: str, principal: str) -> bytes:
-    """The part of a Context that is the same for all requests of a connection."""
+    """Return the part of a Context that is the same for all requests of a connection."""
     return json.dumps([host, connection, principal]).encode()
 
 
@@ -218,7 +221,7 @@ def _context(data: bytes) -> Context:
 
 
 def write_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], *, snapshot: bool) -> bytes:
-    """A REGISTRATION_UPDATES message. A snapshot contains every registration of the partition."""
+    """Return a REGISTRATION_UPDATES message. A snapshot contains every registration of the partition."""
     body = {
         "partition": partition,
         "epoch": epoch,

@@ -84,7 +84,7 @@ class EpochEnd(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What there is of a partition: one of ``places`` and ``records`` is empty."""
+    """Response for one partition: one of ``places`` and ``records`` is empty."""
 
     error_code: ErrorCode
     high_watermark: int
@@ -99,13 +99,13 @@ class FetchedPartition(NamedTuple):
 
 
 def pack_partition(partition: FetchPartition) -> bytes:
-    """A partition of :attr:`FetchRequest.packed`."""
+    """Return a partition of :attr:`FetchRequest.packed`."""
     topic_id, *rest = partition
     return _WANTED.pack(topic_id.bytes, *rest)
 
 
 def write_fetch(token: int, request: FetchRequest) -> bytes:
-    """A FETCH."""
+    """Return a FETCH."""
     by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level, packed = request
     packed = packed or b"".join(map(pack_partition, partitions))
     count = len(packed) // _WANTED.size
@@ -143,7 +143,7 @@ def _uuid(data: bytes) -> UUID:
 
 
 def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Buffer]:
-    """A FETCHED, in parts; partitions in the order of the FETCH."""
+    """Return a FETCHED, in parts; partitions in the order of the FETCH."""
     parts: list[Buffer] = [_HEAD.pack(Kind.FETCHED, token)]
     for error_code, high_watermark, log_start_offset, places, records, stable, aborted, diverging in partitions:
         offsets = (high_watermark, stable, log_start_offset)
@@ -162,7 +162,10 @@ def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Bu
 
 
 def read_fetched(body: bytes) -> list[FetchedPartition]:
-    """The partitions of a FETCHED without its token. Records are views of ``body``. ValueError if it is cut off."""
+    """Return the partitions of a FETCHED without its token. Records are views of ``body``.
+
+    Raises ValueError if it is cut off.
+    """
     view, at = memoryview(body), 0
     found: list[FetchedPartition] = []
     try:
@@ -194,7 +197,7 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
 
 
 def _read_aborted(body: bytes, at: int, count: int) -> tuple[list[AbortedTransaction] | None, int]:
-    """The aborted transactions of a partition, and where they end. struct.error if they are cut off."""
+    """Return the aborted transactions of a partition, and where they end. Raises struct.error if they are cut off."""
     if count == _NO_ABORTED:
         return None, at
     end = at + count * _ABORTED.size
@@ -211,7 +214,10 @@ class LastFetched:
         self._partitions: list[FetchedPartition] = []
 
     def read(self, body: bytes) -> list[FetchedPartition]:
-        """As :func:`read_fetched`. Returns the same list again if nothing has changed and there are no records."""
+        """Read like :func:`read_fetched`.
+
+        Returns the same list again if nothing has changed and there are no records.
+        """
         if body == self._body:
             return self._partitions
         found = read_fetched(body)

@@ -19,7 +19,7 @@ class FrameTooLarge(ValueError):
         self.size = size
         self.limit = limit
         self.frames = frames
-        """Those that were completed by the same bytes, before the announced one."""
+        """Frames that the same bytes completed before the announced one."""
 
 
 class Framer:
@@ -54,7 +54,7 @@ class Framer:
         return frames
 
     def _complete(self, data: bytes, frames: list[bytes]) -> None:
-        """The size of the pending frame is known now."""
+        """Go on with the pending frame, whose size is known now."""
         if len(self._pieces[0]) < SIZE_BYTES:
             data, self._pieces, self.pending_bytes = self.pending + data, [], 0
             self._split(data, 0, frames)
@@ -105,7 +105,7 @@ _LARGE_BYTES = 16 << 10
 
 
 def framed(*parts: Buffer) -> bytes:
-    """The parts as one frame, with its size in front."""
+    """Return the parts as one frame, with its size in front."""
     size = sum(map(len, parts))
     return b"".join((size.to_bytes(SIZE_BYTES, "big"), *parts))
 
@@ -145,21 +145,21 @@ class Outbox:
 
     @property
     def unsent_bytes(self) -> int:
-        """What the system has not taken yet: it does so as the peer reads."""
+        """Bytes that the system has not taken yet: it does so as the peer reads."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
     def queued_bytes(self) -> int:
-        """What is sent in this turn of the event loop, and what is unsent."""
+        """Bytes to be sent in this turn of the event loop, and unsent ones."""
         return sum(map(len, self._pieces)) + self.unsent_bytes
 
     def open(self, transport: asyncio.BaseTransport, high_water_bytes: int = _HIGH_WATER_BYTES) -> None:
-        """The connection is open; frames are sent to it."""
+        """Open the queue: frames are sent to this connection."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop has its own class
         self._transport.set_write_buffer_limits(high=high_water_bytes)
 
     def lost(self) -> None:
-        """The connection is lost; frames from now on are dropped."""
+        """Drop frames from now on: the connection is lost."""
         self._transport = None
         self._pieces.clear()
 

@@ -33,7 +33,7 @@ gateway that is served there."""
 _RETRY_S = 1.0
 
 Listening = Callable[[str, int], list[socket.socket]]
-"""What :func:`listening_sockets` does."""
+"""Function like :func:`listening_sockets`."""
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
@@ -166,7 +166,7 @@ class HeldSockets:
             self._connection = None
 
     def abandon(self) -> None:
-        """The gateway has not started: the holder keeps what it has for the next attempt."""
+        """Abandon the sockets: the gateway has not started, and the holder keeps them for the next attempt."""
         self._close_all()
         self._disconnect()
 
@@ -175,7 +175,7 @@ class HeldSockets:
         self._listening, self._fetched = [], []
 
     async def release(self) -> None:
-        """The gateway stops: no process holds its sockets any more, apart from this one, which closes its own."""
+        """Release the gateway's sockets in every other process: it stops. This process closes its own."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
@@ -191,7 +191,7 @@ class HeldSockets:
 
 
 async def _until_closed(connection: socket.socket) -> None:
-    """Returns when the other side has closed the connection, on which it sends nothing by itself."""
+    """Return once the other side has closed the connection, on which it sends nothing by itself."""
     loop, closed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection.fileno(), closed.set)
     try:

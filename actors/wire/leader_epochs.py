@@ -27,13 +27,13 @@ OnLeaderEpochs = Callable[[list[LeaderEpoch]], None]
 
 
 def write_epochs(epochs: Iterable[LeaderEpoch]) -> bytes:
-    """An EPOCHS."""
+    """Return an EPOCHS."""
     packed = (_EPOCH.pack(topic_id.bytes, partition, epoch) for topic_id, partition, epoch in epochs)
     return b"".join((bytes([Kind.EPOCHS]), *packed))
 
 
 def read_epochs(message: bytes) -> list[LeaderEpoch]:
-    """The epochs of an EPOCHS. ValueError if it is cut off."""
+    """Return the epochs of an EPOCHS. Raises ValueError if it is cut off."""
     try:
         found = _EPOCH.iter_unpack(memoryview(message)[1:])
         return [LeaderEpoch(UUID(bytes=topic_id), partition, epoch) for topic_id, partition, epoch in found]

@@ -1,4 +1,4 @@
-"""What a gateway may answer for one coordinator: the leases that came on its channel.
+"""Leases that came on a coordinator's channel: what a gateway may answer for it.
 
 See :mod:`muster.actors.group.lease` for their rules.
 """
@@ -41,7 +41,7 @@ class Use(Enum):
     YES = auto()
     NO = auto()
     LATER = auto()
-    """It has to be reported first, soon, together with those of others."""
+    """After a report of this heartbeat, which is due soon, together with those of others."""
 
 
 class MemberLease:
@@ -109,7 +109,10 @@ class ChannelLeases:
         self._is_over = False
 
     def grant(self, group: int, member: int) -> MemberLease:
-        """The lease with these numbers, which the coordinator has just sent. It is over if the channel is closed."""
+        """Return the lease with these numbers, which the coordinator has just sent.
+
+        It is over if the channel is closed.
+        """
         if self._is_over:
             return MemberLease(self, _OVER, member)
         found = self._groups.get(group)
@@ -131,11 +134,11 @@ class ChannelLeases:
         self._send(envelope.write_ping(int(time.monotonic() * 1000)))
 
     def alive(self, pinged_ms: int) -> None:
-        """The coordinator has sent the ping of that time back, and every end of a lease before it has arrived."""
+        """Note the coordinator's response to the ping of that time: every end of a lease before it has arrived."""
         self.alive_s = pinged_ms / 1000
 
     def revoke(self, group: int) -> None:
-        """The coordinator has ended the group's lease. It waits for what was answered until now."""
+        """End the group's lease for the coordinator, which waits for what was answered until now."""
         if (found := self._groups.pop(group, None)) is not None:
             found.is_revoked = True
         if self._reporting is not None:
@@ -188,7 +191,7 @@ class ChannelLeases:
             self._send(envelope.write_seen(seen))
 
     def end(self) -> None:
-        """The channel is closed, or lost. May be called again."""
+        """End all leases: the channel is closed, or lost. May be called again."""
         self._is_over = True
         for group in self._groups.values():
             group.is_revoked = True

@@ -48,7 +48,7 @@ Marked = list[list[ErrorCode]]
 
 
 def write_markers(token: int, markers: Iterable[Marker]) -> bytes:
-    """A MARKERS."""
+    """Return a MARKERS."""
     parts = [_HEAD.pack(Kind.MARKERS, token)]
     for *fields, partitions in markers:
         parts.append(_MARKER.pack(*fields, len(partitions)))
@@ -77,7 +77,7 @@ def read_markers(message: bytes) -> tuple[int, list[Marker]]:
 
 
 def write_marked(token: int, results: Iterable[Sequence[ErrorCode]]) -> bytes:
-    """A MARKED; results in the order of the MARKERS."""
+    """Return a MARKED; results in the order of the MARKERS."""
     parts = [_HEAD.pack(Kind.MARKED, token)]
     for codes in results:
         parts.append(_COUNT.pack(len(codes)) + struct.pack(f">{len(codes)}h", *codes))
@@ -85,7 +85,7 @@ def write_marked(token: int, results: Iterable[Sequence[ErrorCode]]) -> bytes:
 
 
 def read_marked(body: bytes) -> Marked:
-    """The results of a MARKED without its token. ValueError if it is cut off."""
+    """Return the results of a MARKED without its token. Raises ValueError if it is cut off."""
     results: Marked = []
     at = 0
     try:

@@ -38,7 +38,7 @@ _int32 = struct.Struct(">i").pack
 
 
 def primitive(kafka_type: str, is_compact: bool, *, is_nullable: bool) -> Write:
-    """Writes values of that type; TypeError if there is no such type."""
+    """Return a writer of values of that type. Raises TypeError if there is no such type."""
     if kafka_type in _MS_FORMATS:
         return _milliseconds(_MS_FORMATS[kafka_type], is_nullable=is_nullable)
     match kafka_type:
@@ -144,10 +144,10 @@ def _records(is_compact: bool, *, is_nullable: bool) -> Write:
 
 
 def length_of(is_compact: bool) -> Callable[[int], bytes]:
-    """Writes the length of bytes or of an array; -1 is null."""
+    """Return a writer of the length of bytes or of an array; -1 is null."""
     return _compact_length if is_compact else _int32
 
 
 def _compact_length(length: int) -> bytes:
-    """The length plus one as a varint; -1 is null."""
+    """Return the length plus one as a varint; -1 is null."""
     return _VARINTS[length + 1] if length < 0x7F else as_varint(length + 1)

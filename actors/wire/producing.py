@@ -62,7 +62,7 @@ class ProducedPartition(NamedTuple):
 
 
 def write_produce(token: int, request: ProduceRequest) -> list[Buffer]:
-    """A PRODUCE, in parts."""
+    """Return a PRODUCE, in parts."""
     partitions, transactional_id, transaction_version, knows_abortable = request
     text = b"" if transactional_id is None else transactional_id.encode()
     size_bytes = _NO_TEXT if transactional_id is None else len(text)
@@ -95,7 +95,7 @@ def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
 
 
 def write_produced(token: int, partitions: Iterable[ProducedPartition]) -> bytes:
-    """A PRODUCED; partitions in the order of the PRODUCE."""
+    """Return a PRODUCED; partitions in the order of the PRODUCE."""
     parts = [_HEAD.pack(Kind.PRODUCED, token)]
     for error_code, *numbers, error_message, record_errors in partitions:
         text = b"" if error_message is None else error_message.encode()
@@ -108,7 +108,7 @@ def write_produced(token: int, partitions: Iterable[ProducedPartition]) -> bytes
 
 
 def read_produced(body: bytes) -> Sequence[ProducedPartition]:
-    """The partitions of a PRODUCED without its token. ValueError if it is cut off."""
+    """Return the partitions of a PRODUCED without its token. Raises ValueError if it is cut off."""
     at = 0
     found: list[ProducedPartition] = []
     try:

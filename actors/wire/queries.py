@@ -46,7 +46,7 @@ class QueryHandlers:
         task.add_done_callback(lambda _: self._running.pop((peer, token), None))
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The response is no longer needed. Tokens of anything else are ignored."""
+        """Cancel a query: its response is no longer needed. Tokens of anything else are ignored."""
         if task := self._running.get((peer, token)):
             task.cancel()
 

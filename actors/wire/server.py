@@ -38,10 +38,10 @@ class Handler(Protocol):
     """Serves the requests. All methods are called on the event loop and must not block."""
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
-        """A Kafka request frame. Answer it, now or later, with ``peer.reply(token, frame)``."""
+        """Handle a Kafka request frame. Answer it, now or later, with ``peer.reply(token, frame)``."""
 
     def query(self, peer: Peer, token: int, query: dict[str, Any]) -> None:
-        """A query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
+        """Handle a query other than Kafka's APIs. Answer it, now or later, with ``peer.respond(token, response)``."""
 
     def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         """Append these batches, and send what became of them."""
@@ -56,19 +56,19 @@ class Handler(Protocol):
         """Send what is in the logs of these partitions, or where it is."""
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The response under that token is no longer needed."""
+        """Cancel the request under that token: its response is no longer needed."""
 
     def heartbeats_seen(self, peer: Peer, leases: list[envelope.SeenLease]) -> None:
-        """The gateway has answered heartbeats of these leases."""
+        """Handle the gateway's report of heartbeats that it has answered with these leases."""
 
     def lease_confirmed(self, peer: Peer, lease: int) -> None:
-        """The gateway does not use this lease of a group any more."""
+        """Handle the gateway's confirmation that it does not use this lease of a group any more."""
 
     def joined(self, peer: Peer) -> None:
-        """A gateway, or another actor, has connected and authenticated."""
+        """Note that a gateway, or another actor, has connected and authenticated."""
 
     def left(self, peer: Peer) -> None:
-        """The gateway has disconnected; no response can reach it."""
+        """Note that the gateway has disconnected; no response can reach it."""
 
 
 class Peer(asyncio.Protocol):
@@ -111,7 +111,7 @@ class Peer(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
-        """What is not sent yet may be sent at once; then the transport says nothing."""
+        """Call the work if nothing is to be sent: the transport says nothing after it sent everything at once."""
         if self._is_paused or not self._out.is_open:
             return
         if self.is_full:
@@ -268,7 +268,7 @@ class Server:
         self.limited_log.warning("TLS", host, text, host, str(why).replace("_", " ").lower())
 
     def remember(self, peer: Peer) -> None:
-        """It is connected: with TLS, after the handshake."""
+        """Remember a connected peer: with TLS, after the handshake."""
         self._peers.add(peer)
 
     def forget(self, peer: Peer) -> None:

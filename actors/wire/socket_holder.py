@@ -26,10 +26,10 @@ KEEP_S = 30.0
 
 
 class Accepting(Protocol):
-    """What accepts clients in place of dead gateways. Called in the holder's thread."""
+    """Acceptor of clients in place of dead gateways. Called in the holder's thread."""
 
     def begin(self, name: str, sockets: list[Held]) -> None:
-        """That gateway is dead. The sockets are for the callee, which closes them. Returns at once."""
+        """Begin to accept for that gateway, which is dead. The callee closes the sockets. Returns at once."""
 
     def end(self, name: str) -> None:
         """Accept no more clients for that gateway, if it does: its next process will, or none. Returns soon."""

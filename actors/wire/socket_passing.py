@@ -26,7 +26,10 @@ def send(connection: socket.socket, message: dict[str, Any], sockets: Sequence[s
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[Held]]:
-    """A message, and the sockets that it names under ``hold``. OSError if the connection is closed, ValueError."""
+    """Return a message, and the sockets that it names under ``hold``.
+
+    Raises OSError if the connection is closed, ValueError.
+    """
     data, files, _, _ = socket.recv_fds(connection, MAX_PACKET_BYTES, _MAX_SOCKETS)
     sockets = [socket.socket(fileno=file) for file in files]
     try:

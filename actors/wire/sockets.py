@@ -68,7 +68,7 @@ class TlsListener:
         accept: Callable[[], asyncio.Protocol],
         failed: Callable[[str, OSError], None],
     ) -> None:
-        """Listens, from the next turn of the running event loop on. OSError if it cannot.
+        """Listen, from the next turn of the running event loop on. Raises OSError if it cannot.
 
         ``accept`` makes the protocol of each connection; ``failed`` gets the host of one without a handshake, and why.
         """
@@ -83,7 +83,7 @@ class TlsListener:
 
     @property
     def sockets(self) -> tuple[socket.socket]:
-        """As that of asyncio.Server."""
+        """Listening socket; asyncio.Server has the same property."""
         return (self._listening,)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class TlsListener:
 
 
 def _certificate(key: Ed25519PrivateKey) -> bytes:
-    """Always the same bytes: so is an Ed25519 signature."""
+    """Return always the same bytes: so is an Ed25519 signature."""
     builder = x509.CertificateBuilder().subject_name(_NAME).issuer_name(_NAME).public_key(key.public_key())
     builder = builder.serial_number(1).not_valid_before(_FROM).not_valid_after(_UNTIL)
     return builder.sign(key, None).public_bytes(serialization.Encoding.PEM)

@@ -46,7 +46,7 @@ class TransactionVerifier(Protocol):
 
 
 def write_verify(token: int, request: VerifyRequest) -> bytes:
-    """A VERIFY."""
+    """Return a VERIFY."""
     name = request.transactional_id.encode()
     producer = _PRODUCER.pack(
         request.producer_id,
@@ -83,12 +83,12 @@ def read_verify(message: bytes) -> tuple[int, VerifyRequest]:
 
 
 def write_verified(token: int, errors: Sequence[ErrorCode]) -> bytes:
-    """A VERIFIED; errors in the order of the partitions of the VERIFY."""
+    """Return a VERIFIED; errors in the order of the partitions of the VERIFY."""
     return token_head(Kind.VERIFIED, token) + struct.pack(f">{len(errors)}h", *errors)
 
 
 def read_verified(body: bytes) -> list[ErrorCode]:
-    """The errors of a VERIFIED without its token. ValueError if it is cut off."""
+    """Return the errors of a VERIFIED without its token. Raises ValueError if it is cut off."""
     try:
         return [ErrorCode(code) for (code,) in _ERROR.iter_unpack(body)]
     except struct.error as error:

@@ -40,7 +40,7 @@ _FEW = 1_000
 
 
 def finish(steps: Steps[T]) -> T:
-    """The result, of all steps at once."""
+    """Return the result, of all steps at once."""
     while True:
         try:
             next(steps)
@@ -50,7 +50,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 def decode_in_steps(header: codec.Header, frame: bytes) -> Steps[Any]:
-    """A client's request as kio's entity. UndecodableRequest."""
+    """Return a client's request as kio's entity. Raises UndecodableRequest."""
     kind = codec.request_type(header.api_key, header.api_version)
     try:
         entity, _ = yield from shared_limit(_read(kind, frame, header.end), MAX_ELEMENTS)
@@ -65,7 +65,7 @@ def decode_in_steps(header: codec.Header, frame: bytes) -> Steps[Any]:
 
 
 def _read(kind: Any, frame: bytes, at: int) -> Steps[tuple[Any, int]]:
-    """The entity and the index behind it: kio reads it with empty arrays, and their elements one by one."""
+    """Return the entity and the index behind it: kio reads it with empty arrays, and their elements one by one."""
     rest: list[bytes] = []
     arrays: dict[str, tuple[Any, ...]] = {}
     begin = at
@@ -85,7 +85,7 @@ def _read(kind: Any, frame: bytes, at: int) -> Steps[tuple[Any, int]]:
 
 
 def _elements(array: Array, count: int, is_flexible: bool, frame: bytes, at: int) -> Steps[tuple[tuple[Any, ...], int]]:
-    """The elements, and the index behind them."""
+    """Return the elements, and the index behind them."""
     elements = []
     is_deep = array.has_arrays and count < _FEW
     read = None if array.nested is not None else _PRIMITIVES[array.kafka_type, is_flexible]
@@ -110,7 +110,7 @@ def _decoded(kind: Any, part: bytes) -> Any:
 
 
 def _within(frame: bytes, end: int) -> int:
-    """That index. IndexError if it is behind the end of the frame."""
+    """Return that index. Raises IndexError if it is behind the end of the frame."""
     if end > len(frame):
         raise IndexError(end)
     return end

@@ -20,7 +20,7 @@ _TOGETHER = 500
 
 
 def encode_response_in_steps(api_key: int, version: int, correlation_id: int, body: Body) -> Steps[list[Buffer]]:
-    """The parts of a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return the parts of a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
     joined = _Joined(codec.response_head(api_key, version, correlation_id))
     yield from _write(writer(codec.response_type(api_key, version)), body, joined.put)
     return joined.all()
