@@ -1,5 +1,7 @@
-"""What a Kafka request changed, read from the request and its response. Values of configs, which may be secrets, and
-passwords are never part of it."""
+"""Changes by Kafka requests, read from the request and its response.
+
+Values of configs, which may be secrets, and passwords are never part of them.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 WINDOW_MS = 60_000
 MAX_KEYS = 1_000
 MAX_CHARS = 1_000
-"""Of a name and of a detail in a row; clients choose them."""
+"""Limit of a name and of a detail in a row; clients choose them."""
 
 
 class Who(NamedTuple):
@@ -26,7 +26,7 @@ class Who(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What was changed, or was not, for an error."""
+    """Administrative change, or an attempt that failed with an error."""
 
     api: str
     """Kafka's name of the API; method and path for HTTP."""
@@ -68,7 +68,7 @@ class Trail:
         self._repeats: dict[_Key, _Repeats] = {}
 
     def record(self, door: str, who: Who, change: Change) -> None:
-        """An attempt through that door: ``kafka`` or ``http``."""
+        """Record an attempt through that door: ``kafka`` or ``http``."""
         now_ms = self._now_ms()
         if not self._repeats:
             self._began_ms = now_ms
