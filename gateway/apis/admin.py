@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Hashable)
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""As in Kafka's controller (MAX_PARTITIONS_PER_BATCH); more is POLICY_VIOLATION."""
+"""Limit of Kafka's controller (MAX_PARTITIONS_PER_BATCH); more is POLICY_VIOLATION."""
 
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 DUPLICATE_NAME = "Duplicate topic name."
@@ -40,7 +40,7 @@ _BROKERS_S = 2.0
 
 
 def repeated(names: Iterable[T]) -> set[T]:
-    """The items that occur more than once. Kafka refuses each once, and does nothing for it."""
+    """Return the items that occur more than once. Kafka refuses each once, and does nothing for it."""
     return {name for name, times in Counter(names).items() if times > 1}
 
 
@@ -58,7 +58,7 @@ def name_error(name: str) -> str | None:
 
 
 async def answered(names: Iterable[str], pending: Awaitable[list[TopicOutcome]]) -> dict[str, TopicOutcome]:
-    """The controller's outcome for each name; if there is none, REQUEST_TIMED_OUT, which clients retry."""
+    """Return the controller's outcome for each name; if there is none, REQUEST_TIMED_OUT, which clients retry."""
     try:
         outcomes = {outcome.name: outcome for outcome in await pending}
     except ControllerUnavailable:

@@ -1,4 +1,4 @@
-"""What a gateway reads of the record batches that it forwards: offsets, and how many records of which kind."""
+"""Offsets and numbers of records, by kind, in the record batches that a gateway forwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AbortedTransaction = tuple[int, int]
 
 
 class Summary(NamedTuple):
-    """Of whole batches. Without any, the offsets are -1."""
+    """Summary of whole batches. Without any, the offsets are -1."""
 
     first_offset: int
     """Base offset of the first batch."""
@@ -62,7 +62,10 @@ def summarize(parts: Sequence[Buffer], aborted: Sequence[AbortedTransaction] = (
 
 
 def _scan(records: Buffer) -> tuple[int, int, int, int, int]:
-    """The first four fields of a summary, and the attributes that occur. One loop: all that is fetched passes it."""
+    """Return the first four fields of a summary, and the attributes that occur.
+
+    One loop: all that is fetched passes it.
+    """
     if not records:
         return -1, -1, 0, 0, 0
     at, size, unpack = 0, len(records), _SUMMARY.unpack_from
@@ -86,7 +89,7 @@ def _scan(records: Buffer) -> tuple[int, int, int, int, int]:
 
 
 def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:
-    """Producer id and epoch of a batch that is part of a transaction; None for any other, or if it is cut off."""
+    """Return producer id and epoch of a batch in a transaction; None for any other, or if it is cut off."""
     if records is None or len(records) < HEADER_BYTES:
         return None
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)

@@ -23,10 +23,10 @@ Listed = tuple[ErrorCode, list[bytes]]
 
 
 async def listed(partitions: Sequence[int], of_one: Callable[[int], Awaitable[Listed]]) -> Listed:
-    """What the actors of these partitions list, in that order. After an error of one, no other is called.
+    """Return the lists of these partitions' actors, in that order. After an error of one, no other is called.
 
-    AT_ONCE of them work at a time: if all did, other requests of the host would have to wait for all of them. It is
-    COORDINATOR_LOAD_IN_PROGRESS, too, if all of it takes half as long again as one actor may.
+    AT_ONCE of them work at a time: if all did, other requests of the host would have to wait for all of them. The error
+    is COORDINATOR_LOAD_IN_PROGRESS, too, if all of it takes half as long again as one actor may.
     """
     found: dict[int, list[bytes]] = {}
     failed, left = ErrorCode.none, iter(partitions)
@@ -54,7 +54,7 @@ async def listed(partitions: Sequence[int], of_one: Callable[[int], Awaitable[Li
 async def call_owner(
     call: Call, partition: int, kind: str, frame: bytes, parked_s: float = 0.0, on_lease: OnLease | None = None
 ) -> bytes | None:
-    """The response of the partition's actor to a frame; None if the actor is down or the channel was lost.
+    """Return the response of the partition's actor to a frame; None if the actor is down or the channel was lost.
 
     The actor is started if it never ran. ``parked_s``: how long a request may wait for others.
     """

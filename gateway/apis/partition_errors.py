@@ -34,7 +34,7 @@ class PartitionErrors:
         self._answered.extend(topics)
 
     def body(self) -> list[dict[str, Any]]:
-        """As ``codec.encode_response`` takes it."""
+        """Return the body for ``codec.encode_response``."""
         return [
             {
                 "name": name,

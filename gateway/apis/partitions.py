@@ -54,24 +54,24 @@ def existence_error(partition: Named) -> ErrorCode | None:
 
 
 def repeated(partitions: Iterable[Named]) -> set[Any]:
-    """The keys of the partitions that occur more than once."""
+    """Return the keys of the partitions that occur more than once."""
     return {key for key, count in Counter(partition.key for partition in partitions).items() if count > 1}
 
 
 def owner_of(gateway: Gateway, topic: Topic, partition: int) -> ActorKey:
-    """The actor that owns the partition's log."""
+    """Return the actor that owns the partition's log."""
     if topic.name in COORDINATORS:
         return (COORDINATORS[topic.name], partition)
     return ("log", gateway.view.log_of(topic, partition))
 
 
 def channel_to(gateway: Gateway, owner: ActorKey) -> Channel | None:
-    """The channel to that actor, or None while it is down."""
+    """Return the channel to that actor, or None while it is down."""
     return gateway.forwarder.channel(owner)
 
 
 async def send(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str, Any]) -> bytes:
-    """The response of an actor to a request of our own. NotSent or another ChannelLost.
+    """Return the response of an actor to a request of our own. Raises NotSent or another ChannelLost.
 
     Waits for an actor that was lost a moment ago.
     """

@@ -15,7 +15,7 @@ class Feature(NamedTuple):
     highest: int
     level: Callable[[Gateway], int]
     decided_by: str
-    """What to say to who wants another level."""
+    """Advice for clients that want another level."""
 
 
 FEATURES: Mapping[str, Feature] = {

@@ -115,7 +115,7 @@ def _is_of_all(call: Call) -> bool:
 
 
 async def _wanted(call: Call) -> list[_Wanted] | None:
-    """The topics that the request names, each once; None for all topics."""
+    """Return the topics that the request names, each once; None for all topics."""
     if _is_of_all(call):
         return None
     return [*dict.fromkeys(await call.each(call.entity().topics, _named))]
@@ -217,7 +217,7 @@ def _found(call: Call, view: ClusterView, topic: Topic) -> dict[str, Any]:
 
 
 def partition_body(gateway: Gateway, view: ClusterView, topic: Topic, partition: int) -> dict[str, Any]:
-    """A partition in the response; DescribeTopicPartitions has the same. ``view``: the one that has the topic."""
+    """Return a partition in the response, also for DescribeTopicPartitions. ``view``: the one that has the topic."""
     leader = view.leader_of(topic, partition)
     replicas = view.replicas_of(topic, partition)
     return {

@@ -49,7 +49,7 @@ async def api_versions(call: Call) -> Reply | None:
 
 
 def offered(gateway: Gateway) -> list[Api]:
-    """What the gateway says that it serves, by key."""
+    """Return the APIs that the gateway offers, by key."""
     hidden = frozenset() if gateway.client_instances.subscriptions else _OF_TELEMETRY
     return [APIS[key] for key in sorted(APIS) if key not in hidden]
 

@@ -36,7 +36,7 @@ async def describe_log_dirs(call: Call) -> Reply | None:
 
 
 def _led(gateway: Gateway, named: Any) -> Iterator[Partition]:
-    """The partitions that the request names, or all, of those that this gateway leads."""
+    """Yield the partitions that the request names, or all, of those that this gateway leads."""
     view = gateway.view
     wanted = None if named is None else {(topic.topic, each) for topic in named for each in topic.partitions}
     for topic in view.topics.values():

@@ -14,7 +14,7 @@ Partition = tuple[str, int]
 
 
 class Space(NamedTuple):
-    """Of the file system."""
+    """Space of the file system."""
 
     total_bytes: int
     usable_bytes: int
@@ -32,7 +32,10 @@ def space(folder: Path) -> Space:
 
 
 def sizes_bytes(folder: Path, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The size of the segments of each partition that has any directory, as Kafka's ``UnifiedLog.size``. OSError."""
+    """Return the size of the segments of each partition with a directory, like Kafka's ``UnifiedLog.size``.
+
+    Raises OSError.
+    """
     found: dict[Partition, int] = {}
     for topic, partition in partitions:
         try:

@@ -28,7 +28,7 @@ async def results(
     failed: Callable[[int, ErrorCode], Result],
     query: Callable[[ActorKey, list[Item]], Awaitable[dict[Any, Result]]],
 ) -> dict[Any, Result]:
-    """The result for each partition, by key. ``query`` returns those of one owner."""
+    """Return the result for each partition, by key. ``query`` returns those of one owner."""
     found: dict[Any, Result] = {}
     owners: dict[ActorKey, list[Item]] = {}
 
@@ -47,7 +47,7 @@ async def results(
 
 
 async def response(call: Call, owner: ActorKey, api_key: int, version: int, body: dict[str, Any]) -> Any | ErrorCode:
-    """The actor's response to that request, or the error of all its partitions."""
+    """Return the actor's response to that request, or the error of all its partitions."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             frame = await send(call, owner, api_key, version, body)

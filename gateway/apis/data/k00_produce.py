@@ -122,7 +122,7 @@ async def produce(call: Call) -> Reply | None:
 
 
 def _accept(call: Call, request: Any) -> tuple[_Wanted, _Results, dict[ActorKey, _Wanted]]:
-    """The partitions of the request, the results of those that are refused, and the others by their actors."""
+    """Return the partitions of the request, the results of those that are refused, and the others by their actors."""
     wanted = [
         (named(call.gateway, field(topic, "name", None), field(topic, "topic_id", None), data.index), data.records)
         for topic in request.topic_data
@@ -247,12 +247,12 @@ async def _until_ready(call: Call, request: Any) -> None:
 
 
 def _down(call: Call, owners: Iterable[ActorKey]) -> list[ActorKey]:
-    """Those that are not connected."""
+    """Return the owners that are not connected."""
     return [owner for owner in owners if channel_to(call.gateway, owner) is None]
 
 
 def _error_of_all(request: Any, wanted: _Wanted) -> ErrorCode | None:
-    """The error of a request that is refused as a whole."""
+    """Return the error of a request that is refused as a whole."""
     if request.acks not in (-1, 0, 1):
         return ErrorCode.invalid_required_acks
     producers = {producer for _, records in wanted if (producer := transactional_producer(records)) is not None}

@@ -76,7 +76,7 @@ def _wanted(call: Call) -> list[_Wanted]:
 
 
 def _by_owner(call: Call, partitions: list[Named], results: dict[Any, ErrorCode]) -> dict[ActorKey, list[Named]]:
-    """The partitions by the actor that owns them; those that do not exist fail."""
+    """Return the partitions by the actor that owns them; those that do not exist fail."""
     owners: dict[ActorKey, list[Named]] = {}
     for partition in {each.key: each for each in partitions}.values():
         if (error := existence_error(partition)) is not None:
@@ -112,7 +112,7 @@ async def _mark(call: Call, owner: ActorKey, parts: list[_Part], wanted: list[_W
 
 
 async def _channel(call: Call, owner: ActorKey) -> Channel | None:
-    """The channel to an actor; a coordinator is started if it never ran."""
+    """Return the channel to an actor; a coordinator is started if it never ran."""
     kind, index = owner
     if kind == "log":
         return await call.gateway.forwarder.soon(owner)

@@ -16,7 +16,7 @@ from muster.actors.wire.framing import Buffer
 MAX_NOW_BYTES = 4 << 20
 """More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""
 _RECENT_BYTES = 8 << 20
-"""Of batches that are kept for the next reader: groups that read one topic read the same place within milliseconds."""
+"""Batches kept for the next reader, in bytes: groups that read one topic read the same place within milliseconds."""
 _READ_S = 10.0
 _LENGTH, _LENGTH_AT = struct.Struct(">i"), 8
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="places")
@@ -36,7 +36,7 @@ class PageCache:
         self._recent_bytes = 0
 
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
-        """The batches of each partition, if all of them are in the page cache and they are not many. Unread."""
+        """Return the batches of each partition, if all of them are in the page cache and they are not many. Unread."""
         if _size_bytes(of_partitions) > MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
             return None
         found: list[list[Buffer]] = []
@@ -81,19 +81,19 @@ PAGE_CACHE = PageCache()
 
 
 async def read(of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer] | None]:
-    """The batches of each partition, by a thread; None if a file does not hold them. TimeoutError."""
+    """Return the batches of each partition, by a thread; None if a file does not hold them. Raises TimeoutError."""
     async with asyncio.timeout(_READ_S):
         return await asyncio.get_running_loop().run_in_executor(_THREADS, _read_all, of_partitions)
 
 
 async def first_of(of_partitions: Sequence[Sequence[Place]], limit_bytes: int) -> list[Sequence[Place]]:
-    """The first batches of all, of about that many bytes together, but one batch at least. TimeoutError."""
+    """Return the first batches of all, about that many bytes together, but one batch at least. Raises TimeoutError."""
     async with asyncio.timeout(_READ_S):
         return await asyncio.get_running_loop().run_in_executor(_THREADS, _first_of, of_partitions, limit_bytes)
 
 
 def first_of_now(of_partitions: Sequence[Sequence[Place]], limit_bytes: int) -> list[Sequence[Place]] | None:
-    """The same without waiting; None if that has to wait for the disk."""
+    """Return :meth:`first_of` without waiting; None if that has to wait for the disk."""
     try:
         return _first_of(of_partitions, limit_bytes, _read_now)
     except OSError:
@@ -122,9 +122,9 @@ def _first_of(
 
 
 def _first_batches_bytes(place: Place, limit_bytes: int, read_place: Callable[[Place], Buffer]) -> int:
-    """The size of the place's whole batches in its first bytes; that of its first batch, if it is larger.
+    """Return the size of the place's whole batches in its first bytes; that of its first batch, if it is larger.
 
-    The size of the place where no batches begin: to read it shows what is wrong.
+    Where no batches begin, return the size of the place: to read it shows what is wrong.
     """
     content = read_place(place._replace(size_bytes=min(max(limit_bytes, HEADER_BYTES), place.size_bytes)))
     at = 0
@@ -166,7 +166,7 @@ def _size_bytes(of_partitions: Iterable[Sequence[Place]]) -> int:
 
 
 def _read_now(place: Place) -> Buffer:
-    """As much as is in the page cache. BlockingIOError if that is nothing. OSError."""
+    """Return as much as is in the page cache. Raises BlockingIOError if that is nothing, OSError."""
     fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = bytearray(place.size_bytes)
@@ -176,7 +176,7 @@ def _read_now(place: Place) -> Buffer:
 
 
 def _read(place: Place) -> Buffer:
-    """As much as there is. OSError."""
+    """Return as much as there is. Raises OSError."""
     fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(fd, place.size_bytes, place.position)

@@ -49,7 +49,7 @@ def existing_part(call: Call, topic: Any, results: PartitionErrors) -> Known:
 
 
 def partition_body(item: Any) -> dict[str, Any]:
-    """The partition in the request to the coordinator."""
+    """Return the partition in the request to the coordinator."""
     return {
         "partition_index": item.partition_index,
         "committed_offset": item.committed_offset,

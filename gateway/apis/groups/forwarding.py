@@ -34,7 +34,7 @@ def error_body(call: Call, error: ErrorCode) -> Body:
 
 
 def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progress) -> ErrorCode:
-    """The error for a client while its group's actor is down or starting, as Kafka responds while loading.
+    """Return the client's error while its group's actor is down or starting, as Kafka responds while loading.
 
     Errors of the request itself take precedence, as in Kafka.
     """
@@ -70,7 +70,7 @@ class Whole:
     """Whether a request can be forwarded as it is; :meth:`serve` is only called if it can."""
 
     async def serve(self, call: Call) -> Reply | None:
-        """The response; waits for an actor that has just started."""
+        """Return the response; wait for an actor that has just started."""
         group_id = self.group_id(call)
         saw_group(call, group_id)
         frame = await call_coordinator(call, group_id, call.frame, self.parked_s(call), self._on_lease(call))
@@ -124,7 +124,7 @@ def saw_group(call: Call, group_id: str) -> None:
 async def call_coordinator(
     call: Call, group_id: str, frame: bytes, parked_s: float = 0.0, on_lease: OnLease | None = None
 ) -> bytes | None:
-    """The response of the group's actor to a frame; None if the actor is down or the channel was lost.
+    """Return the response of the group's actor to a frame; None if the actor is down or the channel was lost.
 
     JoinGroup and SyncGroup wait for other members, at most for ``parked_s``.
     """

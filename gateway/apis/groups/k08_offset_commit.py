@@ -26,7 +26,7 @@ NEWEST_BY_NAME = 9
 
 
 def _plain(call: Call) -> PlainCommit | None:
-    """The request, read without decoding it, if it is plain."""
+    """Return the request, read without decoding it, if it is plain."""
     if call.peeked is None:
         call.peeked = read_plain_commit(call.header.api_version, call.frame, call.header.end)
     plain: PlainCommit | None = call.peeked

@@ -27,7 +27,7 @@ FIRST_WITH_GROUPS = 8
 
 
 def _plain(call: Call) -> PlainFetch | None:
-    """The request, read without decoding it, if it is plain."""
+    """Return the request, read without decoding it, if it is plain."""
     if call.peeked is None:
         call.peeked = read_plain_fetch(call.header.api_version, call.frame, call.header.end)
     plain: PlainFetch | None = call.peeked
@@ -107,7 +107,7 @@ async def _served(api: Api, call: Call, group: Any) -> Body:
 
 
 async def _allowed_part(api: Api, call: Call, group: Any) -> Body:
-    """The response to a group of the request, or to a request that is of one group."""
+    """Return the response to a group of the request, or to a request that is of one group."""
     topics = group.topics or ()
     is_allowed = [name is None or DESCRIBE_TOPIC.allowed(call, name) for name in _names_of(call, topics)]
     allowed = replace(group, topics=None if group.topics is None else tuple(compress(topics, is_allowed)))

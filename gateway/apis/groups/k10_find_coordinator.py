@@ -45,7 +45,7 @@ def _refused(call: Call, error: ErrorCode) -> dict[str, Any]:
 
 def _key_of(key_type: int) -> Names:
     def names(call: Call) -> Iterable[str]:
-        """The only key, in versions that have no array of keys."""
+        """Return the only key, in versions that have no array of keys."""
         request = call.entity()
         key = field(request, "key", None)
         return () if key is None or field(request, "key_type", GROUP) != key_type else (key,)

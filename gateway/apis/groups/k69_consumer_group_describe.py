@@ -26,7 +26,7 @@ def _amended(call: Call, reply: Reply) -> Reply:
 
 
 def _amended_group(call: Call, group: Any) -> Any:
-    """A group without what the client may not see; refused, as by Kafka, if that is a topic of a member."""
+    """Return a group without what the client may not see; refused, as by Kafka, if that is a topic of a member."""
     assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
     topics = {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
     if not all(DESCRIBE_TOPIC.allowed(call, topic) for topic in topics):

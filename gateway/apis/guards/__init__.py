@@ -1,1 +1,1 @@
-"""What a client must be allowed to do for each API, and what of a request is served if it is not allowed all of it."""
+"""Rights that a client needs for each API, and the part of a request that is served without all of them."""

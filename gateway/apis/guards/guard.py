@@ -28,14 +28,14 @@ class Need:
     rights: tuple[Right, ...]
     names: Names
     of: str = ""
-    """What they are about, for the documentation; if it is not all requests."""
+    """Subject of the names, for the documentation; if it is not all requests."""
 
     @property
     def error(self) -> ErrorCode:
         return ERRORS[self.rights[-1].resource]
 
     def refusal(self, call: Call) -> ErrorCode | None:
-        """The error of the request; None if it is allowed."""
+        """Return the error of the request; None if it is allowed."""
         for name in self.names(call):
             if not any_allowed(call, self.rights, name):
                 return self.error
@@ -56,20 +56,20 @@ class Each:
     results: str
     """The array in the response."""
     name: Callable[[Call, Any], str | None] = topic_name
-    """Of an element; None if there is nothing to refuse."""
+    """Name of an element; None if there is nothing to refuse."""
     names: Callable[[Call], Iterable[str] | None] | None = None
-    """Those of all elements, if they can be had without decoding the request; or None."""
+    """Names of all elements, if they can be had without decoding the request; or None."""
     exempt: Callable[[Sequence[Any]], Callable[[Any], bool]] | None = None
     """Elements that Kafka refuses for another reason first."""
     body: ErrorBody | None = None
     """The response with an error for every element, if it is not the API's error body."""
     of: str = ""
-    """What the elements are, for the documentation."""
+    """Kind of the elements, for the documentation."""
     joins_bytes: bool = False
     """Whether the results, the last array of the response, are merged as bytes: kio cannot read all that it writes."""
 
     def refused(self, call: Call) -> Steps[Mapping[int, ErrorCode]]:
-        """The errors of elements that are refused, by index."""
+        """Return the errors of elements that are refused, by index."""
         verdicts: dict[str, bool] = {}
         names = None if self.names is None else self.names(call)
         if names is not None and all(self._allowed(call, name, verdicts) for name in names):
@@ -86,7 +86,7 @@ class Each:
         return errors
 
     def error_of(self, call: Call, element: Any, verdicts: dict[str, bool]) -> ErrorCode | None:
-        """The error of an element; None if it is allowed. ``verdicts``: those of this request, by name."""
+        """Return the error of an element; None if it is allowed. ``verdicts``: those of this request, by name."""
         name = self.name(call, element)
         if name is None or self._allowed(call, name, verdicts):
             return None
@@ -131,14 +131,14 @@ class Each:
         return call.reply(_with(response, self.results, merged))
 
     def _joined(self, call: Call, reply: Reply, response: Body, refused: Mapping[int, Any], count: int) -> Reply:
-        """The response with the served results, of which each element has one, and these."""
+        """Return the response with the served results, of which each element has one, and these."""
         key, version = call.header.api_key, call.header.api_version
         served = codec.split_response(key, version, b"".join(reply.in_memory))
         own = {index: codec.element(key, version, self.results, each) for index, each in refused.items()}
         return call.reply_joined(_with(response, self.results, ()), [*_merged(count, served, own)])
 
     def _failed(self, api: Api, call: Call, elements: Sequence[Any], error: ErrorCode) -> Body:
-        """The response to these elements alone, which are refused."""
+        """Return the response to these elements alone, which are refused."""
         part = call.part(replace(call.entity(), **{self.elements: tuple(elements)}))
         part.reason = MESSAGES[error]
         return failed(part, self.body or api.error_body, error)
@@ -198,7 +198,7 @@ class Guard:
 
 
 def failed(call: Call, body: ErrorBody, error: ErrorCode) -> Body:
-    """The response to a request all of which has that error."""
+    """Return the response to a request all of which has that error."""
     response = body(call, error)
     return {"throttle_time": 0, **response} if isinstance(response, dict) else response
 
@@ -212,14 +212,13 @@ def _with(response: Body, name: str, value: Any) -> Body:
 
 
 def entity_of(call: Call, reply: Reply) -> Any:
-    """A response as kio's entity."""
+    """Return a response as kio's entity."""
     header = call.header
     return codec.decode_response(header.api_key, header.api_version, b"".join(reply.in_memory))[1]
 
 
 def _merged(count: int, served: Sequence[Any], refused: Mapping[int, Any]) -> Iterable[Any]:
-    """The results in the order of the request's elements; where those that were served have another number, they
-    come first."""
+    """Return the results in the order of the request's elements; served ones first, if their number is another."""
     if len(served) + len(refused) != count:
         return [*served, *refused.values()]
     others = iter(served)

@@ -11,12 +11,12 @@ OMITTED = -(2**31)
 
 
 def authorized_operations(call: Call, requested: bool, resource: AclResourceType, name: str) -> int:
-    """What the client may do with that resource, ``1 << operation`` for each operation."""
+    """Return the client's operations on that resource, ``1 << operation`` for each."""
     return call.operations(resource, name) if requested else OMITTED
 
 
 def cluster_operations(call: Call, requested: bool) -> int:
-    """The same for the cluster: nothing for a client that may not describe it."""
+    """Return the client's operations on the cluster; none for a client that may not describe it."""
     if requested and not DESCRIBE_CLUSTER.allowed(call, logged=False):
         return 0
     return authorized_operations(call, requested, CLUSTER, CLUSTER_NAME)

@@ -76,23 +76,23 @@ IDEMPOTENT_WRITE = Right(AclOperation.IDEMPOTENT_WRITE, CLUSTER)
 
 
 def the_cluster(call: Call) -> Iterable[str]:
-    """The only resource of its type."""
+    """Return the only resource of its type."""
     return (CLUSTER_NAME,)
 
 
 def group_id(call: Call) -> Iterable[str]:
-    """The group of the request."""
+    """Return the group of the request."""
     return (call.entity().group_id,)
 
 
 def transactional_id(call: Call) -> Iterable[str]:
-    """That of the request, if it has one."""
+    """Return the transactional id of the request, if it has one."""
     found: str | None = field(call.entity(), "transactional_id", None)
     return () if found is None else (found,)
 
 
 def topic_name(call: Call, topic: Any) -> str | None:
-    """The name of a topic that the request names by name or id; None for an id of no topic."""
+    """Return the name of a topic that the request names by name or id; None for an id of no topic."""
     if isinstance(topic, str):
         return topic
     name: str | None = field(topic, "name", None) or field(topic, "topic", None)
@@ -104,7 +104,7 @@ def topic_name(call: Call, topic: Any) -> str | None:
 
 
 def itself(call: Call, element: Any) -> str | None:
-    """The name, where elements are names."""
+    """Return the name, where elements are names."""
     return str(element)
 
 

@@ -46,7 +46,7 @@ class BadAcl(ValueError):
 
 
 def acl_of(creation: Any) -> Acl:
-    """The ACL that has to be created. BadAcl."""
+    """Return the ACL that has to be created. Raises BadAcl."""
     kind = _known(AclResourceType, creation.resource_type, RESOURCE_TYPES, "resourceType")
     style = _known(AclPatternType, creation.resource_pattern_type, PATTERN_TYPES, "patternType")
     operation = _known(AclOperation, creation.operation, OPERATIONS, "operation")
@@ -69,7 +69,7 @@ def acl_of(creation: Any) -> Acl:
 
 
 def filter_of(request: Any) -> AclFilter:
-    """The filter of DescribeAcls, or one of those of DeleteAcls. BadAcl."""
+    """Return the filter of DescribeAcls, or one of those of DeleteAcls. Raises BadAcl."""
     return AclFilter(
         _known(AclResourceType, request.resource_type_filter, (AclResourceType.ANY, *RESOURCE_TYPES), "resourceType"),
         request.resource_name_filter,
@@ -100,13 +100,13 @@ def error_fields(outcome: AclOutcome) -> dict[str, Any]:
 
 
 def pattern_fields(pattern: AclPattern) -> dict[str, Any]:
-    """A pattern in a response."""
+    """Return a pattern in a response."""
     kind, name, style = pattern
     return {"resource_type": int(kind), "resource_name": name, "pattern_type": int(style)}
 
 
 def entry_fields(acl: Acl) -> dict[str, Any]:
-    """An ACL in a response, without its pattern."""
+    """Return an ACL in a response, without its pattern."""
     return {
         "principal": acl.principal,
         "host": acl.host,

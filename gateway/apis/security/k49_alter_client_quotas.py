@@ -57,7 +57,7 @@ async def alter_client_quotas(call: Call) -> Reply | None:
 
 
 async def _check(entries: Sequence[Any]) -> list[EntityAlteration | str]:
-    """What each entry changes, or why it is refused."""
+    """Return the alteration by each entry, or the reason for refusing it."""
     addresses = await addresses_of(
         {part.entity_name for entry in entries for part in entry.entity if part.entity_type == IP and part.entity_name}
     )
@@ -82,7 +82,7 @@ def _fields(operation: Any) -> tuple[str, float, bool]:
 
 
 async def addresses_of(hosts: set[str]) -> dict[str, str]:
-    """Of those that have one. Kafka, too, accepts the name of a host."""
+    """Return the addresses of resolvable hosts. Kafka, too, accepts the name of a host."""
     found = await asyncio.gather(*(_address(host) for host in sorted(hosts)))
     return {host: address for host, address in zip(sorted(hosts), found, strict=True) if address is not None}
 

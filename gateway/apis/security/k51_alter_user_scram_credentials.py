@@ -81,7 +81,7 @@ def _wanted(
 
 
 async def carried_out(gateway: Gateway, alterations: Sequence[EntityAlteration]) -> Mapping[Entity, EntityOutcome]:
-    """The outcome for each entity. Those that are done are in force on all gateways, within bounded time."""
+    """Return the outcome for each entity. Those that are done are in force on all gateways, within bounded time."""
     if not alterations:
         return {}
     try:

@@ -18,7 +18,7 @@ ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
 def client_of(call: Call, instance_id: UUID) -> Client:
-    """The client, as subscriptions match it."""
+    """Return the client, as subscriptions match it."""
     connection = call.connection
     client_id = call.header.client_id or ""
     return Client(instance_id, client_id, *connection.software, connection.host, connection.port)

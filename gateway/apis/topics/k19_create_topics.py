@@ -90,7 +90,7 @@ def _is_there(view: ClusterView, outcome: TopicOutcome) -> bool:
 
 
 def _checked(gateway: Gateway, topics: Sequence[Any]) -> list[NewTopic | TopicOutcome]:
-    """What to create and what to refuse, one item for each name, in the request's order."""
+    """Return a topic to create or a refusal for each name, in the request's order."""
     wanted = {topic.name: topic for topic in topics}
     duplicates = repeated(topic.name for topic in topics)
     total = sum(_count(topic, gateway.config.num_partitions) for topic in topics)

@@ -37,7 +37,7 @@ class _Refused:
     error: ErrorCode
     message: str | None = None
     name: str | None = None
-    """Of a topic that the request names by id."""
+    """Name of the topic; None if the request names it by id."""
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _wanted(request: Any) -> list[_Wanted]:
 
 
 def _resolve(call: Call, wanted: list[_Wanted]) -> dict[_Wanted, Topic | _Refused]:
-    """The topic to delete, or why not, for each one that the request names."""
+    """Return the topic to delete, or the reason not to, for each one that the request names."""
     if not call.gateway.config.delete_topic_enable:
         disabled = call.header.api_version >= _FIRST_WITH_DISABLED_ERROR
         error = ErrorCode.topic_deletion_disabled if disabled else ErrorCode.invalid_request
@@ -111,7 +111,10 @@ def _find(call: Call, wanted: _Wanted, duplicate: bool, by_id: set[UUID | None])
 
 
 def _unauthorized(call: Call, wanted: _Wanted, topic: Topic | None) -> _Refused | None:
-    """A name is judged whether or not a topic has it: that is a secret. An id that no topic has is none (KIP-516)."""
+    """Refuse by the name, whether or not a topic has it: that is a secret.
+
+    An id that no topic has is none (KIP-516).
+    """
     refused = _Refused(ErrorCode.topic_authorization_failed, MESSAGES[ErrorCode.topic_authorization_failed])
     if wanted.name is not None and not DESCRIBE_TOPIC.allowed(call, wanted.name):
         return refused

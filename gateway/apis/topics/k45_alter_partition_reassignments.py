@@ -91,7 +91,7 @@ async def _kept(gateway: Gateway, factors: dict[str, int], timeout_ms: int) -> d
 
 
 def _decided(gateway: Gateway, name: str, wanted: Any, may_grow: bool) -> Result | int:
-    """The result, or the replication factor that the topic gets."""
+    """Return the result, or the replication factor that the topic gets."""
     view = gateway.view
     topic, partition = view.topics.get(name), wanted.partition_index
     if topic is None:

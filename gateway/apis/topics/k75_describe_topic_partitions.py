@@ -69,7 +69,7 @@ class _Page:
         self._limit = limit
 
     def add(self, name: str) -> dict[str, Any] | None:
-        """The next topic by name; None if it is not on the page."""
+        """Return the next topic by name; None if it is not on the page."""
         if self.cursor is not None:
             return None
         if not self._limit:

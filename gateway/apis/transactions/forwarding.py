@@ -20,7 +20,7 @@ def error_body(call: Call, error: ErrorCode) -> Body:
 
 
 async def call_coordinator(call: Call, transactional_id: str, frame: bytes) -> bytes | None:
-    """The response of the producer's coordinator to a frame; None if that is down or the channel was lost."""
+    """Return the response of the producer's coordinator to a frame; None if that is down or the channel was lost."""
     return await call_owner(call, call.gateway.transactions_partition_of(transactional_id), TRANSACTIONS, frame)
 
 
@@ -31,7 +31,7 @@ async def forward(call: Call, transactional_id: str) -> Reply:
 
 
 def down_error(call: Call) -> ErrorCode:
-    """The error while the coordinator is down. Errors of the request itself take precedence, as in Kafka."""
+    """Return the error while the coordinator is down. Errors of the request itself take precedence, as in Kafka."""
     header = call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())
     try:

@@ -40,7 +40,7 @@ def _refused_whole(call: Call, error: ErrorCode) -> Body:
 
 
 def _of_producer(call: Call) -> Iterable[str]:
-    """The transactional id, in versions that producers send."""
+    """Return the transactional id, in versions that producers send."""
     name: str | None = field(call.entity(), "v3_and_below_transactional_id", None)
     return () if name is None else (name,)
 
@@ -104,7 +104,7 @@ async def _each(
 
 
 async def _add(call: Call, transactions: list[PartitionsOfTransaction], indexes: list[int]) -> list[bytes]:
-    """The results for transactions of one coordinator, which are at these indexes of the request."""
+    """Return the results for transactions of one coordinator, which are at these indexes of the request."""
     header = call.header
     wanted = call.entity().transactions
     body: dict[str, Any] = {"transactions": [wanted[index] for index in indexes]}

@@ -33,7 +33,7 @@ async def describe_transactions(call: Call) -> Reply | None:
 
 
 async def _describe(call: Call, names: list[str]) -> dict[str, bytes]:
-    """The states of transactions of one coordinator."""
+    """Return the states of transactions of one coordinator."""
     header = call.header
     version, body = header.api_version, {"transactional_ids": names}
     frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body)
@@ -45,7 +45,7 @@ async def _describe(call: Call, names: list[str]) -> dict[str, bytes]:
 
 
 def _seen(call: Call, state: bytes) -> bytes:
-    """A state, without the topics that the client may not see."""
+    """Return a state, without the topics that the client may not see."""
 
     def is_seen(topic: Any) -> bool:
         return DESCRIBE_TOPIC.allowed(call, topic.topic, logged=False)

@@ -1,7 +1,7 @@
 """Serves a fetch without a task, from actors that are connected.
 
-Each actor waits by itself. The first with records or an error ends the wait: from the others the response has what they
-have at that moment. That is exact while ``min_bytes`` is at most 1, as consumers have it.
+Each actor waits by itself. The first actor with records or an error ends the wait; the response takes what the others
+have by then. That is exact while ``min_bytes`` is at most 1, as consumers have it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.gateway.listener.registry import Cancel, Reply, Responder
 
 
 def serve_directly(fetch: Fetch, responder: Responder) -> Cancel | None:
-    """Returns what gives it up; None if that takes a task."""
+    """Serve the fetch; return a function that gives it up, None if serving takes a task."""
     parts = fetch.plan.parts
     if not parts or (len(parts) > 1 and fetch.min_bytes > 1):
         return None
@@ -79,7 +79,7 @@ class DirectFetch:
             self._fail(error)
 
     def _hurry(self) -> None:
-        """The others respond at once."""
+        """Have the others respond at once."""
         self._is_hurried = True
         for number, cancel in list(self._waiting.items()):
             cancel()

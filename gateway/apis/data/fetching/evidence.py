@@ -1,4 +1,4 @@
-"""What a Fetch and its response say to attribution."""
+"""Evidence for attribution in a Fetch and its response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fetching(call: Call, plan: Plan) -> None:
 
 
 def parts_of(items: Iterable[Wanted]) -> list[SentPart]:
-    """The records that a response carries."""
+    """Return the records that a response carries."""
     parts: list[SentPart] = []
     for item in items:
         topic = item.named.topic

@@ -59,7 +59,7 @@ class Fetch:
                 total += size_bytes
 
     def reply(self) -> Reply:
-        """The response to what was found."""
+        """Return the response with everything found."""
         context, plan, call = self.context, self.plan, self.call
         if (error := context.begin_response()) is not ErrorCode.none:
             return call.reply(envelope(error, INVALID_SESSION_ID, []))
@@ -98,7 +98,7 @@ class Fetch:
         return self.call.reply(envelope(ErrorCode.none, session_id, []))
 
     def error_body(self, error: ErrorCode) -> dict[str, Any]:
-        """The response that has this error for every partition."""
+        """Return the response that has this error for every partition."""
         context, items = self.context, self.plan.items
         for item in items:
             item.fail(error)
@@ -108,7 +108,7 @@ class Fetch:
 
 
 def open_fetch(call: Call) -> Fetch:
-    """The fetch of the call, begun once. SessionError; UndecodableRequest."""
+    """Return the fetch of the call, begun once. Raises SessionError or UndecodableRequest."""
     if call.peeked is None:
         request = read_request(call)
         try:

@@ -19,7 +19,7 @@ _MIN_BYTES = 1
 
 
 def max_bytes(quotas: ClientQuotas, call: Call, requested: int) -> int:
-    """``requested``, or less: what a client may fetch in a window."""
+    """Return ``requested``, or less: the bytes that a client may fetch in a window."""
     meters = [client_of(quotas, call).fetch]
     if quotas.limits_groups:
         connection, gateway = call.connection, call.gateway
@@ -63,7 +63,7 @@ def must_wait(quotas: ClientQuotas, call: Call, size: Callable[[], int], parts: 
 
 
 def _groups(quotas: ClientQuotas, call: Call, parts: Sequence[Part]) -> Iterator[tuple[Meter, int]]:
-    """The quotas of the groups that the parts are for, and their bytes."""
+    """Yield the quotas of the groups that the parts are for, and their bytes."""
     if not parts or not quotas.limits_groups:
         return
     connection, gateway = call.connection, call.gateway

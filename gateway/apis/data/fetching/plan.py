@@ -23,7 +23,7 @@ from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.placement.security.acls import CLUSTER_NAME
 
 REPLACED = ErrorCode.not_leader_or_follower
-"""Of all partitions of an actor that is about to be replaced."""
+"""Error of all partitions of an actor that is about to be replaced."""
 
 
 Verdicts = Mapping[str, bool]
@@ -47,9 +47,9 @@ class Reader(NamedTuple):
         return cls(gateway, gateway.authorizer, client.principal, client.host, request.is_of_follower)
 
     def judge(self, call: Call, items: list[Wanted]) -> tuple[Verdicts, Collection[Wanted]]:
-        """The decisions, and the partitions that it may not read; not those of ids that no topic has.
+        """Return the decisions, and the partitions that the client may not read; not those of ids that no topic has.
 
-        Followers need another right (KIP-595); there is none, so it is no client's.
+        Followers need another right (KIP-595); there is none, so no client has it.
         """
         if self.authorizer is None:
             return {}, ()
@@ -75,10 +75,10 @@ class Part:
         self.last = LastFetched()
         self.found: list[FetchedPartition] | None = None
         self.settled: list[FetchedPartition] | None = None
-        """What the client has been sent all of."""
+        """Response that the client has been sent completely."""
 
     def take(self, found: list[FetchedPartition] | ChannelLost) -> None:
-        """The actor's response. Nothing has to be done if it is what the client knows."""
+        """Take the actor's response. Nothing has to be done if the client knows it."""
         if isinstance(found, ChannelLost):
             self.found = self.settled = None
             for item in self.items:
@@ -89,14 +89,14 @@ class Part:
                 item.take(part)
 
     def settle(self) -> None:
-        """The client has been sent what was found."""
+        """Mark the response as sent to the client."""
         if self.found is not None:
             is_all = all(part.error_code is ErrorCode.none and part.diverging is None for part in self.found)
             self.settled = self.found if is_all and not any(item.leads_away for item in self.items) else None
         self.found = None
 
     def forget(self) -> None:
-        """What was found is not sent."""
+        """Drop the response, which is not sent."""
         if not self.is_quiet:
             self.found = None
             for item in self.items:
@@ -143,7 +143,7 @@ class Plan:
             for item in self.items
             if item.named.topic is not None and not item.leads_away and item not in self.refused
         }
-        """What is evidence of the consumer's group."""
+        """Fetch offsets, as evidence of the consumer's group."""
 
     def _assign(self, gateway: Gateway) -> None:
         parts: dict[ActorKey, Part] = {}
@@ -189,12 +189,12 @@ class Plan:
         return not self.failed and all(part.is_quiet for part in self.parts)
 
     def forget(self) -> None:
-        """What was found is not sent; it will be found again."""
+        """Drop the responses, which are not sent; they will be fetched again."""
         for part in self.parts:
             part.forget()
 
     def settle(self) -> None:
-        """The response is written; the session may use the plan again."""
+        """Settle the plan: the response is written, and the session may use it again."""
         for item in self.touched:
             item.forget()
         for part in self.parts:
@@ -204,7 +204,7 @@ class Plan:
 
 
 def plan_of(call: Call, request: Request, context: FetchContext) -> Plan:
-    """The plan for a request; that of the session, if it has one, and nothing has changed.
+    """Return the plan for a request; that of the session, if it has one, and nothing has changed.
 
     A session is not bound to its client, nor to ACLs: each request is judged.
     """
@@ -234,7 +234,7 @@ def _wanted(gateway: Gateway, partition: CachedPartition, *, reuse: bool) -> Wan
 
 
 def _existence_error(item: Wanted) -> ErrorCode | None:
-    """As Kafka, whose sessions keep the name that they once had for a topic id."""
+    """Return the error of a missing topic, like Kafka, whose sessions keep a topic id's former name."""
     error = existence_error(item.named)
     if error is ErrorCode.unknown_topic_id and item.cached.was_known:
         return ErrorCode.unknown_topic_or_partition

@@ -35,12 +35,12 @@ class Request(NamedTuple):
 
 
 def read_request(call: Call) -> Request:
-    """The request of the call. UndecodableRequest."""
+    """Return the request of the call. Raises UndecodableRequest."""
     return _read_plain(call) or _of_entity(call.entity(), call.header.api_version)
 
 
 def _read_plain(call: Call) -> Request | None:
-    """A request without partitions; None if it is another one, or not one at all."""
+    """Return a request without partitions; None if it is another one, or not one at all."""
     _, version, _, _, at = call.header
     if version < _FIRST_PLAIN:
         return None

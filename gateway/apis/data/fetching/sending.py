@@ -12,11 +12,11 @@ from muster.gateway.listener.registry import Cancel
 
 GRACE_S = 10.0
 MAX_SENT_BYTES = 1 << 20
-"""Of records that an actor sends, which are in memory until the client takes them; one batch, if it is larger."""
+"""Limit of records that an actor sends, in memory until the client takes them; one batch, if it is larger."""
 
 
 def request_of(fetch: Fetch, part: Part, *, by_place: bool, max_wait_ms: int, min_bytes: int) -> FetchRequest:
-    """What the actor gets: it responds once it has so much, or the time has passed."""
+    """Return the request to the actor, which responds once it has ``min_bytes``, or the time has passed."""
     isolation_level = fetch.request.isolation_level
     max_bytes = fetch.max_bytes if by_place else min(fetch.max_bytes, MAX_SENT_BYTES)
     return FetchRequest(by_place, max_wait_ms, min_bytes, max_bytes, (), isolation_level, part.packed)

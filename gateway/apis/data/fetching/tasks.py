@@ -26,7 +26,7 @@ ATTEMPTS = 3
 
 
 async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
-    """``replaced``: channels over which an actor has refused the fetch, since it is being replaced."""
+    """Serve the fetch. ``replaced``: channels over which an actor has refused it, since it is being replaced."""
     await _find(fetch, replaced)
     fetch.cut()
     items, turns = fetch.plan.items, fetch.call.gateway.turns
@@ -37,7 +37,7 @@ async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
 
 
 async def read_and_reply(fetch: Fetch) -> Reply:
-    """It is known what there is."""
+    """Read the records, whose places are known, and return the response."""
     items = fetch.plan.items
     if not read_now(items):
         await read(items, partial(_read_from_actor, fetch), fetch.call.gateway.reading_whole)
@@ -132,7 +132,7 @@ async def _response(begin: Callable[[OnFetched], Cancel]) -> list[FetchedPartiti
 
 
 async def _read_from_actor(fetch: Fetch, item: Wanted) -> None:
-    """As much as there was at the places."""
+    """Read the records from the actor, up to the size of their places."""
     gateway, topic = fetch.call.gateway, item.named.topic
     assert topic is not None
     part = Part(owner_of(gateway, topic, item.named.partition), [item])

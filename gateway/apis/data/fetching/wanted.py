@@ -17,7 +17,7 @@ HERE = -1
 
 
 class PartitionData(NamedTuple):
-    """As in the response."""
+    """Partition of a response."""
 
     partition_index: int
     error_code: ErrorCode
@@ -47,7 +47,7 @@ class Wanted:
         self.packed = b"" if named.topic is None else pack_partition(self.partition(cached.max_bytes))
 
     def partition(self, max_bytes: int) -> FetchPartition:
-        """What an actor gets of it."""
+        """Return the partition of a request to the actor."""
         assert self.named.topic is not None
         cached = self.cached
         return FetchPartition(
@@ -81,7 +81,7 @@ class Wanted:
         self.records, self.files = (), ()
 
     def forget(self) -> None:
-        """The response is written."""
+        """Drop the result: the response is written."""
         self.found, self.records, self.files = None, (), ()
 
     @property
@@ -108,7 +108,7 @@ class Wanted:
 
     @property
     def result(self) -> Result:
-        """What was found, as the session sees it."""
+        """Result for the session."""
         found = self.found
         assert found is not None
         is_error = found.error_code is not ErrorCode.none
@@ -117,7 +117,7 @@ class Wanted:
         return Result(is_error, *ends, bool(self.records), leads_away, found.diverging is not None)
 
     def response(self) -> PartitionData | dict[str, Any]:
-        """What was found, for the client."""
+        """Return the result for the client."""
         assert self.found is not None
         error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted, diverging = self.found
         data = PartitionData(
@@ -134,5 +134,5 @@ class Wanted:
 
 
 def envelope(error: ErrorCode, session_id: int, responses: Sequence[Any]) -> dict[str, Any]:
-    """The response."""
+    """Return the response."""
     return {"throttle_time": 0, "error_code": error, "session_id": session_id, "responses": responses}
