@@ -123,7 +123,7 @@ class Snapshot:
 
 
 class _Stream:
-    """What one connection is sent of one partition for one client id, while the verdict on it is current.
+    """Sends of one partition on one connection for one client id, while the verdict on it is current.
 
     Sends are counted here first, and added to the totals before the totals are read (:meth:`fold`).
     """
@@ -377,9 +377,10 @@ class Account(Generic[T]):
         return found
 
     def group_of(self, connection: ConnectionState, host: str, client_id: str | None, now_ms: int) -> str | None:
-        """The group that the connection works for; or else that of all clients of that host and client id, if one.
+        """Return the group that the connection works for; else that of all clients of that host and client id.
 
-        For what is not counted: a verdict on bytes needs better evidence. A group of other principals only is none.
+        For uses that are not counted: a verdict on bytes needs better evidence. A group of other principals only is
+        none.
         """
         if (group := connection.group_of(client_id)) is not None:
             return group
@@ -479,12 +480,12 @@ class Account(Generic[T]):
         )
 
     def totals(self) -> Mapping[Place, Amount]:
-        """The amounts sent, by (topic, partition)."""
+        """Return the amounts sent, by (topic, partition)."""
         self._fold()
         return {place: Amount(cell.messages, cell.bytes) for place, cell in self._totals.items()}
 
     def settled(self) -> Mapping[Series, Amount]:
-        """The amounts with a final label and a series of their own, by group or reason."""
+        """Return the amounts with a final label and a series of their own, by group or reason."""
         self._fold()
         amounts: dict[Series, Amount] = {}
         for (group, evidence, topic, partition), cell in self._series.groups():
@@ -494,7 +495,7 @@ class Account(Generic[T]):
         return amounts
 
     def pending(self) -> Mapping[Place, Amount]:
-        """The amounts that still wait for evidence, by (topic, partition)."""
+        """Return the amounts that still wait for evidence, by (topic, partition)."""
         return self._pending.pending()
 
     @property
@@ -503,11 +504,11 @@ class Account(Generic[T]):
         return self._series.folded
 
     def registrations(self) -> int:
-        """The number of current registrations."""
+        """Return the number of current registrations."""
         return len(self.table)
 
     def ambiguous_clients(self) -> int:
-        """The number of (host, client id) that belong to more than one group of one principal."""
+        """Return the number of (host, client id) that belong to more than one group of one principal."""
         return len(self.ambiguous)
 
     def _fold(self) -> None:

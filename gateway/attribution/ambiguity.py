@@ -21,7 +21,7 @@ _KEYS_AT_ONCE = 2_000
 
 
 def shared(candidates: Iterable[tuple[str, str | None]]) -> set[str]:
-    """Of (group, principal): the groups that share a principal with another one; None may be any principal."""
+    """Return, of (group, principal), the groups that share a principal with another one; None may be any principal."""
     by_principal: dict[str | None, set[str]] = defaultdict(set)
     for group, principal in candidates:
         by_principal[principal].add(group)

@@ -49,7 +49,7 @@ class Claim:
     first_ms: int
     last_ms: int
     of_member: bool
-    """As in :class:`~muster.gateway.attribution.slot.Tenure`."""
+    """Equal to :class:`~muster.gateway.attribution.slot.Tenure`'s."""
     left_ms: int
     """When the member had left with LeaveGroup; a connection that was opened later is not its own."""
     places: frozenset[Place] | None
@@ -111,14 +111,14 @@ class Claims:
         return bool(self._current or self._ended)
 
     def of(self, group: str) -> Claims | None:
-        """The claims of that group."""
+        """Return the claims of that group."""
         if not self._by_group:
             for claim in (*self._ended, *self._current.values()):
                 self._by_group.setdefault(claim.group, Claims(self._comparisons)).add(claim)
         return self._by_group.get(group)
 
     def holding(self, at_ms: int, by: Reader) -> list[Claim]:
-        """The claims that hold at that time for that reader."""
+        """Return the claims that hold at that time for that reader."""
         principal, opened_ms, _, simple_of = by
         found = [
             claim
@@ -198,7 +198,7 @@ class Index:
     comparisons: Comparisons
     owners: dict[Place, Claims] = field(default_factory=dict)
     opaque: Claims = field(init=False)
-    """Those of members that may own anything."""
+    """Claims of members that may own anything."""
     simple: Claims = field(init=False)
     changes: dict[str, list[int]] = field(default_factory=dict)
     """By group: when its tenures began and ended."""
@@ -211,7 +211,7 @@ class Index:
     _owned: dict[Owner, _Owned] = field(default_factory=dict)
     _presences: dict[Owner, Presence] = field(default_factory=dict)
     _stale: set[Owner] = field(default_factory=set)
-    """Those whose presence has to be determined again."""
+    """Owners whose presence has to be determined again."""
 
     def __post_init__(self) -> None:
         self.opaque, self.simple = Claims(self.comparisons), Claims(self.comparisons)

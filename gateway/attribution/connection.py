@@ -1,4 +1,4 @@
-"""What one client connection has shown: the groups that it works for, and what it fetches for each client id.
+"""Evidence from one client connection: the groups that it works for, and its fetches by client id.
 
 For each client id: which partitions it fetches, since when, and from which offset. A client fetches from one gateway
 over one connection at a time (Java, librdkafka, franz-go, sarama, kafka-python, aiokafka and kafkajs alike), so
@@ -33,7 +33,7 @@ class Identity:
     group: str
     evidence: Evidence
     basis: tuple[Observation, ...]
-    """What distinguishes the group from others: a group that may have fetched all of this, too, is a rival."""
+    """Observations that distinguish the group: another one that may have fetched all of this, too, is a rival."""
     over: frozenset[str] = frozenset()
     """Rivals that other evidence than the basis ruled out."""
     is_guess: bool = False
@@ -120,7 +120,7 @@ class Fetches:
 
     @property
     def reader(self) -> Reader:
-        """What it has shown of itself so far."""
+        """Reader that this connection has shown itself to be so far."""
         connection = self.connection
         own = connection.group_of(self.key[1])
         simple_of = self.simple_of if own is None else self.simple_of | {own}
@@ -143,7 +143,7 @@ class Fetches:
         return place in self._seen and now_ms - self.last_ms(place) <= WINDOW_MS
 
     def observations(self, *, begun_by_ms: int | None = None) -> list[Observation]:
-        """What was fetched recently; with a time, only fetches that had begun by then."""
+        """Return the recent fetches; with a time, only those that had begun by then."""
         return [
             Observation(place, self._seen[place].first_ms, self.last_ms(place))
             for place in self.places()
@@ -154,11 +154,11 @@ class Fetches:
         return self._seen[place].first_ms
 
     def first_offset(self, place: Place) -> int:
-        """The offset at which the connection began to fetch the partition."""
+        """Return the offset at which the connection began to fetch the partition."""
         return self._seen[place].first_offset
 
     def reached(self, place: Place) -> int:
-        """The offset after the last one that it was sent of the partition; at first, where it began."""
+        """Return the offset after the last one that it was sent of the partition; at first, where it began."""
         stream = self.streams.get(place)
         began = self._seen[place].first_offset
         return began if stream is None else max(began, stream.reached)
@@ -245,7 +245,7 @@ class ConnectionState:
         self._groups: set[tuple[str | None, str]] = set()
         self._client_ids: set[str | None] = set()
         self.fetches: dict[str | None, Fetches] = {}
-        """What it fetches, by client id."""
+        """Fetches by client id."""
         self.is_open = True
 
     def saw_group(self, client_id: str | None, group: str) -> bool:
@@ -268,7 +268,7 @@ class ConnectionState:
             self._unlearn()
 
     def group_of(self, client_id: str | None) -> str | None:
-        """The group that this connection is known to work for.
+        """Return the group that this connection is known to work for.
 
         None if there was no group request, or if several groups or client ids share the connection (a proxy or
         bridge, F15): it is then no evidence for any of them.

@@ -210,7 +210,7 @@ class EvidenceRules:
 
 
 def _member_of(group: str, owners: list[Claim], opaque: list[Claim]) -> str | None:
-    """The only member of the group that owns the partition; if there is none, the only one that may own it."""
+    """Return the only member of the group that owns the partition; if there is none, the only one that may own it."""
     members = {claim.member_id for claim in owners if claim.group == group}
     if not members:
         members = {claim.member_id for claim in opaque if claim.group == group}

@@ -23,7 +23,7 @@ class Fetchers:
         self._count = 0
 
     def of(self, connection: ConnectionState, host: str, client_id: str | None) -> Fetches:
-        """What that connection fetches for that client id."""
+        """Return the fetches of that connection for that client id."""
         fetches = connection.fetches.get(client_id)
         if fetches is None:
             if len(connection.fetches) >= MAX_CLIENT_IDS:
@@ -67,17 +67,17 @@ class Fetchers:
             self._drop(fetches, fetches.known())
 
     def beside(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
-        """The other open connections of that principal, host and client id that have fetched the partition."""
+        """Yield the other open connections of that principal, host and client id that have fetched the partition."""
         for each in self._at.get((fetches.key, place), ()):
             if each is not fetches and each.principal == fetches.principal:
                 yield each
 
     def of_client(self, key: ClientKey, principal: str, place: Place) -> list[Fetches]:
-        """The open connections of that key and principal that have fetched the partition."""
+        """Return the open connections of that key and principal that have fetched the partition."""
         return [each for each in self._at.get((key, place), ()) if each.principal == principal]
 
     def at(self, fetches: Fetches, place: Place) -> list[Fetches]:
-        """The open connections that fetched it recently, ``fetches`` included, in the order in which they appeared."""
+        """Return the open connections that fetched it recently, ``fetches`` included, in order of appearance."""
         here = [each for each in (fetches, *self.beside(fetches, place)) if each.is_at(place, self.now_ms)]
         return sorted((each for each in here if each.connection.is_open), key=lambda each: each.number)
 

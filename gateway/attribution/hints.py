@@ -17,7 +17,7 @@ _JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
 
 
 def derived(table: RegistrationTable, principal: str, client_id: str | None) -> Verdict | None:
-    """The group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
+    """Return the group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
 
     For consumers that assign() and never commit, beside other clients of their group (F13, F32). A group without any
     client that a coordinator knows may not exist: Spark's Kafka source makes up a group id for each query. Not used
@@ -37,7 +37,7 @@ def derived(table: RegistrationTable, principal: str, client_id: str | None) -> 
 def other_family(
     table: RegistrationTable, fetchers: Fetchers, fetches: Fetches, place: Place, at_ms: int
 ) -> Verdict | None:
-    """The member that uses IPv4 to its coordinator and IPv6 to this gateway, or vice versa (F17).
+    """Return the member that uses IPv4 to its coordinator and IPv6 to this gateway, or vice versa (F17).
 
     All of this must hold: exactly one member with that principal and client id on a host of the other family owns the
     partition; it owns all that this connection fetches; no client fetched the partition from that host meanwhile; no

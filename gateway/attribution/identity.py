@@ -41,11 +41,11 @@ class Identities:
         self._table = table
         self._fetchers = fetchers
         self.waiting: dict[ClientKey, dict[Fetches, None]] = {}
-        """Those for whose identity bytes wait; the longest unexamined first."""
+        """Fetches with bytes that wait for the identity; the longest unexamined first."""
         self._guesses: dict[Fetches, None] = {}
         self._news: set[ClientKey] = set()
         self._successors: dict[Fetches, None] = {}
-        """Those with a non-empty ``after``."""
+        """Fetches with a non-empty ``after``."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
         """Record that the partition was the group's by assignment alone, independent of the connection."""
@@ -66,7 +66,7 @@ class Identities:
         self.reconsider(fetches)
 
     def known(self, fetches: Fetches) -> str | None:
-        """The group that it is known to belong to; None if there is none, or better evidence may replace it."""
+        """Return the group that it is known to belong to; None if there is none, or better evidence may replace it."""
         found = self.standing(fetches)
         return None if found is None or found.is_guess else found.group
 
@@ -95,7 +95,7 @@ class Identities:
             self._drop(fetches)
 
     def of(self, fetches: Fetches) -> Identity | None:
-        """The group behind it, if known; None while there are doubts about it."""
+        """Return the group behind it, if known; None while there are doubts about it."""
         found = self.standing(fetches)
         if fetches.doubts:
             return None
@@ -109,7 +109,7 @@ class Identities:
         return fetches.identity
 
     def closed(self, connection: ConnectionState) -> None:
-        """Connections that fetched the same beside it are other clients, also after it is closed."""
+        """Note a closed connection: those that fetched the same beside it stay other clients."""
         for fetches in connection.fetches.values():
             self._set_apart(fetches)
 
@@ -138,12 +138,12 @@ class Identities:
                 del self._guesses[fetches]
 
     def news(self) -> set[ClientKey]:
-        """The keys with identities that were found or dropped since the last call."""
+        """Return the keys with identities that were found or dropped since the last call."""
         news, self._news = self._news, set()
         return news
 
     def standing(self, fetches: Fetches) -> Identity | None:
-        """The identity, dropped if a rival appeared or it was contradicted."""
+        """Return the identity, dropped if a rival appeared or it was contradicted."""
         identity = fetches.identity
         if identity is None:
             return None
@@ -209,7 +209,7 @@ class Identities:
         }
 
     def others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
-        """Connections that fetch the partition beside it, and closed ones that did, if bytes still wait for them."""
+        """Yield connections that fetch the partition beside it, and closed ones that did and have waiting bytes."""
         yield from self._fetchers.beside(fetches, place)
         for other in self.waiting.get(fetches.key, ()):
             is_other = other is not fetches and other.principal == fetches.principal
@@ -217,7 +217,7 @@ class Identities:
                 yield other
 
     def seats(self, fetches: Fetches, place: Place, group: str) -> dict[str, bool]:
-        """The group's owners of the partition that this connection may belong to, and whether each is a member."""
+        """Return the group's owners of the partition that this may belong to, and whether each is a member."""
         slot = self._table.slot(*fetches.key)
         claims = [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader, group=group)
         return {claim.member_id: claim.of_member for claim in claims}
@@ -238,7 +238,7 @@ class Identities:
                     other.not_of.add(group)
 
     def _by_session(self, fetches: Fetches) -> Identity | None:
-        """The identity if all that is fetched belongs to one group and to no other."""
+        """Return the identity if all that is fetched belongs to one group and to no other."""
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
         seen = fetches.observations(begun_by_ms=settled_ms)
         fitting = self.fitting(fetches, seen)
@@ -248,7 +248,7 @@ class Identities:
         return Identity(min(options), Evidence.SESSION, tuple(seen), frozenset(fitting - options))
 
     def _by_offsets(self, fetches: Fetches) -> Identity | None:
-        """The identity if it alone began at offsets that clients of one group received, and of no other group."""
+        """Return the identity if it alone began at offsets that clients of one group, and no other, received."""
         seen = fetches.observations()
         fitting = self.fitting(fetches, seen)
         options = fitting - self.absent(fetches, fitting, seen)

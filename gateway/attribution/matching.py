@@ -27,7 +27,7 @@ def pairs(options: Sequence[set[str]]) -> list[str] | None:
 
 
 def viable(options: Mapping[K, set[str]]) -> dict[K, set[str]] | None:
-    """Of each one's options, those that leave the others a choice of different groups; None if there is no choice.
+    """Return each one's options that leave the others a choice of different groups; None if there is no choice.
 
     Given one choice, another group is possible if its owner can move to another group, and so on, until a group is
     free or is the one given up (J.-C. Régin, AAAI 1994).

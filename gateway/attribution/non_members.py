@@ -85,7 +85,7 @@ class NonMembers:
                 self._departed.setdefault((fetches.key, place), {})[fetches] = until_ms
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
-        """It fetched the partition before any member could, and the member that owns it may not have begun yet."""
+        """Return whether it began before any member could, and the partition's owner may not have begun yet."""
         if fetches.first_ms(place) >= min(claim.first_ms for claim in (*owners, *anything)):
             return False
         return not owners or self._fetchers.now_ms - max(claim.since_ms for claim in owners) < PATIENCE_MS

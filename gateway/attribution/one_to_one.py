@@ -56,7 +56,7 @@ class OneToOne:
         self._identities = identities
         self._pair_after_ms = pair_after_ms
         self._closed: dict[ClientKey, dict[Fetches, None]] = {}
-        """Those whose connection was closed a short time ago."""
+        """Fetches on connections that were closed a short time ago."""
         self._sides_left = 0
         self._open_options: _Options = {}
         """For :meth:`_pair`."""
@@ -85,7 +85,7 @@ class OneToOne:
                 del waiting[key]
 
     def _next(self) -> dict[ClientKey, list[Fetches]]:
-        """Those to examine now, by key, the longest unexamined first.
+        """Return the fetches to examine now, by key, the longest unexamined first.
 
         Where hundreds of groups share one key, it takes several rounds to examine all; bytes wait meanwhile.
         """
@@ -128,7 +128,7 @@ class OneToOne:
                 self._pair_closed(fetches)
 
     def _beside(self, waiting: Iterable[Fetches]) -> Steps[list[Fetches]]:
-        """Connections without an identity that fetch beside these, and for which no bytes wait: they show it, too."""
+        """Return connections without identity and waiting bytes that fetch beside these: they show it, too."""
         found: dict[Fetches, None] = {}
         for each in waiting:
             yield
@@ -173,13 +173,13 @@ class OneToOne:
                 self._identities.identify(each, Identity(group, Evidence.ONE_TO_ONE, tuple(seen[each]), over))
 
     def _matched(self, waiting: Iterable[Fetches]) -> dict[Fetches, list[Observation]]:
-        """Those that :meth:`_match` compares, and what they have fetched for long enough."""
+        """Return the fetches that :meth:`_match` compares, and what they have fetched for long enough."""
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
         some = [each for each in waiting if not each.is_shared][:_MAX_MATCHED]
         return {each: seen for each in some if (seen := each.observations(begun_by_ms=settled_ms))}
 
     def _sides(self, options: Mapping[Fetches, set[str]]) -> list[frozenset[Fetches]]:
-        """Sets that fetched one partition at one time, where each of their groups has only one member that may."""
+        """Return sets that fetched one partition at one time, if each of their groups has only one member that may."""
         at: dict[tuple[str, Place], list[Fetches]] = {}
         for each, groups in options.items():
             for place in each.places():
@@ -265,7 +265,7 @@ class OneToOne:
             self._identities.identify(fetches, Identity(group, Evidence.ONE_TO_ONE, tuple(seen), over, is_guess=True))
 
     def _options(self, fetches: Fetches, seen: Sequence[Observation]) -> set[str]:
-        """The groups that it may belong to, except those with another connection for what it fetches."""
+        """Return the groups that it may belong to, except those with another connection for what it fetches."""
         fitting = self._identities.fitting(fetches, seen)
         held = {
             other.identity.group
@@ -292,7 +292,7 @@ class OneToOne:
         return list(self._identities.seats(fetches, place, group).values()) == [True]
 
     def _with_one_seat(self, fetches: Fetches, place: Place) -> set[str]:
-        """The groups for which :meth:`_has_one_seat` is true."""
+        """Return the groups for which :meth:`_has_one_seat` is true."""
         slot = self._table.slot(*fetches.key)
         seats: dict[str, dict[str, bool]] = {}
         for claim in [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader):

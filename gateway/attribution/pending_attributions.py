@@ -25,13 +25,13 @@ begun. Thousands of groups may share a key, and join and leave all the time.
 COMPARISONS_PER_SETTLE = 200_000
 """After so many, the rest is settled a second later."""
 _VERDICT = 60
-"""What each verdict takes beside its comparisons, in comparisons."""
+"""Cost of each verdict beside its comparisons, in comparisons."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 
 @dataclass(slots=True)
 class Pending:
-    """What one connection was sent of one partition within a second."""
+    """Sends of one partition on one connection within a second."""
 
     connection: ConnectionState
     host: str
@@ -90,11 +90,11 @@ class PendingAttributions:
         self._amounts: dict[tuple[str, int], list[int]] = {}
 
     def __len__(self) -> int:
-        """The number of pending sends."""
+        """Return the number of pending sends."""
         return self._sends
 
     def pending(self) -> dict[tuple[str, int], Amount]:
-        """The pending amounts, by (topic, partition); includes partitions of which nothing is pending any more."""
+        """Return the pending amounts by (topic, partition), also of partitions of which nothing is pending any more."""
         return {place: Amount(messages, size_bytes) for place, (messages, size_bytes) in self._amounts.items()}
 
     def add(self, entry: Pending) -> list[Settlement]:

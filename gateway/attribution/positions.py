@@ -60,7 +60,7 @@ class Positions:
         is_end: bool = False,
         is_hint: bool = False,
     ) -> None:
-        """A client of that key and group will fetch the partition from there; ``is_end``: to continue a stream."""
+        """Record that a client of that key and group will fetch from that offset; ``is_end``: to continue a stream."""
         where = (key, place)
         received = self._received.setdefault(where, [])
         received.append(_Received(now_ms, offset, group, principal, is_end, is_hint))
@@ -68,7 +68,7 @@ class Positions:
         self._ages.append((now_ms, where))
 
     def groups_at(self, key: ClientKey, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
-        """The groups with a client that received this offset, and so may have begun there at ``first_ms``."""
+        """Return the groups with a client that received this offset, and so may have begun there at ``first_ms``."""
         return {
             each.group
             for each in self._received.get((key, place), ())
@@ -81,7 +81,7 @@ class Positions:
     def group_at(
         self, key: ClientKey, place: Place, offset: int, first_ms: int, principal: str | None, options: set[str]
     ) -> str | None:
-        """The only one of ``options`` that began there at ``first_ms``; None if that is not certain.
+        """Return the only one of ``options`` that began there at ``first_ms``; None if that is not certain.
 
         The end of a stream, or an offset that an admin tool may have requested, distinguishes one group from another
         only if the other's is known, too: all clients that have read everything continue from the same offset.

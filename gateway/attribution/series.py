@@ -27,7 +27,7 @@ ReasonSeries = tuple[Reason, str, int]
 
 
 def group_label(group: str) -> str:
-    """The group id as a label value; beyond MAX_GROUP_CHARS it is cut and ends with ``~`` and a hash of the whole id.
+    """Return the group id as a label; beyond MAX_GROUP_CHARS it is cut and ends with ``~`` and a hash of the whole id.
 
     A cut label is longer than any uncut id, so no group id can equal it. Lone surrogates, which no text format can
     carry, become backslash escapes.
@@ -109,7 +109,7 @@ class SeriesBook:
         return len(self._folded)
 
     def cell(self, verdict: Verdict, topic: str, partition: int, now_ms: int) -> Cell:
-        """The cell of bytes with that verdict: a series of its own, or the overflow of the partition."""
+        """Return the cell of bytes with that verdict: a series of its own, or the overflow of the partition."""
         if verdict.group is None:
             reason = verdict.reason or Reason.UNKNOWN
             return self._reasons.setdefault((reason, topic, partition), Cell(now_ms))

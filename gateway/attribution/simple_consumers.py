@@ -39,10 +39,10 @@ class _Committer:
     """When its first commit was reported."""
     candidates: set[Fetches] = field(default_factory=set)
     others: set[Fetches] = field(default_factory=set)
-    """Those that belong to other clients."""
+    """Fetches of other clients."""
 
     def committed(self, offset: int, place: Place, present: Iterable[Fetches]) -> Fetches | None:
-        """The only connection that may be that client's, if it has been sent records up to that offset."""
+        """Return the only connection that may be that client's, if it has been sent records up to that offset."""
         if any(not each.connection.is_open for each in self.candidates):
             self.others |= self.candidates
         self.others.update(each for each in present if self._is_other(each, place, offset))

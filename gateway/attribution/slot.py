@@ -39,7 +39,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """What one member owned from ``since_ms`` to ``until_ms``."""
+    """Partitions of one member from ``since_ms`` to ``until_ms``."""
 
     partitions: frozenset[Place] | None
     """None if not known."""
@@ -49,7 +49,7 @@ class Tenure:
     """When its registration was received; 0 if it began at an unknown time before that."""
     principal: str | None = None
     heard_ms: int = -1
-    """It certainly began later than this: all that coordinators had sent by then was received, without it."""
+    """Time after which it certainly began: all that coordinators had sent by then was received, without it."""
     until_ms: int = FOREVER_MS
 
     @property
@@ -93,7 +93,8 @@ class Slot:
     def owners(
         self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY, *, group: str | None = None
     ) -> list[Claim]:
-        """The claims of owners of the partition, including those that ended less than the grace time before ``at_ms``.
+        """Return the claims of owners of the partition, also of those that ended within the grace time before
+        ``at_ms``.
 
         ``group``: only those of that group.
         """
@@ -121,12 +122,13 @@ class Slot:
                 yield group, owner
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
-        """The groups that may have fetched the partition then: those of owners and of members that may own anything."""
+        """Return the groups that may have fetched the partition then, by owners and by members that may own anything.
+        """
         owners = self.owners(*place, at_ms, by)
         return {claim.group for claim in (*owners, *self.opaque(at_ms, by))}
 
     def absent(self, groups: Iterable[str], observations: Iterable[Observation], by: Reader) -> set[str]:
-        """Those of the groups that cannot have fetched all of that from beginning to end.
+        """Return the groups that cannot have fetched all of that from beginning to end.
 
         Either a partition was fetched when the group had no right to it yet, or Fetches are sent although the group's
         last client here has left with LeaveGroup. For connections that one client uses.
@@ -145,7 +147,7 @@ class Slot:
         return (found - began) | {group for group, at_ms in left_ms.items() if at_ms < by.active_ms}
 
     def fitting(self, observations: Iterable[Observation], by: Reader) -> set[str]:
-        """The groups with a client that may have fetched all of that: a member owns, or may own, every partition.
+        """Return the groups that may have fetched all of that: one member owns, or may own, every partition.
 
         Each partition is judged for the last time that it was fetched. If a group's registrations changed meanwhile,
         several of its members count together: one may be the other under a new member id. A simple consumer may have
@@ -246,7 +248,7 @@ class Slot:
 
     @contextmanager
     def _changing(self, member: tuple[str, str]) -> Iterator[None]:
-        """The index follows what the block does to the member's history."""
+        """Update the index after the block has changed the member's history."""
         index = self._index
         before = frozenset() if index is None else self._claims(member)
         yield

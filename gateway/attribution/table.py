@@ -29,7 +29,7 @@ _MemberKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of the updates of one ``__consumer_offsets`` partition."""
+    """State of the updates of one ``__consumer_offsets`` partition."""
 
     epoch: int = -1
     """The highest epoch seen."""
@@ -71,18 +71,18 @@ class RegistrationTable:
         """Whether coordinators are queried whenever a connection begins to fetch."""
 
     def __len__(self) -> int:
-        """The number of current registrations."""
+        """Return the number of current registrations."""
         return len(self._members)
 
     def __iter__(self) -> Iterator[Registration]:
         return (registration for _, registration in self._members.values())
 
     def slot(self, host: str, client_id: str | None) -> Slot | None:
-        """The candidates of that key, including those that left a short time ago; None if there are none."""
+        """Return the candidates of that key, including those that left a short time ago; None if there are none."""
         return self._slots.get((host, client_id))
 
     def hosts(self, client_id: str | None) -> Collection[str]:
-        """The hosts of clients with that id, now or a short time ago."""
+        """Return the hosts of clients with that id, now or a short time ago."""
         return self._hosts.get(client_id, ())
 
     def may_be_of(self, group: str, principal: str) -> bool:
@@ -91,7 +91,7 @@ class RegistrationTable:
         return owners is not None and (principal in owners or None in owners)
 
     def version(self, host: str, client_id: str | None) -> int:
-        """Changes with every change to the candidates of that key; 0 while it has none."""
+        """Return a number that changes with the candidates of that key; 0 while it has none."""
         slot = self._slots.get((host, client_id))
         return 0 if slot is None else slot.version
 
@@ -268,7 +268,7 @@ class RegistrationTable:
 
 
 def _claims(registration: Registration) -> tuple[object, ...]:
-    """The parts of a registration that matter to attribution."""
+    """Return the parts of a registration that matter to attribution."""
     return (
         registration.host,
         registration.client_id,

@@ -57,10 +57,10 @@ class Verdict:
 
     @classmethod
     def of(cls, group: str, member_id: str | None, evidence: Evidence) -> Verdict:
-        """The bytes are the group's."""
+        """Return the verdict that the bytes are the group's."""
         return cls(group, member_id, evidence, None)
 
     @classmethod
     def none(cls, reason: Reason) -> Verdict:
-        """The bytes belong to no group that is known."""
+        """Return the verdict that the bytes belong to no group that is known."""
         return cls(None, None, Evidence.NONE, reason)
