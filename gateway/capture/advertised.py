@@ -39,12 +39,12 @@ def may_change(api_key: int, version: int) -> bool:
 
 
 def addresses(api_key: int, response: Any) -> set[Address]:
-    """The brokers that the response (kio entity) names. The empty address of an error does not count."""
+    """Return the brokers that the response (kio entity) names. The empty address of an error does not count."""
     return {(place.host, int(place.port)) for place in _places(api_key, response) if _is_address(place)}
 
 
 def rewritten(api_key: int, response: Any, ours: Mapping[Address, Address]) -> Any:
-    """The response with ``ours`` in place of the brokers' addresses; the same object if nothing needs to change."""
+    """Return the response with ``ours`` in place of the brokers' addresses; itself if nothing needs to change."""
     if api_key == codec.API_VERSIONS:
         return _with_known_versions(response)
     before = _places(api_key, response)
@@ -56,7 +56,7 @@ def rewritten(api_key: int, response: Any, ours: Mapping[Address, Address]) -> A
 
 
 def _places(api_key: int, response: Any) -> tuple[Any, ...]:
-    """The items with a host and a port."""
+    """Return the items with a host and a port."""
     array = _ARRAYS.get(api_key)
     if array is not None and array in _fields(type(response)):
         return tuple(getattr(response, array))

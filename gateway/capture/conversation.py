@@ -63,7 +63,7 @@ class Conversation:
         self._pending.append(_Pending(header, exchange))
 
     async def response(self, frame: bytes) -> bytes:
-        """The response for the client instead; nearly always the same one."""
+        """Return the response for the client; nearly always the same frame."""
         pending = self._matching(frame)
         if pending is None:
             return frame
@@ -78,7 +78,10 @@ class Conversation:
         return frame
 
     def _matching(self, frame: bytes) -> _Pending | None:
-        """The request with the response's correlation id. Earlier ones will get none: responses keep the order."""
+        """Return the request with the response's correlation id.
+
+        Earlier ones will get none: responses keep the order.
+        """
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if len(frame) < 4 or all(each.header.correlation_id != correlation_id for each in self._pending):
             return None
@@ -98,7 +101,7 @@ class Conversation:
 
 
 def _request(header: Header, frame: bytes) -> Any:
-    """The entity; None if it cannot be decoded."""
+    """Return the entity; None if it cannot be decoded."""
     try:
         codec.check_request(header, frame)
         return codec.decode_request(header, frame)
@@ -107,7 +110,7 @@ def _request(header: Header, frame: bytes) -> Any:
 
 
 def _version_of(header: Header, frame: bytes) -> int:
-    """The version of the request; but 0 if a broker does not know the version of ApiVersions (KIP-511)."""
+    """Return the version of the request; but 0 if a broker does not know the version of ApiVersions (KIP-511)."""
     if header.api_key == codec.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         return 0
     return header.api_version

@@ -132,7 +132,7 @@ class Recorder:
 
 
 def file_name_part(client: str) -> str:
-    """The client's name, with only characters safe for file systems and shells; ``unknown`` if empty."""
+    """Return the client's name, with only characters safe for file systems and shells; ``unknown`` if empty."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", client)[:_CLIENT_CHARS] or "unknown"
 
 
