@@ -28,7 +28,7 @@ class RayFaults:
         self._handle = handle
 
     async def book(self) -> Book:
-        """The faults in force."""
+        """Return the faults in force."""
         book: Book = await self._call(_REQUEST_TIMEOUT_S, "book")
         return book
 
@@ -74,7 +74,7 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
 
 
 def unpacked(response: dict[str, Any]) -> Any:
-    """What ``FaultControl.handle`` returns; raises the FaultError with which it refuses."""
+    """Return the result of ``FaultControl.handle``; raises the FaultError with which it refuses."""
     if "refused" in response:
         raise getattr(errors, response["kind"])(response["refused"])
     return response["answer"]

@@ -149,7 +149,7 @@ class GatewayFaults:
             active.over.set()
 
     async def serve(self, call: Call, api: str, handler: Handler) -> Reply | None:
-        """The handler's response, unless a fault changes it. BadRequest closes the connection."""
+        """Return the handler's response, unless a fault changes it. BadRequest closes the connection."""
         turn = self._turns.get(call.connection.id)
         if turn is None and not any(self._candidates(call, api)):
             return await handler(call)
@@ -160,7 +160,10 @@ class GatewayFaults:
         return reply if after is None else await self._after(after, call, reply)
 
     async def _in_turn(self, call: Call, api: str) -> _Active | _Done | None:
-        """The fault that acts after the handler, or what was done instead. The handler must then start at once."""
+        """Return the fault that acts after the handler, or what was done instead.
+
+        The handler must then start at once.
+        """
         turn = self._turns.setdefault(call.connection.id, _Turn())
         turn.users += 1
         try:
@@ -224,7 +227,7 @@ class GatewayFaults:
                 return
 
     async def reported(self) -> None:
-        """Returns when the controller has received all counts of injected faults, as far as it can be reached."""
+        """Return once the controller has received all counts of injected faults, as far as it can be reached."""
         if self._unreported:
             self._report()
         if self._reporting is not None:
@@ -243,7 +246,7 @@ class GatewayFaults:
         return await self._instead(active, call, reply)
 
     async def _instead(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
-        """What the client gets instead of a response."""
+        """Return the client's substitute for a response."""
         fault = active.fault
         if isinstance(fault, ErrorFault):
             body = APIS[call.header.api_key].error_body(call, error_code(fault.error))
@@ -284,13 +287,13 @@ class _Done:
 
 
 _TOPIC_FIELDS = ("topics", "topic_data", "topic_partitions", "v3_and_below_topics")
-"""Of an API's versions, each has one at most."""
+"""Names of the field with topics; each version of an API has one at most."""
 _WITH_TOPICS = ("markers", "transactions", "dirs")
 """Items that each have topics."""
 
 
 def facts_of(call: Call) -> Facts:
-    """What the request's body names. Raises codec.UndecodableRequest."""
+    """Return the names in the request's body. Raises codec.UndecodableRequest."""
     gateway, request = call.gateway, call.entity()
     groups = {group for group in _groups(request) if group}
     return Facts(
@@ -320,7 +323,7 @@ def _members(request: Any) -> Iterator[str | None]:
 
 
 def _of_session(gateway: Gateway, request: Any) -> Iterator[tuple[str, int]]:
-    """The partitions that a Fetch continues to fetch without naming them."""
+    """Yield the partitions that a Fetch continues to fetch without naming them."""
     session = gateway.fetch_sessions.get(field(request, "session_id", INVALID_SESSION_ID))
     for name, topic_id, partition in session.partitions if session is not None else ():
         topic = gateway.topic(name, topic_id)
