@@ -20,7 +20,7 @@ from muster.gateway.fetch_sessions.session import (
 
 
 class SessionRequest(NamedTuple):
-    """What a Fetch says of its session."""
+    """Session of a Fetch request."""
 
     session_id: int
     epoch: int
@@ -51,7 +51,7 @@ class FetchSessions:
         self._old: list[tuple[int, int]] = []
         """(size, id) of the sessions that had lived for ``eviction_ms`` when they were last used, sorted."""
         self.partitions = 0
-        """Of all sessions, as of when each was last used."""
+        """Partitions of all sessions, as of when each was last used."""
         self.evictions = 0
         """Sessions that had to give way, since the start."""
 
@@ -59,11 +59,11 @@ class FetchSessions:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session with that id, if there is one."""
+        """Return the session with that id, if there is one."""
         return self._sessions.get(session_id)
 
     def open(self, request: SessionRequest, now_ms: int) -> FetchContext:
-        """What to fetch for the request, and how to respond. SessionError."""
+        """Return the context of the request: the partitions to fetch, and the way to respond. Raises SessionError."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(request.session_id)
             if request.epoch == FINAL_EPOCH:

@@ -1,4 +1,4 @@
-"""What a Fetch means for its session, from the request to the response (as the contexts of Kafka's FetchSession)."""
+"""Contexts of Fetches in their sessions, from the request to the response (like those of Kafka's FetchSession)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class FetchContext:
 
     def __init__(self, partitions: Collection[CachedPartition]) -> None:
         self.partitions = partitions
-        """What has to be fetched, in this order."""
+        """Partitions to fetch, in this order."""
 
     def begin_response(self) -> ErrorCode:
-        """Called once, when it is known what there is. An error is the whole response."""
+        """Begin the response: called once, when it is known what there is. An error is the whole response."""
         return ErrorCode.none
 
     def would_include(self, partition: CachedPartition, result: Result) -> bool:
-        """What :meth:`includes` would return; the session stays as it is."""
+        """Return the result that :meth:`includes` would have; the session stays as it is."""
         return True
 
     def includes(self, partition: CachedPartition, result: Result) -> bool:
@@ -37,7 +37,7 @@ class FetchContext:
         return True
 
     def session_id(self) -> int:
-        """That of the response; called last."""
+        """Return the id for the response; called last."""
         return INVALID_SESSION_ID
 
 
@@ -69,7 +69,7 @@ class IncrementalFetchContext(FetchContext):
         self._epoch = session.epoch
 
     def begin_response(self) -> ErrorCode:
-        """An error if another request has continued the session meanwhile."""
+        """Return an error if another request has continued the session meanwhile."""
         assert self.session is not None
         return ErrorCode.none if self.session.epoch == self._epoch else ErrorCode.invalid_fetch_session_epoch
 

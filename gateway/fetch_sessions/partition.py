@@ -13,7 +13,7 @@ Key = tuple[str | None, UUID | None, int]
 
 
 class Result(NamedTuple):
-    """What a response has to say of a partition."""
+    """Result for a partition of a response."""
 
     is_error: bool
     high_watermark: int
@@ -26,7 +26,7 @@ class Result(NamedTuple):
 
 
 class CachedPartition:
-    """As Kafka's ``FetchSession.CachedPartition``. A Fetch without a session has them, too, for one response."""
+    """Cached partition, like Kafka's ``FetchSession.CachedPartition``; without a session, for one response."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -59,7 +59,7 @@ class CachedPartition:
         self.was_known = False
         """Whether a topic with its id was once found: if it is missing later, it was deleted."""
         self.resolved: Callable[[], Any] | None = None
-        """What its handler has found out, while what is requested is the same. A weak reference: it has this."""
+        """Cache of its handler, while the request is the same. A weak reference: it has this."""
 
     def request(self, other: CachedPartition) -> None:
         """Take over what is requested of it now."""

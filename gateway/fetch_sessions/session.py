@@ -16,14 +16,14 @@ _MAX_EPOCH = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after that one (Kafka's ``FetchMetadata.nextEpoch``)."""
+    """Return the epoch of the request after that one (Kafka's ``FetchMetadata.nextEpoch``)."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
 class FetchSession:
-    """As Kafka's. Times are ms."""
+    """Fetch session, like Kafka's. Times are ms."""
 
     __slots__ = (
         "cached_size",
@@ -58,7 +58,7 @@ class FetchSession:
         self.members = 0
         """Grows with changes of which partitions there are."""
         self.plan: Any = None
-        """What its handler has prepared, for ``changes``."""
+        """Plan that its handler has prepared, for ``changes``."""
 
     def update(self, requested: Iterable[CachedPartition], forgotten: Iterable[Key]) -> None:
         """Apply what an incremental request names: first what it adds and changes, then what it forgets."""
