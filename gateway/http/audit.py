@@ -27,7 +27,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 def audit_report(gateway: Gateway, group: str | None, caller: Caller) -> dict[str, Any]:
-    """The route's response, with the rows whose group and topic the caller may DESCRIBE."""
+    """Return the route's response, with the rows whose group and topic the caller may DESCRIBE."""
     report = gateway.audit_report
     rows = [
         row

@@ -32,7 +32,7 @@ from muster.placement.mapping.nodes import canonical_host
 from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 _CALLER: ContextVar[Caller] = ContextVar("caller")
-"""Of the request that the current task serves."""
+"""Caller of the request that the current task serves."""
 _MAX_CREDENTIALS_CHARS = 8192
 _FAILED = 500
 """The status of what ends without a response: aiohttp sends it, or the client is gone."""
@@ -41,7 +41,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Right(Enum):
-    """What a route needs."""
+    """Right that a route needs."""
 
     NONE = "nothing"
     NAMES = "nothing; names that the caller may not DESCRIBE are hidden"
@@ -80,7 +80,7 @@ class Caller:
     principal: str
     host: str
     may_all: bool
-    """What holds for all resources, if there is no authorizer."""
+    """Verdict on all resources, if there is no authorizer."""
     authorizer: Authorizer | None = None
     on_decided: Callable[[Decision], None] = lambda decision: None
     """Counts and logs a decision of the authorizer; one that only leaves something out is not given to it."""
@@ -105,7 +105,7 @@ class Caller:
         return self._is_allowed(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def sees_group(self, group: str) -> bool:
-        """As ListGroups: who may DESCRIBE the cluster sees all groups."""
+        """Return whether the caller sees the group, like in ListGroups: with DESCRIBE on the cluster, all groups."""
         return self.sees_cluster() or self._is_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
 
     def sees_topic(self, topic: str) -> bool:
@@ -134,7 +134,10 @@ class _Refused(Exception):
 
 
 def principal_of(request: web.Request, tls: TlsListeners) -> str | None:
-    """The principal of the client's certificate; None without one. _Refused if no mapping rule matches it."""
+    """Return the principal of the client's certificate; None without one.
+
+    Raises _Refused if no mapping rule matches it.
+    """
     connection = request.get_extra_info("ssl_object")
     certificate = None if connection is None else connection.getpeercert(binary_form=True)
     if certificate is None:
@@ -221,7 +224,7 @@ class Callers:
         self._gateway.authorization_log.decided(decision)
 
     async def _user(self, header: str, host: str) -> str | None:
-        """The user that the header proves; None if it proves none."""
+        """Return the user that the header proves; None if it proves none."""
         scheme, _, value = header.strip().partition(" ")
         if len(header) > _MAX_CREDENTIALS_CHARS:
             return None
@@ -255,7 +258,7 @@ class Callers:
 
 
 def _route(request: web.Request) -> tuple[str, str]:
-    """As in RIGHTS; without a path if there is none."""
+    """Return the key in RIGHTS; without a path if there is none."""
     resource = request.match_info.route.resource
     method = "GET" if request.method == "HEAD" else request.method
     return method, "" if resource is None else resource.canonical
@@ -279,7 +282,7 @@ def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
 
 
 async def _user_with_password(sasl: Sasl, encoded: str, host: str) -> str | None:
-    """The user of HTTP Basic (RFC 7617), if the password is right; checked as SASL PLAIN is, in a thread."""
+    """Return the user of HTTP Basic (RFC 7617), if the password is right; checked like SASL PLAIN, in a thread."""
     try:
         user, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except ValueError:

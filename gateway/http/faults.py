@@ -57,7 +57,7 @@ class _Api:
         self._plans: set[asyncio.Task[Any]] = set()
 
     def route(self, response: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The response, or the message and status of its error."""
+        """Return a handler with the response, or the message and status of its error."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -184,7 +184,7 @@ async def _plan(request: web.Request) -> Plan:
 
 
 async def _body(request: web.Request, *types: str) -> Any:
-    """The decoded JSON body. ``types`` that the route accepts are named to a client that sends another one."""
+    """Return the decoded JSON body. ``types`` that the route accepts are named to a client that sends another one."""
     if request.content_type != _JSON:
         wanted = " or ".join(types or (_JSON,))
         raise web.HTTPUnsupportedMediaType(
@@ -197,7 +197,7 @@ async def _body(request: web.Request, *types: str) -> Any:
 
 
 async def _read(request: web.Request) -> bytes:
-    """The body, which has to come soon. HTTPRequestEntityTooLarge, HTTPRequestTimeout, InvalidFault."""
+    """Return the body, which has to come soon. Raises HTTPRequestEntityTooLarge, HTTPRequestTimeout or InvalidFault."""
     try:
         async with asyncio.timeout(_BODY_S):
             return await request.read()

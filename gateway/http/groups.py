@@ -1,4 +1,4 @@
-"""What the group coordinators report beside Kafka's APIs, as JSON over HTTP.
+"""Reports of the group coordinators beside Kafka's APIs, as JSON over HTTP.
 
 ``GET /v1/groups/history?group=G&limit=N``: the last rebalances of a group.
 ``GET /v1/groups/waiting``: the rebalances in progress that wait for a member, of all groups.
@@ -63,7 +63,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 def as_json(
     route: Callable[[web.Request], Awaitable[dict[str, Any]]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The route's response, or its failure, as JSON."""
+    """Return a handler with the route's response, or its failure, as JSON."""
 
     async def handle(request: web.Request) -> web.Response:
         try:
@@ -79,7 +79,7 @@ def _dumps(value: Any) -> str:
 
 
 def required(request: web.Request, name: str) -> str:
-    """The query parameter. Failed (400) if it is missing or empty."""
+    """Return the query parameter. Raises Failed (400) if it is missing or empty."""
     value = request.query.get(name)
     if not value:
         raise Failed(400, f"the parameter {name} is missing")
@@ -87,7 +87,10 @@ def required(request: web.Request, name: str) -> str:
 
 
 def number(request: web.Request, name: str, default: int, least: int, most: int) -> int:
-    """The query parameter. Failed (400) if it is no number from ``least`` to ``most``, below a billion."""
+    """Return the query parameter.
+
+    Raises Failed (400) unless it is a number from ``least`` to ``most``, below a billion.
+    """
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= 9) or not least <= int(text) <= most:
         raise Failed(400, f"{name} must be a number from {least} to {most}")
@@ -95,7 +98,10 @@ def number(request: web.Request, name: str, default: int, least: int, most: int)
 
 
 async def query_coordinator(gateway: Gateway, group: str, query: dict[str, Any]) -> dict[str, Any]:
-    """The response of the group's coordinator. Failed if it refuses, is down or does not respond in time."""
+    """Return the response of the group's coordinator.
+
+    Raises Failed if it refuses, is down or does not respond in time.
+    """
     response = await from_coordinator(gateway, group, lambda channel: channel.query(query))
     if "error" in response:
         raise refused(response)
@@ -119,7 +125,7 @@ async def from_coordinator(gateway: Gateway, group: str, send: Callable[[Channel
 
 
 def refused(response: Mapping[str, Any]) -> Failed:
-    """The HTTP error for an actor's response ``{"error": TEXT}``."""
+    """Return the HTTP error for an actor's response ``{"error": TEXT}``."""
     text = str(response["error"])
     return Failed(404 if text.startswith("unknown group") else 500, text)
 

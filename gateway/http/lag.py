@@ -129,7 +129,10 @@ def _of(lag: int | None) -> int | None:
 
 
 async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]]]:
-    """The state of one group, and its rows. Failed if there is none, or its coordinator does not respond."""
+    """Return the state of one group, and its rows.
+
+    Raises Failed if there is none, or its coordinator does not respond.
+    """
     (state, owners), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
     committed = {
         (topic.name, partition.partition_index): partition.committed_offset
@@ -146,7 +149,7 @@ async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]
 
 
 async def _describe(gateway: Gateway, group: str) -> tuple[str, dict[TopicPartition, Owner]]:
-    """The state of the group, and the owners of partitions."""
+    """Return the state of the group, and the owners of partitions."""
     body = {"groups": [group], "include_authorized_operations": False}
     classic = await _call_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)
     if classic.groups[0].group_state != _DEAD:
@@ -177,7 +180,7 @@ async def _call_coordinator(
     body: dict[str, Any],
     allowed: frozenset[ErrorCode] = frozenset(),
 ) -> Any:
-    """The response to one of Kafka's requests about one group, as an entity.
+    """Return the response to one of Kafka's requests about one group, as an entity.
 
     Failed if there is none, or an error that is not one of ``allowed``.
     """
@@ -192,7 +195,7 @@ async def _call_coordinator(
 
 
 def _owners(described: Any) -> dict[TopicPartition, Owner]:
-    """The owners of partitions; members of another protocol type than consumer own none."""
+    """Return the owners of partitions; members of another protocol type than consumer own none."""
     if described.protocol_type != PROTOCOL_TYPE:
         return {}
     return {

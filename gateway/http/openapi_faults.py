@@ -15,7 +15,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 
 @cache
 def document() -> dict[str, Any]:
-    """The whole description; do not modify it."""
+    """Return the whole description; do not modify it."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -158,7 +158,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def _steps(kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A step of a plan is a fault at a time, or the end of one."""
+    """Return the steps of a plan: each a fault at a time, or the end of one."""
     at = {"type": ["string", "number"], "description": "From the start of the plan: 500ms, 2s, 1.5m, or seconds."}
     named = {"at": at, "name": {**_TEXT, "description": "What a later step clears it by."}}
     steps = [_object({"at": at, "clear": {**_TEXT, "description": "Name of an earlier step, or all."}}, "at", "clear")]

@@ -26,7 +26,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 def targets(view: ClusterView) -> list[dict[str, Any]]:
-    """A group of targets for each gateway: their paths may differ."""
+    """Return a group of targets for each gateway: their paths may differ."""
     found = []
     for broker in sorted(view.brokers, key=lambda broker: broker.id):
         if broker.metrics_url is not None:

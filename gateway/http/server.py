@@ -81,7 +81,7 @@ def make_app(
     middleware: Any = None,
     hidden: Callable[[], Callable[[str], str] | None] = lambda: None,
 ) -> web.Application:
-    """An app with GET /metrics and GET /healthz; callers may add routes before it is started.
+    """Return an app with GET /metrics and GET /healthz; callers may add routes before it is started.
 
     ``hidden`` changes the labels of series for the sender of the request. OSError fails the scrape.
 
@@ -155,7 +155,7 @@ async def _send(request: web.Request, response: web.StreamResponse, send_s: floa
 
 
 def _content_type(accept: str) -> str:
-    """The format that Accept requests; the default one if it cannot be read."""
+    """Return the format that Accept requests; the default one if it cannot be read."""
     try:
         return choose_encoder(accept)[1]
     except (TypeError, ValueError):  # a version that is not a number
@@ -177,7 +177,7 @@ class _Runner(web.AppRunner):
 
     @property
     def server(self) -> Any:
-        """What makes the protocol of a connection."""
+        """Factory of the protocol of a connection."""
         server = super().server
 
         def serve() -> asyncio.Protocol:
