@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What is known."""
+    """Ends of logs, as far as they are known."""
 
     by_position: dict[Position, End]
     """Not of unknown partitions, and not of those whose log did not respond."""
@@ -38,7 +38,7 @@ class Ends(NamedTuple):
 
 
 async def ends_of(gateway: Gateway, positions: Iterable[Position], timeout_s: float) -> Ends:
-    """The ends in the logs that respond within that time."""
+    """Return the ends in the logs that respond within that time."""
     by_actor: dict[ActorKey, list[Position]] = {}
     for position in positions:
         topic = gateway.view.topics.get(position.topic)

@@ -22,7 +22,7 @@ _TURN_GROUPS = 100
 
 
 class PartitionLag(NamedTuple):
-    """Of one group in one partition."""
+    """Lag of one group in one partition."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class PartitionLag(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Of one group, over partitions. None if nothing of it is known."""
+    """Total of one group, over partitions. None if nothing of it is known."""
 
     lag: int | None
     """The sum, in messages."""
@@ -58,15 +58,15 @@ class GroupLag:
     protocol_type: str
     members: int
     partitions: Sequence[PartitionLag]
-    """Those with a committed offset, by topic and partition."""
+    """Partitions with a committed offset, by topic and partition."""
 
     def total(self, sees_topic: Callable[[str], bool] = lambda _: True) -> Total:
-        """Of the partitions whose topics are seen."""
+        """Return the total of the partitions whose topics are seen."""
         return total(each for each in self.partitions if sees_topic(each.topic))
 
 
 def total(partitions: Iterable[PartitionLag]) -> Total:
-    """The sum and the largest."""
+    """Return the sum and the largest."""
     seen = list(partitions)
     lags = [each.lag for each in seen if each.lag is not None]
     ages_s = [each.lag_s for each in seen if each.lag_s is not None]
@@ -85,7 +85,7 @@ class Lags(NamedTuple):
 
 
 async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterable[int] | None = None) -> Lags:
-    """The groups of these offsets partitions, or of all that were ever started.
+    """Return the groups of these offsets partitions, or of all that were ever started.
 
     ``timeout_s``: for the coordinators, and again for the logs. Reads change nothing.
     """
@@ -108,7 +108,7 @@ async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterab
 
 
 async def in_turns(rows: Iterable[T]) -> AsyncIterator[T]:
-    """The rows; other work of the event loop is done after every few hundred groups, a few milliseconds."""
+    """Yield the rows; other work of the event loop is done after every few hundred groups, a few milliseconds."""
     for number, row in enumerate(rows, 1):
         yield row
         if number % _TURN_GROUPS == 0:
