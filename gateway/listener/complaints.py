@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 
 class Complaint(NamedTuple):
-    """What the log says about a connection that is closed."""
+    """Log line about a connection that is closed."""
 
     cause: Cause
     text: str

@@ -38,9 +38,9 @@ PIPELINE_LIMIT = 256
 TURN_LIMIT = 16
 """The most requests of one connection that are started at once; fewer if they take a turn, or others wait for one."""
 _TASK_SHARE = 4
-"""What a request that a task serves counts of it: most of its work is done later."""
+"""Weight of a request that a task serves in its connection's turns: most of its work is done later."""
 _TASK_S = TURN_S * _TASK_SHARE / TURN_LIMIT
-"""What its connection is charged for that."""
+"""Time that its connection is charged for such a request."""
 _CLOSE_S = 5.0
 """How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 500
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, gateway: Gateway, connection_id: str, listener: Listener, admission: Admission) -> None:
-        """``connection_id`` is like that of no other connection, also of an earlier process of the gateway."""
+        """Take a connection; ``connection_id`` is unique, also across restarts of this gateway."""
         self.gateway = gateway
         self.listener = listener
         self._admission = admission
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """What a log line about this connection has as fields of its own."""
+        """Fields of their own in log lines about this connection."""
         known = {"connection": self.id, "client_host": self.host, "client_port": self.port}
         return known if self.principal == ANONYMOUS else {**known, "principal": self.principal}
 
@@ -272,7 +272,7 @@ class Connection(asyncio.Protocol):
         return outgoing.is_blocked
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
-        """The client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
+        """Return the client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
         if self._proxy_header is None:
             return data
         if not self.listener.trusts(self.host):
@@ -345,14 +345,14 @@ class Connection(asyncio.Protocol):
             self.close(self._refused)
 
     def _continue(self) -> float:
-        """It is this connection's turn: start one more request, or some while no other waits."""
+        """Start one more request in this connection's turn, or some while no other waits."""
         self._continues = False
         tasks = self._tasks
         self._admit(is_turn=True)
         return (self._tasks - tasks) * _TASK_SHARE / TURN_LIMIT
 
     def _leased(self, frame: bytes) -> bytes | None:
-        """The response to a heartbeat that needs no coordinator, if no earlier request waits for its response."""
+        """Return the response to a heartbeat that needs no coordinator, if no earlier request waits for one."""
         faults = self.gateway.faults
         if self._requests or (faults is not None and not faults.is_idle):
             return None
@@ -440,7 +440,10 @@ class Connection(asyncio.Protocol):
             self._admit()
 
     def _charge(self, quotas: ClientQuotas, request: PendingRequest) -> Reply | None:
-        """The response, sent at once; if the client exceeds a quota, it is muted for the throttle time."""
+        """Charge the quotas; return the response, to be sent at once.
+
+        A client over its quota is muted for the throttle time.
+        """
         call, reply = request.call, request.response
         throttle_ms = settle(quotas, call, is_answered=reply is not None)
         if throttle_ms:
@@ -456,7 +459,7 @@ class Connection(asyncio.Protocol):
         return bool(self._mute)
 
     def unmute(self) -> None:
-        """The quotas have changed: what comes next is judged by them."""
+        """Unmute: the quotas have changed, and judge what comes next."""
         self._mute.lift()
 
     def _unmuted(self) -> None:

@@ -62,7 +62,7 @@ class ProducerIds:
             self._filling.cancel()
 
     async def next(self) -> int:
-        """An id that no other producer of this cluster has or had."""
+        """Return an id that no other producer of this cluster has or had."""
         while True:
             filling = self._fill() if len(self._ids) <= _FEW else None
             if self._ids:

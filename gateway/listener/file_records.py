@@ -61,7 +61,7 @@ class FileRecords:
         self.content = None
 
     def read_now(self, at: int, max_bytes: int) -> Buffer | None:
-        """What is there from that byte on, as far as it is in the page cache; None if that is nothing. OSError."""
+        """Return the bytes from there on that are in the page cache; None if there are none. Raises OSError."""
         assert self._file is not None
         if self._file.always_waits:
             return None
@@ -78,7 +78,7 @@ class FileRecords:
         return memoryview(data)[:count] if count else None
 
     def read(self, at: int, max_bytes: int) -> bytes:
-        """The same from disk; for a thread. OSError."""
+        """Return the bytes from there on from disk; for a thread. Raises OSError."""
         assert self._file is not None
         data = os.pread(self._file.fd, min(max_bytes, self._size_bytes - at), self._position + at)
         if not data:

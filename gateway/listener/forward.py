@@ -39,15 +39,18 @@ class Forwarder:
         self._changed: set[asyncio.Future[None]] = set()
 
     def log(self, index: int) -> Channel | None:
-        """The channel to ``log-<index>``, or None while it is down."""
+        """Return the channel to ``log-<index>``, or None while it is down."""
         return self._usable(("log", index))
 
     def offsets(self, partition: int) -> Channel | None:
-        """The channel to ``offsets-<partition>``, or None while it is down or if it was never started."""
+        """Return the channel to ``offsets-<partition>``, or None while it is down or if it was never started."""
         return self._usable((OFFSETS, partition))
 
     def coordinators(self) -> list[Channel]:
-        """The channels to all offsets partitions that were started. Raises ChannelLost while one of them is down."""
+        """Return the channels to all offsets partitions that were started.
+
+        Raises ChannelLost while one of them is down.
+        """
         channels = [self._usable(key) for key in self._wanted if key[0] == OFFSETS]
         if None in channels:
             raise ChannelLost("a coordinator is down")
@@ -67,11 +70,11 @@ class Forwarder:
         return {key: self._usable(key) is not None for key in (*self._wanted, *self._missing_since_s)}
 
     def channel(self, key: ActorKey) -> Channel | None:
-        """The channel to that actor, or None while it is down."""
+        """Return the channel to that actor, or None while it is down."""
         return self._usable(key)
 
     async def soon(self, key: ActorKey, instead_of: Channel | None = None) -> Channel | None:
-        """The channel to that actor; None once it has been down for :data:`TAKE_OVER_S`.
+        """Return the channel to that actor; None once it has been down for :data:`TAKE_OVER_S`.
 
         ``instead_of`` is a channel over which the actor has refused requests as one that is being replaced: it does not
         count, and unless it is closed soon, there is no other.

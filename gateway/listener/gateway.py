@@ -88,20 +88,20 @@ class ClientConnection(Protocol):
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """What a log line about this connection has as fields of its own."""
+        """Fields of their own in log lines about this connection."""
 
     @property
     def is_muted(self) -> bool:
         """Whether no request is started, since the client exceeds a quota."""
 
     def unmute(self) -> None:
-        """The quotas have changed: what comes next is judged by them."""
+        """Unmute: the quotas have changed, and judge what comes next."""
 
     def close_if_left(self) -> None:
         """Close it if the client has closed it while it is muted, and so not read."""
 
     def authenticated(self, user: str) -> None:
-        """The connection is that user's from now on."""
+        """Set the connection's user from now on."""
 
     def refuse(self, cause: Cause, text: str) -> None:
         """Close it once all earlier requests are answered."""
@@ -173,15 +173,15 @@ class Gateway:
         """The log of connections; clients must not be able to flood it."""
         self.turned_away = TurnedAwayClients()
         self.trail: Trail | None = None
-        """Of administrative requests; set before the gateway listens, if they are recorded."""
+        """Trail of administrative requests; set before the gateway listens, if they are recorded."""
         self.turns = Turns()
-        """Of connections with more than a request, and of what takes long."""
+        """Turns of connections with more than a request, and of long work."""
         self.response_memory = ResponseMemory(config.queued_max_response_bytes)
-        """Of responses that clients do not take."""
+        """Memory of responses that clients do not take."""
         self.reading_whole = asyncio.Lock()
         """Held while the records of a large response are read as a whole: the memory is that of one."""
         self.holding = Holding(config.connection_invalid_request_delay_ms)
-        """Of connections that have sent what can be no request."""
+        """Connections that have sent what can be no request."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens, if fault injection is enabled."""
         self.fetch_sessions = FetchSessions(
@@ -211,7 +211,7 @@ class Gateway:
             Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
         )
         self.quotas: ClientQuotas | None = None
-        """What clients may use; None while there is no quota."""
+        """Quotas of clients; None while there is none."""
         metrics.quotas = self._client_quotas
         self.accepted = Connections(self._client_quotas.window)
         metrics.accepted = self.accepted
@@ -283,7 +283,7 @@ class Gateway:
         return authorizer.allows(principal, host, AclOperation.READ, AclResourceType.GROUP, group)
 
     def _limit_clients(self, view: ClusterView) -> None:
-        """The quotas of the view apply from now on, also to what clients have used before."""
+        """Apply the view's quotas from now on, also to what clients have used before."""
         quotas, configs = self._client_quotas, view.configs
         if not quotas.follow(limits_of(configs.entities), group_rates_of(configs.groups)):
             return
@@ -339,7 +339,7 @@ class Gateway:
             self._hearing = asyncio.get_running_loop().create_task(self._query_coordinators())
 
     async def _query_coordinators(self) -> None:
-        """A coordinator sends its decisions before any later response: so a response shows that all of them arrived."""
+        """Query the coordinators: each sends its decisions before its response, so all of them have arrived then."""
         self._hears_again = True
         while self._hears_again:
             self._hears_again, sent_ms = False, now_ms()
@@ -355,18 +355,18 @@ class Gateway:
             await asyncio.sleep(_HEAR_AGAIN_S)
 
     def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:
-        """The topic by name or, if the request has none, by id."""
+        """Return the topic by name or, if the request has none, by id."""
         if name:
             return self.view.topics.get(name)
         return self.view.topic_by_id(topic_id) if topic_id else None
 
     def partition_of(self, group_id: str) -> int:
-        """The offsets partition of a group."""
+        """Return the offsets partition of a group."""
         topic = self.view.topics.get(OFFSETS_TOPIC)
         return partition_for(group_id, topic.partitions if topic else self.config.offsets_topic_num_partitions)
 
     def transactions_partition_of(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` of a producer."""
+        """Return the partition of ``__transaction_state`` of a producer."""
         topic = self.view.topics.get(TRANSACTIONS_TOPIC)
         count = topic.partitions if topic else self.config.transaction_state_log_num_partitions
         return partition_for(transactional_id, count)
@@ -398,7 +398,7 @@ class Gateway:
         return await self.forwarder.until(lambda: self.forwarder.channel(key) is not None, timeout_s)
 
     async def coordinator(self, partition: int, kind: str = OFFSETS) -> Channel | None:
-        """The channel to the partition's actor, or None while the actor is down.
+        """Return the channel to the partition's actor, or None while the actor is down.
 
         Waits for an actor that this gateway has not connected to yet: FindCoordinator may have returned this gateway
         when the actor had just started, and only the gateway that was asked had connected to it. If the actor was lost,
@@ -416,7 +416,7 @@ class Gateway:
         return channel
 
     async def next_producer_id(self) -> int:
-        """An id that no other producer of this cluster has or had. Raises ControllerUnavailable."""
+        """Return an id that no other producer of this cluster has or had. Raises ControllerUnavailable."""
         return await self._producer_ids.next()
 
     async def stop(self) -> None:

@@ -23,11 +23,11 @@ class LeaderEpochs:
         self._newest: dict[UUID, dict[int, int]] = {}
 
     def of(self, topic_id: UUID, partition: int) -> int:
-        """The newest epoch of the partition that is known, or :data:`UNKNOWN`."""
+        """Return the newest epoch of the partition that is known, or :data:`UNKNOWN`."""
         return self._newest.get(topic_id, {}).get(partition, UNKNOWN)
 
     def heard(self, epochs: Iterable[LeaderEpoch]) -> None:
-        """An actor has these logs open."""
+        """Take the epochs of an actor's open logs."""
         for topic_id, partition, epoch in epochs:
             of_topic = self._newest.setdefault(topic_id, {})
             of_topic[partition] = max(epoch, of_topic.get(partition, UNKNOWN))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from muster.actors.wire.leases import MemberLease, Use
 
 _MAX_MEMBERS = 4096
-"""Of one connection; the members of most clients have one each."""
+"""Limit per connection; the members of most clients have one each."""
 _MIN_MEMBERS = 8
 _MAX_REQUEST_BYTES = 2048
 """A client may send longer ones, up to socket.request.max.bytes with tagged fields; they are forwarded, not kept."""
@@ -58,7 +58,7 @@ class LeasedHeartbeats:
         return bool(self._prepared)
 
     def respond(self, request: bytes, now_s: float, again: Callable[[], None]) -> bytes | None:
-        """The response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``.
+        """Return the response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``.
 
         :data:`LATER` if neither is known yet: call this again for the same request when ``again`` is called.
         """

@@ -38,7 +38,7 @@ class LostHosts:
         self._watching: asyncio.Task[None] | None = None
 
     def follow(self, before: ClusterView, after: ClusterView) -> None:
-        """A newer view is in force. A node whose gateway has stopped, or starts again, may be alive."""
+        """Follow a newer view. A node whose gateway has stopped, or starts again, may be alive."""
         served, serve = ({broker.node_id for broker in view.brokers} for view in (before, after))
         self._without = (self._without | served) - serve
         if self._without and (self._watching is None or self._watching.done()):

@@ -1,4 +1,4 @@
-"""What a connection sends while records of its responses are in files: a piece at a time, as its client takes them.
+"""Sending of responses whose records are in files: a piece at a time, as the client takes them.
 
 A client that does not read costs a few kilobytes then, however large its response is. Small responses need none of it.
 """
@@ -28,7 +28,7 @@ _CHUNK_BYTES = 128 << 10
 _ENCRYPTED_BYTES = 64 << 10
 """The most that is encrypted at a time: a client that does not read leaves that much."""
 _TAIL_BYTES = 4 << 10
-"""What a transport gets of what the socket does not take: it says when the socket takes more."""
+"""Bytes for the transport when the socket takes no more: it says when the socket takes more."""
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="file-records")
 
 _Piece = Buffer | FileRecords | Callable[[], None]
@@ -76,7 +76,7 @@ class Outgoing:
         self._at = 0
         """How much of the first piece is sent."""
         self._chunk: Buffer = b""
-        """Of the first piece, read from disk."""
+        """Chunk of the first piece, read from disk."""
         self._is_waiting = False
         """For its turn, or for the disk."""
         self._had_s = turns.arrival()
@@ -110,7 +110,7 @@ class Outgoing:
             self._pieces.append(reply.on_sent)
 
     def lost(self) -> None:
-        """The connection is lost."""
+        """Drop everything: the connection is lost."""
         self._pieces.clear()
         self._memory.release(self)
 
@@ -173,7 +173,7 @@ class Outgoing:
         return bool(pieces)
 
     def _next(self) -> list[Buffer]:
-        """What to send next. OSError."""
+        """Return the next pieces to send. Raises OSError."""
         limit = _TOGETHER_BYTES if self._fd >= 0 else _ENCRYPTED_BYTES
         found: list[Buffer] = []
         at = self._at
@@ -195,7 +195,7 @@ class Outgoing:
         return found
 
     def _read(self, records: FileRecords, at: int) -> list[Buffer]:
-        """The next chunk; nothing if a thread has to read it. OSError."""
+        """Return the next chunk; nothing if a thread has to read it. Raises OSError."""
         chunk_bytes = _CHUNK_BYTES if self._fd >= 0 else _ENCRYPTED_BYTES
         chunk, self._chunk = self._chunk, b""
         if not chunk:
@@ -221,7 +221,7 @@ class Outgoing:
         self._on_pumped(None)
 
     def _failed(self, error: OSError) -> None:
-        """The client has a part of the response already."""
+        """Give up the connection: the client has a part of the response already."""
         self._pieces.clear()
         self._is_waiting = True
         self._on_pumped(error)

@@ -44,7 +44,10 @@ class Header(NamedTuple):
 
 
 def read_header(data: bytes) -> Header | None:
-    """The header at the start of ``data``; None while it is incomplete. Raises BadHeader as soon as it is invalid."""
+    """Return the header at the start of ``data``; None while it is incomplete.
+
+    Raises BadHeader as soon as it is invalid.
+    """
     if not SIGNATURE.startswith(data[: len(SIGNATURE)]):
         raise BadHeader(_what_else(data))
     if len(data) < _FIXED.size:
@@ -70,7 +73,7 @@ def read_header(data: bytes) -> Header | None:
 
 
 def write_header(source: Source, destination: Source) -> bytes:
-    """A PROXY header without TLVs, as a balancer sends it. ValueError if the addresses are not of one family."""
+    """Return a PROXY header without TLVs, as a balancer sends it. Raises ValueError for addresses of two families."""
     hosts = [ip_address(source.host).packed, ip_address(destination.host).packed]
     family = {4: _TCP4, 16: _TCP6}[len(hosts[0])]
     if len(hosts[0]) != len(hosts[1]):

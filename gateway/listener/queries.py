@@ -35,7 +35,7 @@ async def query_coordinators(
 
 
 async def query_logs(gateway: Gateway, query: dict[str, Any], timeout_s: float, logs: Iterable[int]) -> Responses:
-    """The same for log actors, by index; those that did not respond in time are left out."""
+    """Query log actors; return responses by index. Those that did not respond in time are left out."""
     return await _query(query, timeout_s, "log", {index: gateway.forwarder.log(index) for index in logs})
 
 

@@ -25,7 +25,7 @@ MAX_AT_ONCE = 500
 """Elements of a request that are read at once, and of an array of a response that are written at once. More take turns
 with what other connections send (:mod:`muster.gateway.listener.limiting.turns`)."""
 LONG_BYTES = 1_000
-"""Of a frame: a shorter one takes no longer, whatever its elements."""
+"""Frames up to this size are decoded at once, whatever they contain."""
 
 
 class Reply(NamedTuple):
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
     parts: Sequence[Buffer | FileRecords]
     on_sent: Callable[[], None] | None = None
     unwritten: Steps[list[Buffer]] | None = None
-    """What writes the parts, if there are none yet: see :meth:`Call.written`."""
+    """Steps that write the parts, if there are none yet: see :meth:`Call.written`."""
     has_files: bool = False
     """Whether any of the parts is in a file."""
 
@@ -67,7 +67,7 @@ class Call:
     header: codec.Header
     frame: bytes
     peeked: Any = field(default=None, init=False)
-    """What the API's module has read of it without decoding all."""
+    """Parts that the API's module has read without decoding all."""
     reason: str = field(default="injected by a fault", init=False)
     """The error message of an :data:`ErrorBody`, in the APIs that have one."""
     _held: list[_Decided] | None = field(default=None, init=False)
@@ -75,7 +75,7 @@ class Call:
     throttle_ms: int = field(default=0, init=False)
     """For how long the client has to pause (:meth:`pause`)."""
     timer: BusyTime | None = field(default=None, init=False)
-    """What measures the request, if its time is limited."""
+    """Timer of the request, if its time is limited."""
     _whole: Call | None = field(default=None, init=False)
     """The request of which this is a part."""
     is_forwarded: bool = field(default=False, init=False)
@@ -85,10 +85,10 @@ class Call:
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
-        """The request as kio's entity of its own version, decoded once. Raises codec.UndecodableRequest, LargeRequest.
+        """Return the request as kio's entity of its version, decoded once.
 
-        A handler leaves LargeRequest to :class:`~muster.gateway.listener.pending.PendingRequest`, which reads the
-        request and calls it again.
+        Raises codec.UndecodableRequest or LargeRequest. A handler leaves LargeRequest to
+        :class:`~muster.gateway.listener.pending.PendingRequest`, which reads the request and calls it again.
         """
         if self._entity is None:
             if self.is_forwarded or len(self.frame) <= LONG_BYTES:
@@ -107,17 +107,17 @@ class Call:
         self._entity = await self.gateway.turns.run(decode_in_steps(self.header, self.frame))
 
     async def each(self, items: Iterable[A], work: Callable[[A], B]) -> list[B]:
-        """The result of ``work`` for each of them; if it takes long, others are served meanwhile.
+        """Return the result of ``work`` for each of them; if it takes long, others are served meanwhile.
 
-        So what it changes or looks at may be changed by others, but for short requests, which have no more than
-        MAX_AT_ONCE elements.
+        So others may change what it changes or looks at, except for short requests, which have no more than MAX_AT_ONCE
+        elements.
         """
         if not self.is_large:
             return [work(item) for item in items]
         return await self.gateway.turns.run(_steps(items, work))
 
     async def written(self, reply: Reply) -> Reply:
-        """The same with its parts. Raises the errors of ``codec.encode_response``."""
+        """Return the reply with its parts. Raises the errors of ``codec.encode_response``."""
         if reply.unwritten is None:
             return reply
         return reply._replace(parts=await self.gateway.turns.run(reply.unwritten), unwritten=None)
@@ -185,20 +185,20 @@ class Call:
         return allowed
 
     def operations(self, resource: AclResourceType, name: str) -> int:
-        """What the client may do with the resource of that name: ``1 << operation`` for each operation (KIP-430)."""
+        """Return the client's operations on the resource of that name: ``1 << operation`` for each (KIP-430)."""
         authorizer, client = self.gateway.authorizer, self.connection
         if authorizer is None:
             return SUPPORTED[resource]
         return authorizer.operations(client.principal, client.host, resource, name)
 
     def part(self, entity: Any) -> Call:
-        """The same request with another body, for what does not look at the frame."""
+        """Return the request with another body, for code that does not look at the frame."""
         call = Call(self.gateway, self.connection, self.header, self.frame)
         call._entity, call.timer, call._whole, call.is_large = entity, self.timer, self, self.is_large
         return call
 
     def narrowed(self, entity: Any) -> Call:
-        """The same request with another body, for the same client."""
+        """Return the request with another body, for the same client."""
         header = self.header
         frame = codec.encode_request(
             header.api_key, header.api_version, header.correlation_id, header.client_id, entity
@@ -209,13 +209,13 @@ class Call:
         return part
 
     def pause(self, throttle_ms: int) -> None:
-        """The client has to pause for so long, after what the handler has charged to its quotas."""
+        """Have the client pause for so long, after what the handler has charged to its quotas."""
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         if self._whole is not None:
             self._whole.pause(throttle_ms)
 
     def reply(self, body: Body) -> Reply:
-        """A response in the request's version. That to a large request is not written yet."""
+        """Return a response in the request's version. That to a large request is not written yet."""
         header = self.header
         if self.is_large:
             steps = encode_response_in_steps(header.api_key, header.api_version, header.correlation_id, body)
@@ -224,7 +224,7 @@ class Call:
         return Reply(parts)
 
     def reply_joined(self, body: Body, elements: Sequence[bytes]) -> Reply:
-        """The same, ending with an array of elements of ``codec.split_response``, which is empty in ``body``."""
+        """Return a response that ends with an array of elements of ``codec.split_response``, empty in ``body``."""
         header = self.header
         frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
         return Reply((frame,))
@@ -248,7 +248,7 @@ class Responder(Protocol):
     """Where the response to a call goes."""
 
     def reply(self, reply: Reply | None) -> None:
-        """This is the response; None where Kafka sends none."""
+        """Send this response; None where Kafka sends none."""
 
     def fail(self, error: BaseException) -> None:
         """There is no response; the connection cannot continue."""
@@ -267,12 +267,12 @@ act on those, else for the whole request. Raises BadRequest if no response can c
 
 
 class Rule(NamedTuple):
-    """What a client must be allowed to do for a request, for the documentation."""
+    """Rights that a client needs for a request, for the documentation."""
 
     rights: Sequence[Any]
     """One of them suffices."""
     of: str
-    """What they are about; empty if their type says it."""
+    """Subject of the rights; empty if their type says it."""
     error: ErrorCode | None
     """None if what is not allowed is left out."""
     of_all: bool = False
@@ -297,7 +297,7 @@ class Guard(Protocol):
 class Api:
     key: int
     name: str
-    """As in the protocol guide, for logs and metrics."""
+    """Name in the protocol guide, for logs and metrics."""
     versions: range
     left_out: str
     """Why versions that kio has are not served; empty if all are."""
@@ -308,7 +308,7 @@ class Api:
     is_evidence: bool
     """Only a consumer of the group sends it, so its connection works for the group that it names."""
     one_at_a_time: bool
-    """Of a connection, since responses may be large (fetch.max.bytes) or come from many actors."""
+    """Whether a connection has one at a time: responses may be large (fetch.max.bytes) or come from many actors."""
     is_change: bool
     """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
     a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in

@@ -1,4 +1,4 @@
-"""What a failed TLS handshake, or bytes that are no frame, mean: the cause, and what to change, if it can be known."""
+"""Causes of failed TLS handshakes, and of bytes that are no frame, with the remedy if it can be known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSED = frozenset(
 
 
 def complaint_of(error: Exception, listener: str) -> Complaint:
-    """The complaint about a connection of that listener that cannot use TLS."""
+    """Return the complaint about a connection of that listener that cannot use TLS."""
     match error:
         case NotTls():
             return _not_tls(error.start, listener)
@@ -68,7 +68,7 @@ def _ssl(error: ssl.SSLError) -> Complaint:
 
 
 def no_frame(error: FrameTooLarge, listener: Listener) -> Complaint:
-    """The complaint, with advice if the first bytes of the "frame" show what the client speaks."""
+    """Return the complaint, with advice if the first bytes of the "frame" show what the client speaks."""
     protocol = listener.protocol
     start = error.size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":

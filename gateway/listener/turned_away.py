@@ -12,7 +12,7 @@ from muster.actors.wire import codec
 from muster.gateway.listener.complaints import BadRequest, Cause
 
 MAX_CLIENTS, MAX_PER_HOST = 50, 10
-"""Of those that are kept: all names are a client's choice."""
+"""Limits of the clients that are kept: all names are a client's choice."""
 FORGET_MS = 24 * 3_600_000
 """A client that was not seen for so long makes room for others, as one does that came once."""
 _MAX_ID_CHARS = 100
@@ -27,7 +27,7 @@ _NO_API = "nothing in the client helps: docs/compatibility.md has the APIs that 
 
 
 class Client(NamedTuple):
-    """What tells one from another."""
+    """Identity of a client."""
 
     host: str
     client_id: str | None
@@ -36,12 +36,12 @@ class Client(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """What is known of one."""
+    """State of a client."""
 
     version: int
-    """Of its latest request."""
+    """Version of its latest request."""
     mend: str
-    """What makes the client speak a protocol that is served."""
+    """Remedy: a setting with which the client speaks a protocol that is served."""
     times: int
     """Connections that were closed."""
     last_ms: int
@@ -49,7 +49,7 @@ class TurnedAway(NamedTuple):
 
 
 class TurnedAwayClients:
-    """Those of one gateway. Bounded."""
+    """Turned away clients of one gateway. Bounded."""
 
     def __init__(self) -> None:
         self._known: dict[Client, TurnedAway] = {}

@@ -17,7 +17,7 @@ _LINES = 20
 
 
 def account_of(config: MusterConfig, sink: SampleSink[Sample]) -> Account[Sample]:
-    """The account that writes its samples to that sink."""
+    """Return the account that writes its samples to that sink."""
     return Account(
         sink,
         Sample,

@@ -1,1 +1,1 @@
-"""What keeps clients within their quotas, and connections within their limits."""
+"""Quotas of clients, and limits of connections."""

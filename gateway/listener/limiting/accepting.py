@@ -37,14 +37,14 @@ class Admission:
         self._ip: str | None = None
 
     def comes_from(self, ip: str) -> Refused | None:
-        """The connection is of that address: whether it is refused."""
+        """Count the connection for that address; return the refusal, if any."""
         refused = self._connections.comes_from(ip, monotonic_ms())
         if refused is None:
             self._ip = ip
         return refused
 
     def end(self) -> None:
-        """The connection is closed. May be repeated."""
+        """End the admission: the connection is closed. May be repeated."""
         if self._on_end is None:
             return
         on_end, self._on_end = self._on_end, None

@@ -12,12 +12,12 @@ _EXEMPT = frozenset((_SASL_HANDSHAKE, _WRITE_TXN_MARKERS, _SASL_AUTHENTICATE))
 
 
 def client_of(quotas: ClientQuotas, call: Call) -> Client:
-    """The quotas of the client that has sent the request."""
+    """Return the quotas of the client that has sent the request."""
     return quotas.client(call.connection.principal.partition(":")[2], call.header.client_id)
 
 
 def timer_for(call: Call) -> BusyTime | None:
-    """What measures the request, if the time of its client's requests is limited."""
+    """Return a timer for the request, if the time of its client's requests is limited."""
     quotas = call.gateway.quotas
     if quotas is None or not quotas.times_requests or client_of(quotas, call).time is None:
         return None

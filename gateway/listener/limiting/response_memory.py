@@ -9,14 +9,14 @@ class Holder(Protocol):
     """Who holds responses."""
 
     def waiting_bytes(self) -> int:
-        """What they take now."""
+        """Return the size of its responses now."""
 
     def give_back(self) -> None:
         """Free the memory: read the rest from files later, or give the client up."""
 
 
 class ResponseMemory:
-    """Of one gateway.
+    """Memory of one gateway's responses.
 
     Beyond the limit those are given back first that have waited longest without progress. A client that takes nothing
     so holds up nobody: none waits for the memory of another.
@@ -29,7 +29,7 @@ class ResponseMemory:
         self.held_bytes = 0
 
     def hold(self, holder: Holder, size_bytes: int) -> None:
-        """A holder's responses take so much from now on, since its client has taken what it could."""
+        """Count the memory of a holder's responses from now on, since its client has taken what it could."""
         self.release(holder)
         self._held[holder] = size_bytes
         self.held_bytes += size_bytes
@@ -41,7 +41,7 @@ class ResponseMemory:
             oldest.give_back()
 
     def release(self, holder: Holder) -> None:
-        """It holds nothing any more."""
+        """Release all memory of the holder."""
         self.held_bytes -= self._held.pop(holder, 0)
 
     def _look_again(self) -> None:

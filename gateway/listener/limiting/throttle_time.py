@@ -13,7 +13,7 @@ from muster.actors.wire.framing import Buffer
 
 _FIELD, _FIELD_BYTES, _CORRELATION_ID_BYTES = "throttle_time", 4, 4
 _VERSION_BYTES, _ERROR_BYTES, _COUNT_BYTES = 6, 2, 4
-"""Of one entry of ApiVersions; of an error code; of the number of entries of an array."""
+"""Sizes of one entry of ApiVersions, of an error code, and of the number of entries of an array."""
 
 
 class _Place(Enum):
@@ -24,7 +24,7 @@ class _Place(Enum):
 
 
 def with_throttle_time(api_key: int, version: int, parts: Sequence[Buffer], throttle_ms: int) -> Sequence[Buffer]:
-    """The frame with that throttle time; as it was if the version of the response has no such field.
+    """Return the frame with that throttle time; unchanged if the version of the response has no such field.
 
     ``parts``: the frame without its size. Those that hold records are not copied.
     """

@@ -18,7 +18,7 @@ _CLOSED_STATES = (7, 8)
 
 
 def monotonic_ms() -> int:
-    """The clock of quotas."""
+    """Return the clock of quotas."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -32,7 +32,7 @@ class BusyTime:
         self._began_ns: int | None = None
 
     def take_ns(self) -> int:
-        """What has passed since the last call."""
+        """Return the time since the last call."""
         if self._began_ns is not None:
             now_ns = time.perf_counter_ns()
             self._total_ns += now_ns - self._began_ns
@@ -89,7 +89,7 @@ class Mute:
         return self._timer is not None
 
     def extend(self, throttle_ms: int, on_over: Callable[[], None]) -> None:
-        """It lasts for so long from now on, or longer, as it did. ``on_over`` is called when it is over."""
+        """Extend the pause to so long from now on, unless it is longer. ``on_over`` is called when it is over."""
         loop = asyncio.get_running_loop()
         self._on_over = on_over
         self._until_s = max(self._until_s, loop.time() + throttle_ms / 1000)
@@ -104,14 +104,14 @@ class Mute:
             self.lift()
 
     def lift(self) -> None:
-        """It is over now."""
+        """End the pause now."""
         on_over = self._on_over
         self.cancel()
         if on_over is not None:
             on_over()
 
     def cancel(self) -> None:
-        """The connection is closed."""
+        """Cancel the pause: the connection is closed."""
         self._on_over = None
         if self._timer is not None:
             self._timer.cancel()

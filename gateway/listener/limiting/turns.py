@@ -21,16 +21,18 @@ from muster.actors.wire.steps.reading import Steps
 T = TypeVar("T")
 
 TURN_S = 0.001
-"""What waits gets so much of the event loop together, before all else that has come is looked at. Half of it would cost
-a twentieth of the throughput of a gateway that is saturated."""
+"""Time of the event loop that waiting work gets together, before all else that has come is looked at.
+
+Half of it would cost a twentieth of the throughput of a gateway that is saturated.
+"""
 LATE_S = 0.5
 """How long work in the background may take before it delays clients more."""
 _SHORT_S = TURN_S / 4
 _AT_ONCE_S = 4 * TURN_S
-"""What is done without a turn, before all else is looked at. A turn for each large Fetch would halve their number."""
+"""Time of work without a turn, before all else is looked at. A turn for each large Fetch would halve their number."""
 _PAUSE_S = 0.002
 _ARRIVAL_S = 0.001
-"""What to accept a connection and to close it costs: one that is opened for each request has no advantage."""
+"""Cost of accepting a connection and closing it: one that is opened for each request has no advantage."""
 
 
 def over(began_s: float) -> bool:
@@ -39,7 +41,7 @@ def over(began_s: float) -> bool:
 
 
 class Turns:
-    """Those that wait for their turn on one event loop."""
+    """Turns of work that waits on one event loop."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[float, int, Callable[[], float]]] = []
@@ -52,7 +54,7 @@ class Turns:
         self._is_scheduled = False
         self._ended_s = 0.0
         self._at_once_s = 0.0
-        """What was done without waiting since all else was looked at."""
+        """Time of work without waiting since all else was looked at."""
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
@@ -124,7 +126,7 @@ class Turns:
         await woken
 
     async def run(self, steps: Steps[T]) -> T:
-        """The result of the work. What takes less than a turn is done without waiting."""
+        """Return the result of the work. Work that takes less than a turn is done without waiting."""
         had_s = self._now_s
 
         async def wait() -> None:
@@ -136,7 +138,7 @@ class Turns:
 
 
 async def in_background(steps: Steps[T]) -> T:
-    """The result of work that delays clients little, and does not wait for them: short turns with pauses.
+    """Return the result of work that delays clients little, and does not wait for them: short turns with pauses.
 
     After LATE_S, it has a whole turn each time that the event loop turns.
     """
