@@ -11,7 +11,7 @@ from muster.gateway.quotas.rate import Rate, TokenBucket, Window
 from muster.gateway.quotas.throttles import Throttles
 
 _NS_PER_PERCENT = 1e7
-"""Of a thread's second."""
+"""Nanoseconds in one percent of a thread's second."""
 _MAX_CLIENTS = 10_000
 GROUP_BYTE_RATE = "group_byte_rate"
 """The quota of a consumer group, which Kafka does not have."""
@@ -114,11 +114,11 @@ class ClientQuotas:
         return bool(self._groups)
 
     def __len__(self) -> int:
-        """The number of live measures."""
+        """Return the number of live measures."""
         return len(self._measures) + len(self._buckets)
 
     def follow(self, limits: Limits, groups: Mapping[str, float]) -> bool:
-        """These quotas apply from now on. Returns whether any is new."""
+        """Apply these quotas from now on; return whether any is new."""
         if limits == self._limits and groups == self._groups:
             return False
         self._limits, self._groups = limits, groups
@@ -126,7 +126,7 @@ class ClientQuotas:
         return True
 
     def client(self, user: str, client_id: str | None) -> Client:
-        """The quotas of a client."""
+        """Return the quotas of a client."""
         found = self._clients.get((user, client_id))
         if found is None:
             found = self._find(user, client_id or "")
@@ -159,7 +159,7 @@ class ClientQuotas:
         return Meter(limit.quota, _Key(key, _short(limit.shared_by)), self._measures, self.throttles)
 
     def group(self, group_id: str) -> Meter | None:
-        """The quota of a group; None if it has none."""
+        """Return the quota of a group; None if it has none."""
         quota = self._groups.get(group_id)
         if quota is None:
             return None

@@ -17,14 +17,14 @@ NO_LIMIT = 2**31 - 1
 
 
 class ListenerLimits(NamedTuple):
-    """Of one listener; NO_LIMIT: only those of the gateway."""
+    """Limits of one listener; NO_LIMIT: only those of the gateway."""
 
     max_connections: int = NO_LIMIT
     creation_rate: float = NO_LIMIT
 
 
 class ConnectionLimits(NamedTuple):
-    """Of one gateway."""
+    """Limits of one gateway."""
 
     max_connections: int = NO_LIMIT
     creation_rate: float = NO_LIMIT
@@ -70,7 +70,7 @@ class Connections:
         return self._total >= self.limits.max_connections or self._by_listener[listener] >= own.max_connections
 
     def accepted(self, listener: str, own: ListenerLimits, now_ms: int) -> int:
-        """A connection has been accepted. Returns for how long no further one may be, in ms: one sample at most."""
+        """Count an accepted connection; return how long no further one may come, in ms: one sample at most."""
         self._total += 1
         self._by_listener[listener] += 1
         delay_ms = 0
@@ -84,7 +84,7 @@ class Connections:
         return delay_ms
 
     def comes_from(self, ip: str, now_ms: int) -> Refused | None:
-        """A connection is of that address: whether it is refused. If it is not, :meth:`left` must follow."""
+        """Count a connection of that address; return the refusal, if any. Without one, :meth:`left` must follow."""
         rates = self.limits.ip_rates
         if rates and (quota := rates.get(ip, rates.get(None))) is not None:
             rate = self._ip_rates.get(ip, now_ms)
@@ -102,13 +102,13 @@ class Connections:
         return None
 
     def left(self, ip: str) -> None:
-        """A connection of that address is closed."""
+        """Count a connection of that address as closed."""
         self._by_ip[ip] -= 1
         if self._by_ip[ip] <= 0:
             del self._by_ip[ip]
 
     def closed(self, listener: str) -> None:
-        """A connection that was accepted is closed."""
+        """Count an accepted connection as closed."""
         self._total -= 1
         self._by_listener[listener] -= 1
 

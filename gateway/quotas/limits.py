@@ -18,7 +18,7 @@ class QuotaKey(StrEnum):
 
 
 class Part(Enum):
-    """What an entity says of a user or a client id that it does not name."""
+    """Placeholder for a user or a client id that an entity does not name."""
 
     DEFAULT = "default"
     ABSENT = "absent"
@@ -45,7 +45,7 @@ class Limits:
 
     @classmethod
     def of_rules(cls, rules: Iterable[tuple[Who, QuotaKey, float]] = ()) -> Limits:
-        """The later of two rules with the same entity and key counts."""
+        """Return the limits of these rules; of two with the same entity and key, the later one counts."""
         by_key: dict[QuotaKey, dict[Who, float]] = {}
         for who, key, quota in rules:
             by_key.setdefault(key, {})[who] = quota
@@ -59,7 +59,7 @@ class Limits:
         return key in self.by_key
 
     def of(self, key: QuotaKey, user: str, client_id: str) -> Limit | None:
-        """The limit of a client; None if it has none."""
+        """Return the limit of a client; None if it has none."""
         quotas = self.by_key.get(key)
         if not quotas:
             return None

@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def short(name: str) -> str:
-    """A name to remember: of a long one, its digest."""
+    """Return a name to remember: of a long one, its digest."""
     if len(name) <= MAX_NAME_CHARS:
         return name
     return "sha256:" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -39,7 +39,7 @@ class Measures(Generic[K, M]):
         return len(self._measures)
 
     def get(self, key: K, now_ms: int) -> M:
-        """The measure with that key, which is used now; a new one if there is none."""
+        """Return the measure with that key, which is used now; a new one if there is none."""
         measure = self._measures.get(key)
         if measure is None:
             if len(self._measures) >= self._limit:
@@ -49,7 +49,7 @@ class Measures(Generic[K, M]):
         return measure
 
     def peek(self, key: K) -> M | None:
-        """The measure with that key, if there is one; this is no use of it."""
+        """Return the measure with that key, if there is one; this is no use of it."""
         return self._measures.get(key)
 
     def forget_unused(self, now_ms: int) -> None:

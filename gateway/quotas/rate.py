@@ -65,7 +65,7 @@ class Rate:
         return self.throttle_ms(quota, now_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """The rate."""
+        """Return the rate."""
         total, elapsed_ms = self._measure(now_ms)
         return total / (elapsed_ms / 1000)
 
@@ -74,7 +74,7 @@ class Rate:
         return self._measure(now_ms)[0] <= 0
 
     def _measure(self, now_ms: int) -> tuple[float, int]:
-        """The amount, and over how many ms. A sample counts while its last event is in the window."""
+        """Return the amount, and over how many ms. A sample counts while its last event is in the window."""
         samples, (count, sample_ms) = self._samples, self._window
         while samples and now_ms - samples[0].last_ms >= count * sample_ms:
             samples.popleft()

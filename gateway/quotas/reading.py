@@ -17,7 +17,7 @@ _CLIENT_KEYS = {key.value: key for key in QuotaKey}
 
 
 def limits_of(entities: Entities) -> Limits:
-    """The quotas of users and client ids."""
+    """Return the quotas of users and client ids."""
     return Limits.of_rules(_rules(entities))
 
 
@@ -41,7 +41,7 @@ def _part(parts: Mapping[str, str | None], kind: str) -> str | Part:
 
 
 def ip_rates_of(entities: Entities) -> dict[str | None, float]:
-    """Connections per second by address; None: of every other one."""
+    """Return connections per second by address; None: of every other one."""
     found: dict[str | None, float] = {}
     for entity, configs in entities.items():
         kind, name = entity.parts[0]
@@ -58,7 +58,7 @@ def group_rates_of(groups: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
 
 
 def quota_of(text: str) -> float | None:
-    """The value of a quota; None if it is not a positive number."""
+    """Return the value of a quota; None if it is not a positive number."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What DescribeClientQuotas selects, and what AlterClientQuotas may change (KIP-546). Errors and texts are Kafka's."""
+"""Filters of DescribeClientQuotas, and alterations of AlterClientQuotas (KIP-546). Errors and texts are Kafka's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Operation(NamedTuple):
 def described(
     entities: Entities, components: Sequence[Component], *, strict: bool
 ) -> list[tuple[Entity, dict[str, float]]]:
-    """The entities that the filter selects, with their quotas. BadQuotas; UnknownEntityType.
+    """Return the entities that the filter selects, with their quotas. Raises BadQuotas or UnknownEntityType.
 
     ``strict``: whether entities may have no further types.
     """
@@ -67,7 +67,7 @@ def described(
 
 
 def quotas_of(configs: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among the configs of an entity, which may be credentials as well."""
+    """Return the quotas among the configs of an entity, which may be credentials as well."""
     found = {name: quota_of(configs[name]) for name in sorted(configs) if name in {*_CLIENT_KEYS, *_IP_KEYS}}
     return {name: quota for name, quota in found.items() if quota is not None}
 
@@ -117,7 +117,7 @@ def _matches(name: str | None, component: Component) -> bool:
 def alteration(
     parts: Sequence[tuple[str, str | None]], operations: Iterable[Operation], address_of: Callable[[str], str | None]
 ) -> EntityAlteration:
-    """What an entry of the request changes. BadQuotas.
+    """Return the alteration by an entry of the request. Raises BadQuotas.
 
     ``address_of``: the address of a host name in canonical text, None if it has none.
     """
@@ -163,7 +163,7 @@ def _entity(parts: Sequence[tuple[str, str | None]], address_of: Callable[[str],
 
 
 def _text(key: str, value: float) -> str:
-    """As in ZooKeeper: a whole number without a fraction."""
+    """Return the text in ZooKeeper: a whole number without a fraction."""
     if not value > 0:
         raise BadQuotas(f"Quota {key} must be greater than 0")
     if math.isinf(value):

@@ -12,7 +12,7 @@ MAX_SERIES = 1_000
 
 
 class Throttled(NamedTuple):
-    """What those who share a quota had to pause."""
+    """Pauses of those who share a quota."""
 
     quota: str
     who: Who | None
@@ -31,7 +31,7 @@ class Throttles:
         """Throttled responses that have no series of their own."""
 
     def add(self, quota: str, who: Who, throttle_ms: int) -> None:
-        """A response had this throttle time."""
+        """Count a response with this throttle time."""
         count = self._counts.get((quota, who))
         if count is None:
             if len(self._counts) >= self._max_series:
