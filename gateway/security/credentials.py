@@ -42,7 +42,7 @@ _SAMPLE = 250
 
 
 class Shape(NamedTuple):
-    """What anyone can see of a credential by beginning a login."""
+    """Part of a credential that anyone can see by beginning a login."""
 
     iterations: int
     salt_bytes: int
@@ -62,7 +62,7 @@ class Credentials:
         """Credentials, by user and mechanism, that the log has."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """The user's credential; for an unknown user, one that no password fits, so clients learn no names.
+        """Return the user's credential; for an unknown user, one that no password fits, so clients learn no names.
 
         Does the same work for every user: how long it takes must not tell who exists either.
         """
@@ -127,7 +127,7 @@ def _most_frequent(counts: Counter[Shape]) -> Shape:
 
 
 def stored_credentials(config: Mapping[str, str]) -> dict[str, str]:
-    """The SCRAM credentials, as text, among the configs of a user in ZooKeeper."""
+    """Return the SCRAM credentials, as text, among the configs of a user in ZooKeeper."""
     return {mechanism: config[mechanism] for mechanism in SCRAM_MECHANISMS if mechanism in config}
 
 

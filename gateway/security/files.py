@@ -24,7 +24,7 @@ class PropertyFileError(ValueError):
 
 
 def read_properties(path: Path, what: str) -> dict[str, str]:
-    """The properties of a file. PropertyFileError; ``what`` they are, for its message."""
+    """Return the properties of a file. Raises PropertyFileError; ``what`` they are, for its message."""
     try:
         return dict(javaproperties.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
@@ -47,7 +47,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 class WatchedFile(Generic[T]):
-    """What is in a file, which is read again when it changes; thread-safe."""
+    """Content of a file, read again when the file changes; thread-safe."""
 
     def __init__(self, path: Path, read: Callable[[Path], T], what: str) -> None:
         """``read`` raises PropertyFileError, and so does this; ``what`` is in the file, for log lines."""
@@ -59,7 +59,10 @@ class WatchedFile(Generic[T]):
         self._content = read(path)
 
     def current(self) -> T:
-        """What is in it now. While a changed file cannot be read, what was in it, and one log line reports it."""
+        """Return the current content.
+
+        While a changed file cannot be read, its former content; one log line reports it.
+        """
         with self._lock:
             stamp = stamp_of(self._path)
             if stamp != self._stamp:

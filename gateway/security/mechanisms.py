@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
-"""Those with a user and a password."""
+"""Mechanisms with a user and a password."""
 MAX_TOKEN_BYTES = 4096
-"""Of PLAIN and SCRAM."""
+"""Largest token of PLAIN and SCRAM."""
 _OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
 
 
@@ -35,12 +35,12 @@ class AuthenticationFailed(Exception):
 
 
 class InvalidCredentials(Exception):
-    """What the client sent is invalid; it learns no more than that."""
+    """Invalid message of the client, which learns no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a login has proven."""
+    """Result of a login: the proven user."""
 
     user: str
     expires_ms: int | None = None
@@ -54,7 +54,7 @@ class Exchange(Protocol):
     """Once it is proven."""
 
     async def respond(self, token: bytes) -> bytes:
-        """The server's next token. Raises AuthenticationFailed, InvalidCredentials."""
+        """Return the server's next token. Raises AuthenticationFailed or InvalidCredentials."""
         ...
 
 

@@ -84,7 +84,7 @@ class Sasl:
         return text
 
     def session(self, listener: Listener) -> SaslSession:
-        """The session of a new connection."""
+        """Return the session of a new connection."""
         return SaslSession(self, rules_of(self._config, listener), listener.name, self.now_s)
 
     async def exchange(self, mechanism: str, host: str) -> Exchange:
@@ -102,7 +102,7 @@ class Sasl:
         return await self.turns.run(host, lambda: credentials.is_password(user, password))
 
     async def _current(self) -> Credentials:
-        """The current users of both sources."""
+        """Return the current users of both sources."""
         users = _NO_USERS
         if self._file is not None:
             users = await asyncio.get_running_loop().run_in_executor(self._looking, self._file.current)
@@ -119,7 +119,7 @@ class Sasl:
 
 
 def rules_of(config: MusterConfig, listener: Listener) -> SaslRules:
-    """What holds for the logins of that listener."""
+    """Return the rules for logins of that listener."""
     named: str = config.of_listener(listener.name, "sasl.enabled.mechanisms")
     mechanisms = tuple(filter(None, named.split(",")))
     lifetimes_ms = {

@@ -41,7 +41,7 @@ class ScramError(ValueError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """What the server stores of a password for one mechanism (RFC 5802, section 3)."""
+    """Stored form of a password, for one mechanism (RFC 5802, section 3)."""
 
     salt: bytes
     stored_key: bytes
@@ -56,7 +56,7 @@ class ScramCredential:
 
     @classmethod
     def of_salted(cls, mechanism: str, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
-        """The credential of a salted password, which is not kept."""
+        """Return the credential of a salted password, which is not kept."""
         name = _HASHES[mechanism]
         stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
         return cls(salt, stored_key, hmac.digest(salted, b"Server Key", name), iterations)
@@ -142,7 +142,10 @@ class ServerExchange:
         self.server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
 
     def server_final(self, token: bytes) -> bytes:
-        """The response to the client's final message. ScramError if that is invalid, or the proof is wrong."""
+        """Return the response to the client's final message.
+
+        Raises ScramError if that is invalid, or the proof is wrong.
+        """
         found = _CLIENT_FINAL.fullmatch(_text(token))
         if found is None:
             raise ScramError("not a client's final message")

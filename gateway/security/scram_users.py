@@ -18,7 +18,7 @@ from muster.placement.security.entities import Entity, EntityAlteration
 MECHANISM_CODES: Mapping[int, str] = dict(enumerate(SCRAM_MECHANISMS, 1))
 """Kafka's ``ScramMechanism``; any other number is unknown."""
 MAX_ITERATIONS = 16_384
-"""Of a credential that a request sets."""
+"""Limit of a credential that a request sets."""
 NOT_THERE = "Attempt to delete a user credential that does not exist"
 
 
@@ -51,7 +51,7 @@ class Upsertion:
 def alteration_of(
     user: str, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], config: Mapping[str, str]
 ) -> EntityAlteration | Refusal:
-    """What to change for one user, whose elements these are. ``config``: what ZooKeeper has of the user now."""
+    """Return the alteration of one user, whose elements these are. ``config``: the user's current one in ZooKeeper."""
     elements: list[Deletion | Upsertion] = [*upsertions, *deletions]
     for element in elements:
         if (refusal := _refusal(element)) is not None:

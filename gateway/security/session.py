@@ -34,7 +34,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslRules:
-    """What holds for the logins of one listener."""
+    """Rules for logins of one listener."""
 
     mechanisms: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
@@ -42,13 +42,13 @@ class SaslRules:
 
 
 class Logins(Protocol):
-    """What sessions share (:class:`muster.gateway.security.sasl.Sasl`)."""
+    """Logins, shared by sessions (:class:`muster.gateway.security.sasl.Sasl`)."""
 
     counts: LoginCounts
     failure_delay_s: float
 
     def wall_ms(self) -> int:
-        """The clock of credentials that end, ms since the Unix epoch."""
+        """Return the clock of credentials that end, ms since the Unix epoch."""
 
     async def exchange(self, mechanism: str, host: str) -> Exchange:
         """Begin a login from that host."""
@@ -64,7 +64,7 @@ class SaslSession:
         """After a SaslHandshake v0, the next frames are tokens without a request header."""
         self.user: str | None = None
         self.lifetime_ms = 0
-        """Of the session, from the last login; 0: no end."""
+        """Lifetime of the session, from the last login; 0: no end."""
         self._sasl = sasl
         self._rules = rules
         self._listener = listener
@@ -116,7 +116,7 @@ class SaslSession:
                 return api_key == SASL_AUTHENTICATE
 
     def _may_begin_again(self) -> bool:
-        """As in Kafka, only in a session with a lifetime, and not more than once a second."""
+        """Return whether a login may begin again: as in Kafka, in a session with a lifetime, once a second at most."""
         if self._expires_s is None:
             return False
         return self._began_s is None or self._now_s() - self._began_s >= MIN_REAUTH_INTERVAL_S
@@ -146,9 +146,10 @@ class SaslSession:
         return True
 
     async def respond(self, token: bytes, *, knows_lifetimes: bool) -> bytes:
-        """The server's next token. AuthenticationFailed, after a delay, ends the connection; so does TooBusy.
+        """Return the server's next token.
 
-        ``knows_lifetimes``: whether the client gets the session's lifetime in the response.
+        Raises AuthenticationFailed, after a delay, or TooBusy; both end the connection. ``knows_lifetimes``: whether
+        the client gets the session's lifetime in the response.
         """
         running = self._exchange
         assert running is not None

@@ -40,7 +40,7 @@ class TokensFile:
         self._file = WatchedFile(path, read, "tokens")
 
     def user_of(self, token: str) -> str | None:
-        """The name that the token is for. Takes the same time for every token."""
+        """Return the name that the token is for. Takes the same time for every token."""
         sent = hash_of(token)
         found = None
         for name, hashes in self._file.current().items():

@@ -32,7 +32,7 @@ class Turns:
         """By host; the first host is the next."""
 
     async def run(self, host: str, work: Callable[[], T]) -> T:
-        """The result of ``work``. TooBusy if it has not begun, and will not."""
+        """Return the result of ``work``. Raises TooBusy if it has not begun, and will not."""
         await self._turn(host)
         done = asyncio.get_running_loop().run_in_executor(self._threads, work)
         done.add_done_callback(self._ended)

@@ -18,7 +18,7 @@ _MAX_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided, and why it had to be."""
+    """Decision, and the reason for it."""
 
     allowed: bool
     principal: str

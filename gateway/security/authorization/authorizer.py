@@ -37,7 +37,7 @@ _IMPLIED: Mapping[AclOperation, int] = {
     AclOperation.ALTER: _DESCRIBE,
     AclOperation.ALTER_CONFIGS: _DESCRIBE_CONFIGS,
 }
-"""What an ACL that allows an operation allows as well. One that denies it denies nothing else."""
+"""Operations that an ACL which allows one allows as well. One that denies it denies nothing else."""
 
 SUPPORTED: Mapping[AclResourceType, int] = {
     AclResourceType.TOPIC: _bits(
@@ -75,12 +75,12 @@ SUPPORTED: Mapping[AclResourceType, int] = {
 
 @dataclass(slots=True)
 class _Rights:
-    """What the ACLs of one pattern say of one principal and host, as bits of operations."""
+    """Rights in the ACLs of one pattern for one principal and host, as bits of operations."""
 
     denied: int = 0
     allowed: int = 0
     implied: int = 0
-    """What is allowed only because something else is."""
+    """Operations that are allowed only because something else is."""
 
     def add(self, acl: Acl) -> None:
         named = _ALL if acl.operation is AclOperation.ALL else 1 << acl.operation
@@ -103,13 +103,13 @@ class _OfType:
     literals: dict[str, _Pattern] = field(default_factory=dict)
     prefixes: dict[str, _Pattern] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
-    """Of the prefixes, in characters, ascending, each once."""
+    """Lengths of the prefixes, in characters, ascending, each once."""
     literals_of: dict[str, dict[str, _Hosts]] = field(default_factory=dict)
-    """The same rights by principal, then by name; and those of prefixes."""
+    """Rights of ``literals`` by principal, then by name; and those of prefixes."""
     prefixes_of: dict[str, dict[str, _Hosts]] = field(default_factory=dict)
 
     def matching(self, name: str) -> Iterator[_Pattern]:
-        """The patterns that apply to the resource of that name, with a look-up for each length of prefixes."""
+        """Yield the patterns that apply to the resource of that name, with a look-up for each length of prefixes."""
         if (literal := self.literals.get(name)) is not None:
             yield literal
         if name != WILDCARD and (wildcard := self.literals.get(WILDCARD)) is not None:
@@ -122,7 +122,7 @@ class _OfType:
 
 
 class Authorizer:
-    """What each client may do. It never changes: other ACLs need another one.
+    """Rights of every client. It never changes: other ACLs need another one.
 
     A principal is ``Type:name``, a host the text of an IP address. All comparisons are case-sensitive.
     """
@@ -161,7 +161,7 @@ class Authorizer:
         return bool(allowed >> operation & 1)
 
     def operations(self, principal: str, host: str, resource: AclResourceType, name: str) -> int:
-        """What the client may do with the resource of that name: ``1 << operation`` for each operation (KIP-430)."""
+        """Return the client's operations on the resource of that name: ``1 << operation`` for each (KIP-430)."""
         key = (principal, host, resource, name)
         allowed = self._allowed.get(key)
         if allowed is None:
@@ -223,7 +223,7 @@ class Authorizer:
 def _names(
     of_principals: Mapping[str, Mapping[str, _Hosts]], principal: str, host: str, bit: int
 ) -> tuple[set[str], set[str]]:
-    """The names for which ACLs deny the operation to the client, and those for which they allow it by name."""
+    """Return the names for which ACLs deny the operation to the client, and those for which they allow it by name."""
     denied: set[str] = set()
     allowed: set[str] = set()
     for who in (principal, ANYONE):
@@ -248,7 +248,7 @@ def _of_client(pattern: _Pattern, principal: str, host: str) -> Iterator[_Rights
 
 @lru_cache(1024)
 def _same_host(text: str) -> str:
-    """An IP address as connections have it, however it was written; any other text as it is."""
+    """Return an IP address as connections have it, however it was written; any other text as it is."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -55,7 +55,7 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say."""
+    """Requirements on a token."""
 
     audience: tuple[str, ...]
     """One of them; any or none if empty."""
@@ -65,7 +65,7 @@ class TokenRules:
     """The claim that is the user."""
 
     def login(self, token: str, keys: Sequence[VerificationKey]) -> Login:
-        """The login of the token's user, until the token ends. InvalidToken.
+        """Return the login of the token's user, until the token ends. Raises InvalidToken.
 
         As in Kafka, the token has to say when it was issued and when it ends.
         """

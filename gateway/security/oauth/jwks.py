@@ -48,7 +48,10 @@ class VerificationKey:
 
 
 def read_keys(data: bytes) -> tuple[VerificationKey, ...]:
-    """The public keys for signatures; others, secret or malformed, are left out. JwksError if there are none."""
+    """Return the public keys for signatures; others, secret or malformed, are left out.
+
+    Raises JwksError without any.
+    """
     try:
         entries = json.loads(data)["keys"]
         found = [key for entry in entries if isinstance(entry, dict) and (key := _key(entry)) is not None]
@@ -114,7 +117,7 @@ class Jwks:
         return self._keys
 
     def _begin(self) -> asyncio.Task[None] | None:
-        """The reading that runs, or begins now; None if the last one was a moment ago."""
+        """Return the reading that runs, or begins now; None if the last one was a moment ago."""
         if self._reading is None or self._reading.done():
             if self._tried_s is not None and self._now_s() - self._tried_s < AGAIN_S:
                 return None

@@ -1,4 +1,4 @@
-"""What a listener serves TLS with: an OpenSSL context made of its settings, and what a new one is compared with."""
+"""OpenSSL contexts that listeners serve with, made of their settings, and the comparison of a new one with the old."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Served:
     _keys: Keys = field(repr=False, compare=False)
 
     def principal_of(self, certificate: bytes) -> str | None:
-        """The name of a client with that certificate (DER); None if no mapping rule matches, or it is malformed."""
+        """Return the name of a client with that certificate (DER); None if it is malformed, or no rule matches."""
         try:
             return self.rules.name(distinguished_name(x509.load_der_x509_certificate(certificate).subject))
         except ValueError:  # OpenSSL is more lenient
@@ -128,7 +128,10 @@ def load_keys(context: ssl.SSLContext, keys: Keys) -> None:
 
 
 def _restrict(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
-    """Those of TLS 1.3 are all allowed or none: Python cannot choose between them. StoreError."""
+    """Restrict the suites. Those of TLS 1.3 are all allowed or none: Python cannot choose between them.
+
+    Raises StoreError.
+    """
     newer, older = _TLS_1_3 & set(suites), [each for each in suites if each not in _TLS_1_3]
     if newer and newer != _TLS_1_3 and context.maximum_version == ssl.TLSVersion.TLSv1_3:
         raise StoreError(

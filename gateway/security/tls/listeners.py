@@ -1,7 +1,7 @@
-"""What each listener of a gateway serves TLS with, and how that changes while it serves.
+"""TLS of each listener of a gateway, and its changes while it serves.
 
-New settings (of the view) and changed files take effect for new connections; open ones keep what they began with. What
-cannot be read, or must not take the place of what is in use, is reported and left out.
+New settings (of the view) and changed files take effect for new connections; open ones keep what they began with.
+Settings that cannot be read, or must not replace those in use, are reported and left out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ THREADS = 2
 
 
 class TlsListeners:
-    """Those of one gateway that use TLS, and the HTTP port if it does. For one event loop."""
+    """Listeners of one gateway that use TLS, and the HTTP port if it does. For one event loop."""
 
     def __init__(self, config: MusterConfig) -> None:
-        """Reads every store. Blocks. StoreError."""
+        """Read every store. Blocks. Raises StoreError."""
         self._settings = settings_of(config)
         self._served = {name: _Loaded(settings) for name, settings in self._settings.items()}
         self._tried = {name: loaded.stamp for name, loaded in self._served.items()}
@@ -50,7 +50,7 @@ class TlsListeners:
         return bool(self._served)
 
     def served(self, listener: str) -> Served:
-        """What the listener of that name serves now."""
+        """Return the current TLS of the listener of that name."""
         return self._served[listener].served
 
     def context(self, listener: str) -> ssl.SSLContext:
@@ -129,14 +129,14 @@ class TlsListeners:
         return None
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads."""
         for task in self._following:
             task.cancel()
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _Loaded:
-    """What was loaded, and what the files were like. Blocks. StoreError."""
+    """Loaded context, and the state of its files. Blocks. Raises StoreError."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self.stamp = _stamp(settings)

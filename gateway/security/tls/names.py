@@ -21,7 +21,7 @@ _ESCAPED = frozenset(',=+<>#;"\\')
 _TEXTS = frozenset(
     (_ASN1Type.UTF8String, _ASN1Type.PrintableString, _ASN1Type.IA5String, _ASN1Type.T61String, _ASN1Type.BMPString)
 )
-"""What Java writes as text, if the type has a keyword."""
+"""Types that Java writes as text, if the type has a keyword."""
 _ENCODINGS = {
     _ASN1Type.BMPString: "utf-16-be",
     _ASN1Type.UniversalString: "utf-32-be",
@@ -30,7 +30,10 @@ _ENCODINGS = {
 
 
 def distinguished_name(name: x509.Name) -> str:
-    """The most specific part first. Types without a keyword in RFC 2253 are OIDs, with the DER of the value in hex."""
+    """Return the most specific part first.
+
+    Types without a keyword in RFC 2253 are OIDs, with the DER of the value in hex.
+    """
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(list(name.rdns)))
 
 

@@ -39,23 +39,23 @@ class Keys:
         return self.chain[0]
 
     def pem(self) -> bytes:
-        """The certificates and the unencrypted key, for OpenSSL."""
+        """Return the certificates and the unencrypted key, for OpenSSL."""
         return pem_of(self.chain) + self.key_pem()
 
     def key_pem(self) -> bytes:
-        """The unencrypted key."""
+        """Return the unencrypted key."""
         return self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
 
 def pem_of(certificates: tuple[x509.Certificate, ...]) -> bytes:
-    """The certificates as PEM."""
+    """Return the certificates as PEM."""
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
 
 
 def read_keys(store: KeyStore) -> Keys:
-    """The key and the certificates of the store. StoreError."""
+    """Return the key and the certificates of the store. Raises StoreError."""
     if store.location is None:
         assert store.key is not None
         assert store.chain is not None
@@ -68,7 +68,7 @@ def read_keys(store: KeyStore) -> Keys:
 
 
 def read_trusted(store: TrustStore) -> tuple[x509.Certificate, ...] | None:
-    """The trusted certificates; None if the store names neither a file nor a text. StoreError."""
+    """Return the trusted certificates; None if the store names neither a file nor a text. Raises StoreError."""
     if store.certificates is not None:
         return _pem_certificates(_bytes(store.certificates) or b"", "ssl.truststore.certificates")
     if store.location is None:
@@ -141,7 +141,7 @@ def _pkcs12_keys(data: bytes, password: bytes | None, where: str) -> Keys:
 
 
 def _in_order(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """The leaf, its issuer, and so on; PKCS12 has no order."""
+    """Return the leaf, its issuer, and so on; PKCS12 has no order."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)

@@ -51,13 +51,13 @@ class TlsClient(Protocol):
     """The connection behind the transport. All methods are called on the event loop."""
 
     def established(self) -> None:
-        """The handshake is complete."""
+        """Note that the handshake is complete."""
 
     def handshake_failed(self, error: Exception) -> None:
         """NotTls, HandshakeTimeout or SSLError, also after the handshake. What is queued has been sent."""
 
     def decrypted(self, data: bytes) -> None:
-        """The client sent this."""
+        """Take data from the client."""
 
     def full(self) -> None:
         """Start nothing that would send more."""
@@ -67,7 +67,7 @@ class TlsClient(Protocol):
 
 
 class TlsTransport:
-    """What a :class:`TlsClient` uses as its transport. Pass it :meth:`feed` what the socket receives."""
+    """Transport of a :class:`TlsClient`. Pass it :meth:`feed` what the socket receives."""
 
     __slots__ = (
         "_client",
@@ -210,7 +210,7 @@ class TlsTransport:
         self._fail(HandshakeTimeout())
 
     def _fail(self, error: Exception) -> None:
-        """The alert, if any, has been queued. The client's transport is closed by its connection."""
+        """Report the error. The alert, if any, has been queued. The client's transport is closed by its connection."""
         self._deadline.cancel()
         self._client.handshake_failed(error)
 
@@ -239,11 +239,11 @@ class TlsTransport:
             self._socket.write(self._outgoing.read())
 
     def write(self, data: Buffer) -> None:
-        """As a transport's."""
+        """Write like a transport."""
         self.writelines((data,))
 
     def writelines(self, pieces: Iterable[Buffer]) -> None:
-        """As a transport's. Large pieces are not copied before they are encrypted; they must not change."""
+        """Write like a transport. Large pieces are not copied before they are encrypted; they must not change."""
         if self._is_lost or self._is_closing:
             return
         small: list[Buffer] = []
@@ -304,39 +304,39 @@ class TlsTransport:
         return len(part)
 
     def pause_writing(self) -> None:
-        """The socket takes no more."""
+        """Pause: the socket takes no more."""
         self._is_paused = True
         if not self._is_full:
             self._is_full = True
             self._client.full()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
+        """Resume: the socket takes more."""
         self._is_paused = False
         self._pump()
 
     def pause_reading(self) -> None:
-        """As a transport's."""
+        """Pause like a transport."""
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """As a transport's."""
+        """Resume like a transport."""
         self._socket.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """As a transport's."""
+        """Return the number of bytes to be sent."""
         return self._socket.get_write_buffer_size() + self._pending_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As a transport's."""
+        """Return the socket's information."""
         return self._object if name == "ssl_object" else self._socket.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        """As a transport's."""
+        """Return whether the transport is closing."""
         return self._is_closing or self._socket.is_closing()
 
     def close(self) -> None:
-        """As a transport's: what is queued is sent first, then that this is the end."""
+        """Close like a transport: queued data is sent first, then the end."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -348,7 +348,7 @@ class TlsTransport:
             self._shut()
 
     def _shut(self) -> None:
-        """The client's own end is not awaited: who sends no more needs none."""
+        """Shut down without awaiting the client's own end: a client that sends no more needs none."""
         assert self._object is not None
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
@@ -356,11 +356,11 @@ class TlsTransport:
         self._socket.close()
 
     def abort(self) -> None:
-        """As a transport's."""
+        """Abort like a transport."""
         self._socket.abort()
 
     def lost(self) -> None:
-        """The socket is closed."""
+        """Drop everything: the socket is closed."""
         self._is_lost = True
         self._deadline.cancel()
         self._pending.clear()
