@@ -9,7 +9,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.telemetry.subscriptions import Client, Subscription, Wanted, wanted_of
 
 MAX_INSTANCES = 16_384
-"""As in Kafka; the one that was heard of longest ago is forgotten first."""
+"""Limit of Kafka; the instance that was heard of longest ago is forgotten first."""
 _MAY_REPEAT = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 """After these, a client may request its subscription at once."""
 _SILENT_INTERVALS = 3
@@ -41,7 +41,7 @@ class ClientInstance:
     def __init__(self, wanted: Wanted, subscriptions: Sequence[Subscription]) -> None:
         self.wanted = wanted
         self.subscriptions = subscriptions
-        """Those by which it was decided what is wanted."""
+        """Subscriptions by which ``wanted`` was decided."""
         self.is_informed = False
         """Whether it has been sent its subscription since its last push."""
         self.is_terminating = False
@@ -86,7 +86,7 @@ class ClientInstances:
         return len(self._instances)
 
     def subscribe(self, client: Client, now_ms: int) -> Wanted:
-        """The response to GetTelemetrySubscriptions. Refused."""
+        """Return the response to GetTelemetrySubscriptions. Raises Refused."""
         instance = self._instance(client)
         if not instance.may_get(now_ms):
             instance.last_error = ErrorCode.throttling_quota_exceeded
@@ -95,7 +95,7 @@ class ClientInstances:
         return instance.wanted
 
     def push(self, client: Client, subscription_id: int, now_ms: int, *, is_last: bool, error: ErrorCode) -> Wanted:
-        """A PushTelemetry. ``error`` is what is wrong with its content, if anything. Refused."""
+        """Take a PushTelemetry. ``error`` is that of its content, if any. Raises Refused."""
         instance = self._instance(client)
         instance.last_error = self._push_error(instance, subscription_id, now_ms, is_last=is_last, error=error)
         if instance.last_error is not ErrorCode.none:
@@ -116,7 +116,7 @@ class ClientInstances:
         return error
 
     def failed(self, instance_id: UUID, error: ErrorCode) -> None:
-        """What it has pushed cannot be used."""
+        """Note that its push cannot be used."""
         if instance_id in self._instances:
             self._instances[instance_id].last_error = error
 

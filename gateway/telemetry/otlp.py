@@ -11,11 +11,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 
 _MAX_TEXT_CHARS = 500
 _MAX_POINTS = 100_000
-"""Of a push, with their attributes, metrics and containers. Kafka's clients push some hundreds."""
+"""Limit of a push, with attributes, metrics and containers. Kafka's clients push some hundreds."""
 
 
 class Unreadable(ValueError):
-    """It is not a MetricsData."""
+    """Message that is no MetricsData."""
 
 
 class Point(NamedTuple):
@@ -33,9 +33,9 @@ class Point(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[Point]:
-    """The points of a push. Histograms, which Kafka's clients do not push, are left out. Unreadable.
+    """Return the points of a push. Histograms, which Kafka's clients do not push, are left out.
 
-    Also if there are too many points.
+    Raises Unreadable, also if there are too many points.
     """
     try:
         pushed = MetricsData.FromString(data)

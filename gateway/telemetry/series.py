@@ -30,7 +30,7 @@ class Series(NamedTuple):
 
 
 class _Pushed:
-    """What one client instance has pushed."""
+    """Metrics that one client instance has pushed."""
 
     __slots__ = ("client_id", "group", "values")
 

@@ -20,7 +20,7 @@ from muster.actors.config.client_metrics import (
 
 
 class Client(NamedTuple):
-    """What subscriptions match: the names are those of their patterns."""
+    """Labels of a client for subscriptions: the names are those of their patterns."""
 
     client_instance_id: UUID
     client_id: str
@@ -43,16 +43,16 @@ class Subscription(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What one client pushes. Without metrics it requests them again after the interval."""
+    """Metrics that one client pushes. Without any, it requests them again after the interval."""
 
     subscription_id: int
-    """The same on every gateway; another one if anything else here changes."""
+    """Equal on every gateway; another one if anything else here changes."""
     metrics: tuple[str, ...]
     interval_ms: int
 
 
 def subscriptions_of(configs: Mapping[str, Mapping[str, str]]) -> list[Subscription]:
-    """The subscriptions, by name, of their configs. Those that cannot be read are left out."""
+    """Return the subscriptions, by name, of their configs. Those that cannot be read are left out."""
     found = []
     for _, config in sorted(configs.items()):
         names = tuple(name for part in config.get(METRICS, "").split(",") if (name := part.strip()))
@@ -65,7 +65,7 @@ def subscriptions_of(configs: Mapping[str, Mapping[str, str]]) -> list[Subscript
 
 
 def wanted_of(client: Client, subscriptions: Iterable[Subscription]) -> Wanted:
-    """What the client pushes."""
+    """Return the metrics that the client pushes."""
     matching = [each for each in subscriptions if each.matches(client)]
     metrics = sorted({name for each in matching for name in each.metrics})
     if ALL_METRICS in metrics:
@@ -75,6 +75,6 @@ def wanted_of(client: Client, subscriptions: Iterable[Subscription]) -> Wanted:
 
 
 def _subscription_id(metrics: Iterable[str], interval_ms: int, instance: UUID) -> int:
-    """An int32 of both, so that a client of another instance never continues with it."""
+    """Return an int32 of both, so that a client of another instance never continues with it."""
     number = crc32(repr((*metrics, interval_ms)).encode(), crc32(instance.bytes))
     return number - (1 << 32) if number >= 1 << 31 else number
