@@ -112,7 +112,7 @@ class GatewayActor(Actor):
         )
 
     def _nodes(self, node_address: str, labels: Mapping[str, str]) -> list[Node]:
-        """What the placeholders of each listener stand for. BadPlaceholder, before anything is bound."""
+        """Return the values of each listener's placeholders. Raises BadPlaceholder, before anything is bound."""
         nodes = []
         for listener in self.settings.config.all_listeners:
             address = listener.own_address(self.settings.host or node_address)
@@ -129,11 +129,11 @@ class GatewayActor(Actor):
         return self._started is not None and self._started.done() and not self._started.exception()
 
     async def view(self) -> ClusterView | None:
-        """The newest view known here; None while this process starts."""
+        """Return the newest view known here; None while this process starts."""
         return self._served.server.view if self._is_up() else None
 
     async def identity(self) -> tuple[str, str]:
-        """The cluster id and storage path of this gateway's cluster; also returned while it starts."""
+        """Return the cluster id and storage path of this gateway's cluster, also while it starts."""
         return self.settings.cluster_id, self.settings.storage
 
     async def turned_away(self) -> list[dict[str, object]]:
@@ -146,12 +146,12 @@ class GatewayActor(Actor):
             self._served.faults.take(book)
 
     async def report_faults(self) -> None:
-        """Returns when the controller has received what was injected here."""
+        """Return once the controller has received all counts of faults injected here."""
         if self._served.faults is not None:
             await self._served.faults.reported()
 
     async def audit_runs(self, session: str, received: int) -> Batch[SendKey, Run]:
-        """What was sent, to which group, with what is settled now: see :meth:`Outbox.take`."""
+        """Return the sends by group, with those that are settled now: see :meth:`Outbox.take`."""
         await self.flush()
         return self._sends.take(session, received)
 

@@ -65,7 +65,10 @@ def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, 
 
 
 def _head() -> str | None:
-    """The head's node id. Without the head there is no Ray, so losing any other node does not lose the controller."""
+    """Return the head's node id.
+
+    Without the head there is no Ray, so losing any other node does not lose the controller.
+    """
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return next((node["NodeID"] for node in nodes if node["Alive"] and _HEAD in node["Resources"]), None)
 
@@ -88,7 +91,7 @@ def is_left_of(cluster_id: str, namespace: str = NAMESPACE) -> bool:
 
 
 def _other(cluster_id: str, namespace: str) -> str | None:
-    """The storage of the Muster in the namespace if it is not that cluster; None if no actor reports it.
+    """Return the storage of the Muster in the namespace if it is not that cluster; None if no actor reports it.
 
     The controller reports it or, while it is unavailable or paused, a gateway.
     """

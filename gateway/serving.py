@@ -51,7 +51,7 @@ _SETTLE_S = 1.0
 T = TypeVar("T")
 
 ListenFor = Callable[[str, str, int], list[socket.socket]]
-"""What :meth:`muster.actors.wire.held_sockets.HeldSockets.listen` does: sockets for a use, a host and a port."""
+"""Function like :meth:`muster.actors.wire.held_sockets.HeldSockets.listen`: sockets for a use, a host and a port."""
 
 
 class RayController:
@@ -111,7 +111,7 @@ class ServedGateway:
     """None until it is open, or if fault injection is disabled."""
 
     def __init__(self, settings: ClusterSettings, gateway_id: int, sends: Sends | None = None) -> None:
-        """``sends`` collects what the audit gets."""
+        """Take the settings; ``sends`` collects sends for the audit."""
         self._settings = settings
         self._id = gateway_id
         self._sends = sends
@@ -125,7 +125,7 @@ class ServedGateway:
 
     @property
     def server(self) -> GatewayServer:
-        """What serves the clients, once it is open."""
+        """Server of the clients, once it is open."""
         assert self._server is not None
         return self._server
 

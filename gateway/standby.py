@@ -109,7 +109,7 @@ class _Serving:
         return self
 
     def _listen(self, use: str, _host: str, _port: int) -> list[socket.socket]:
-        """The sockets that the dead process had for that use; the host and the port are theirs."""
+        """Return the sockets that the dead process had for that use; the host and the port are theirs."""
         found = [each for each in self._sockets if each[0].startswith(f"{use} ")]
         self._sockets = [each for each in self._sockets if each not in found]
         return [held for _, held in found]

@@ -35,7 +35,7 @@ NOT_SERVED = (
 
 
 def render() -> str:
-    """The two tables, as Markdown."""
+    """Return the two tables, as Markdown."""
     served = [_served(APIS[key]) for key in sorted(APIS)]
     unserved = [_unserved(each) for each in NOT_SERVED]
     return "\n\n".join(

@@ -63,7 +63,7 @@ def _default(value: str | None) -> str:
 
 
 def columns() -> str:
-    """The columns of every table."""
+    """Return the columns of every table."""
     return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema.arrow)}" for name, schema in TABLES.items())
 
 
@@ -88,13 +88,13 @@ def metrics() -> str:
 
 
 def _labels(family: Family) -> str:
-    """Those of KoP's names all, else without ``gateway``, which every family has."""
+    """Return all labels with KoP's names, else those without ``gateway``, which every family has."""
     names = ("cluster", *family.labels) if family in KOP else family.labels
     return ", ".join(f"`{name}`" for name in names)
 
 
 def authorization() -> str:
-    """What each API requires, from the guards that its handlers register."""
+    """Return the rights that each API requires, from the guards of its handlers."""
     rows = [row for key in sorted(APIS) for row in _guarded(APIS[key])]
     unguarded = ", ".join(f"{api.name} ({key})" for key, api in sorted(APIS.items()) if not api.guard.rules)
     return "\n\n".join((table(("key", "API", "requires", "refused as"), rows), f"Open to every client: {unguarded}."))
@@ -116,7 +116,7 @@ def _refused(rule: Rule) -> str:
 
 
 def pages() -> Mapping[str, Callable[[], str]]:
-    """What each page has between its markers."""
+    """Return the generator of each page's part between its markers."""
     return {
         "compatibility.md": render,
         "configuration.md": properties,
@@ -127,12 +127,12 @@ def pages() -> Mapping[str, Callable[[], str]]:
 
 
 def generated_part(page: str) -> str:
-    """What stands between the markers. ValueError if they are not there."""
+    """Return the part between the markers. Raises ValueError if they are not there."""
     return _parts(page)[1].strip()
 
 
 def rewritten(page: str, part: str) -> str:
-    """The page with another generated part."""
+    """Return the page with another generated part."""
     before, _, after = _parts(page)
     return f"{before}\n{part}\n{after}"
 

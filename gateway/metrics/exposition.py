@@ -73,7 +73,7 @@ Section = Callable[[Exposition], None]
 def expose(
     gateway: int, sections: Iterable[Section], *, openmetrics: bool = False, hide: Callable[[str], str] | None = None
 ) -> bytes:
-    """The response of that gateway to a scrape."""
+    """Return the response of that gateway to a scrape."""
     exposition = Exposition(gateway, openmetrics=openmetrics, hide=hide)
     for write in sections:
         write(exposition)
@@ -81,7 +81,10 @@ def expose(
 
 
 def labels(**values: str | int) -> str:
-    """The labels of a series after its first one, as text: ``,topic="t",partition="0"``. Values may be any text."""
+    """Return the labels of a series after its first one, as text: ``,topic="t",partition="0"``.
+
+    Values may be any text.
+    """
     return "".join([f',{name}="{_escaped(str(value))}"' for name, value in values.items()])
 
 

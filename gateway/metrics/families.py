@@ -17,7 +17,7 @@ class Family:
     """A metric family."""
 
     name: str
-    """As in queries: the name of a counter ends with ``_total``."""
+    """Name in queries: that of a counter ends with ``_total``."""
     kind: str
     """OpenMetrics' type: counter, gauge, histogram, summary or unknown."""
     labels: tuple[str, ...]
@@ -175,7 +175,7 @@ GATEWAY = (
     _gauge("muster_zookeeper_connected", "1 while this gateway is connected to ZooKeeper."),
     _counter("muster_zookeeper_outages_total", "Times that this gateway lost its connection to ZooKeeper."),
 )
-"""What a gateway itself counts (muster.gateway.metrics.gateway)."""
+"""Families that a gateway itself counts (muster.gateway.metrics.gateway)."""
 
 CLIENTS = (
     _gauge(
@@ -193,7 +193,7 @@ CLIENTS = (
         "Values that clients have pushed and that have no series (metrics.max.client.series).",
     ),
 )
-"""What clients push (muster.gateway.metrics.clients)."""
+"""Families that clients push (muster.gateway.metrics.clients)."""
 
 _SHARED_BY = "{quota,user,client_id,group}"
 QUOTAS = (
@@ -212,7 +212,7 @@ QUOTAS = (
         "Time for which no connections were accepted (max.connection.creation.rate).",
     ),
 )
-"""What quotas and limits do (muster.gateway.metrics.clients)."""
+"""Families of quotas and limits (muster.gateway.metrics.clients)."""
 
 GROUPS = (
     _gauge(
@@ -317,7 +317,7 @@ GROUPS = (
         "Segments that the log actor has set aside as corrupt or misses, in the partitions that it has open.",
     ),
 )
-"""What coordinators and logs report (muster.gateway.metrics.groups)."""
+"""Families that coordinators and logs report (muster.gateway.metrics.groups)."""
 
 LAG = (
     _gauge(
@@ -367,7 +367,7 @@ TRANSACTIONS = (
         "kafka.server:type=transaction-coordinator-metrics,name=partition-load-time-max.",
     ),
 )
-"""What coordinators of transactions report (muster.gateway.metrics.transactions)."""
+"""Families that coordinators of transactions report (muster.gateway.metrics.transactions)."""
 
 AUDIT = (
     _counter(

@@ -34,7 +34,7 @@ _BUCKET_NAMES = (*(repr(float(bound)) for bound in LATENCY_BUCKETS_S), "+Inf")
 
 
 class Books(Protocol):
-    """What was sent to which group (``muster.gateway.attribution.account.Account``)."""
+    """Sends by group (``muster.gateway.attribution.account.Account``)."""
 
     def snapshot(self) -> Snapshot: ...
     def registrations(self) -> int: ...

@@ -54,14 +54,14 @@ _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
 
 
 def exposed_here(view: ClusterView, gateway_id: int, kind: str = OFFSETS) -> list[int]:
-    """The partitions of coordinators of that kind that were ever started, and that this gateway reports."""
+    """Return the coordinators' partitions of that kind that were ever started, and that this gateway reports."""
     coordinators = {partition: view.coordinator_of(partition, kind) for partition in view.owners(kind)}
     return sorted(partition for partition, broker in coordinators.items() if broker and broker.id == gateway_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What the coordinators of one gateway returned."""
+    """Responses of one gateway's coordinators."""
 
     gateway: int
     snapshots: tuple[Snapshot, ...]
@@ -103,7 +103,7 @@ async def scrape(gateway: Gateway) -> Scrape:
 
 
 async def _corrupt_segments(gateway: Gateway) -> dict[int, int]:
-    """As returned by the log actors of this gateway; late ones are left out. Each log actor has one gateway."""
+    """Return the counts of this gateway's log actors; late ones are left out. Each log actor has one gateway."""
     gateways = sorted(broker.id for broker in gateway.view.brokers)
     logs = sorted(gateway.view.logs)
     here = [index for index in logs if gateways and gateways[index % len(gateways)] == gateway.id]

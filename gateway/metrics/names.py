@@ -52,7 +52,7 @@ class HiddenNames:
         return _LABEL.sub(lambda match: labels(**{match[1]: shown[match[1]]}) if match[1] in shown else match[0], text)
 
     def _shown(self, label: str, escaped: str) -> str:
-        """The value to show; ``escaped`` as it is in the text."""
+        """Return the value to show; ``escaped`` as it is in the text."""
         known = self._known.get((label, escaped))
         if known is None:
             name = _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], escaped)
@@ -67,7 +67,7 @@ class HiddenNames:
 
 
 def key_of(storage: Path) -> bytes:
-    """The key of the cluster's hashes, which is made once and kept with its data. Raises OSError."""
+    """Return the key of the cluster's hashes, which is made once and kept with its data. Raises OSError."""
     path = storage / "run" / "metrics-key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

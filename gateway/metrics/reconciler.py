@@ -27,7 +27,7 @@ Status = Callable[[], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerStatus:
-    """What the reconciler returned to one gateway."""
+    """Response of the reconciler to one gateway."""
 
     gateway: int
     status: Mapping[str, Any] | None

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionScrape:
-    """What the coordinators of one gateway returned, by partition."""
+    """Responses of one gateway's coordinators, by partition."""
 
     snapshots: dict[int, dict[str, Any]]
 
