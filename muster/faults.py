@@ -1,4 +1,4 @@
-"""What a fault and a plan of faults are. See docs/faults.md; what carries them out is ``pytest_muster.FaultClient``."""
+"""Faults and plans of faults. See docs/faults.md; ``pytest_muster.FaultClient`` carries them out."""
 
 from muster.actors.faults import Fault, FaultError, InvalidFault, Plan
 

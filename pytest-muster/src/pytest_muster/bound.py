@@ -19,7 +19,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def bound(command: Sequence[str], signal_number: int = signal.SIGTERM) -> list[str]:
-    """A command that becomes ``command``, whose first word is a path, and gets the signal when we end.
+    """Return a command that becomes ``command``, whose first word is a path, and gets the signal when we end.
 
     "We" is the thread that starts it (prctl(2), PR_SET_PDEATHSIG). It is in a process group of its own: a Ctrl-C in
     the terminal reaches only us, and we stop it last. On Linux only; elsewhere it is ``command`` unchanged.

@@ -229,7 +229,7 @@ class Muster(Cluster):
 
 
 def _family(pid: int) -> Iterator[int]:
-    """The process and, if /proc is available, all its descendants. Muster's own watchdog finds later ones."""
+    """Yield the process and, if /proc is available, all its descendants. Muster's own watchdog finds later ones."""
     yield pid
     with contextlib.suppress(OSError):
         for children in Path(f"/proc/{pid}/task").glob("*/children"):

@@ -14,7 +14,7 @@ class NoMusterCommand(RuntimeError):
 
 
 def muster_command(given: str | None = None, requirement: str | None = None) -> Sequence[str]:
-    """The command for ``muster``, with an absolute path. NoMusterCommand.
+    """Return the command for ``muster``, with an absolute path. Raises NoMusterCommand.
 
     ``given``, if any, split as a shell splits it; else ``muster`` beside this Python; else on PATH; else uvx with the
     ``requirement``, if any: one for pip, since PyPI has another project by the name of muster.

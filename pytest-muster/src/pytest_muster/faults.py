@@ -86,7 +86,7 @@ class FaultClient:
         return str(self._call("POST", "/v1/faults", dict(fault))["id"])
 
     def faults(self) -> list[dict[str, Any]]:
-        """The faults in force: id, fault, matched, hits, injected_ms, expires_at_ms."""
+        """Return the faults in force: id, fault, matched, hits, injected_ms, expires_at_ms."""
         found: list[dict[str, Any]] = self._call("GET", "/v1/faults")["faults"]
         return found
 
@@ -186,7 +186,7 @@ class FaultClient:
 
 
 def _checked(url: str) -> str:
-    """The URL. ValueError if it cannot be a gateway's."""
+    """Return the URL. Raises ValueError if it cannot be a gateway's."""
     with contextlib.suppress(ValueError):  # invalid brackets or port
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
@@ -195,7 +195,7 @@ def _checked(url: str) -> str:
 
 
 def _connect(url: str, timeout_s: float) -> HTTPConnection:
-    """A connection on which nothing has been sent. OSError, UnicodeError."""
+    """Return a connection on which nothing has been sent. Raises OSError or UnicodeError."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -204,7 +204,7 @@ def _connect(url: str, timeout_s: float) -> HTTPConnection:
 
 
 def _content(body: Mapping[str, Any] | bytes | None) -> tuple[bytes | None, dict[str, str]]:
-    """The body and its headers; bytes are YAML."""
+    """Return the body and its headers; bytes are YAML."""
     if body is None:
         return None, {}
     if isinstance(body, bytes):

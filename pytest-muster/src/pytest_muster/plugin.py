@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _setting(config: pytest.Config, name: str) -> str | None:
-    """The command line overrides the environment, which overrides the configuration file."""
+    """Return the setting: the command line overrides the environment, which overrides the configuration file."""
     option = config.getoption(f"--muster-{name}")
     return option or os.environ.get(f"MUSTER_{name.upper()}") or config.getini(f"muster_{name}") or None
 
@@ -59,7 +59,7 @@ def muster_properties(pytestconfig: pytest.Config) -> Mapping[str, str]:
 def muster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, muster_properties: Mapping[str, str]
 ) -> Iterator[Muster | RunningMuster]:
-    """A running cluster, shared by all tests of the session (with pytest-xdist, of the worker)."""
+    """Yield a running cluster, shared by all tests of the session (with pytest-xdist, of the worker)."""
     from pytest_muster.cluster import Muster, MusterNotStarted, RunningMuster
 
     bootstrap = _setting(pytestconfig, "bootstrap")
@@ -92,7 +92,7 @@ def muster(
 
 @pytest.fixture
 def muster_faults(muster: Muster | RunningMuster) -> Iterator[FaultClient]:
-    """The fault API of ``muster``; faults that a test injects are cleared when it ends."""
+    """Yield the fault API of ``muster``; faults that a test injects are cleared when it ends."""
     faults = muster.faults
     yield faults
     faults.clear()
