@@ -93,8 +93,7 @@ class Slot:
     def owners(
         self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY, *, group: str | None = None
     ) -> list[Claim]:
-        """Return the claims of owners of the partition, also of those that ended within the grace time before
-        ``at_ms``.
+        """Return the claims of owners of the partition, also those that ended within the grace time before then.
 
         ``group``: only those of that group.
         """
@@ -122,8 +121,7 @@ class Slot:
                 yield group, owner
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
-        """Return the groups that may have fetched the partition then, by owners and by members that may own anything.
-        """
+        """Return the groups that may have fetched then: those of owners, and of members that may own anything."""
         owners = self.owners(*place, at_ms, by)
         return {claim.group for claim in (*owners, *self.opaque(at_ms, by))}
 
