@@ -38,7 +38,10 @@ class ClusterError(RuntimeError):
 
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
-    """Start every actor and wait until all serve. Call :func:`take_over` before. ClusterError if one cannot start."""
+    """Start every actor and wait until all serve. Call :func:`take_over` before.
+
+    Raises ClusterError if one cannot start.
+    """
     arguments = (settings, secrets.token_bytes(32), GatewayActor, GatewayStandby)
     controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=_head())
     try:
@@ -74,7 +77,10 @@ def _head() -> str | None:
 
 
 def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
-    """Stop what a killed ``muster up`` on this storage left on this Ray. ClusterError if another Muster runs here."""
+    """Stop what a killed ``muster up`` on this storage left on this Ray.
+
+    Raises ClusterError if another Muster runs here.
+    """
     if not _actors(settings.namespace):
         return
     if (other := _other(settings.cluster_id, settings.namespace)) is not None:
@@ -127,7 +133,7 @@ def _kill(name: str, namespace: str) -> None:
 def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
     """Nodes and actors as the controller sees them, and the clients that gateways do not serve.
 
-    ClusterError if it does not respond; gateways that do not are left out.
+    Raises ClusterError if it does not respond; gateways that do not are left out.
     """
     status = dict(call_controller("status", namespace=namespace))
     gateways = [each["name"] for each in status["actors"] if _is_gateway(each)]
@@ -153,7 +159,7 @@ def _turned_away(gateways: list[str], namespace: str) -> list[dict[str, Any]]:
 
 
 def call_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:
-    """Call a method of the controller. ClusterError if it does not respond, or with its reason if it refuses."""
+    """Call a method of the controller. Raises ClusterError if it does not respond, or with its reason if it refuses."""
     try:
         controller = ray.get_actor("controller", namespace)
         return ray.get(getattr(controller, method).remote(*arguments), timeout=_STATUS_S)
@@ -166,7 +172,7 @@ def call_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) ->
 
 
 def call_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
-    """Call a method of the reconciler. ClusterError if it does not respond, or with its reason if it cannot."""
+    """Call a method of the reconciler. Raises ClusterError if it does not respond, or with its reason if it cannot."""
     try:
         reconciler = ray.get_actor("reconciler", namespace)
         return ray.get(getattr(reconciler, method).remote(), timeout=timeout_s)

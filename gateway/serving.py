@@ -130,7 +130,7 @@ class ServedGateway:
         return self._server
 
     async def open(self, view: ClusterView, node_id: str, faults_s: float) -> None:
-        """Read what the last process of this gateway left, and connect to the actors in the view. OSError.
+        """Read what the last process of this gateway left, and connect to the actors in the view. Raises OSError.
 
         ``node_id`` is that of this process. ``faults_s``: how long to wait for the controller's faults; they come later
         if it is unavailable.
@@ -188,9 +188,9 @@ class ServedGateway:
             return []
 
     async def listen(self, listen: ListenFor, ports: Sequence[int], metrics_port: int) -> tuple[tuple[int, ...], int]:
-        """Accept clients at every listener, and requests for metrics; returns the ports. OSError if one is taken.
+        """Accept clients at every listener, and requests for metrics; returns the ports.
 
-        ``ports``: of each listener, in their order.
+        Raises OSError if one is taken. ``ports``: of each listener, in their order.
         """
         default, config = self._settings.host, self._settings.config
         bound = []
@@ -223,7 +223,7 @@ class ServedGateway:
             self._lost_hosts.follow(before, self.server.view)
 
     async def flush(self) -> int:
-        """Write the samples so far as Parquet. Returns the number of rows. OSError."""
+        """Write the samples so far as Parquet. Returns the number of rows. Raises OSError."""
         return await asyncio.to_thread(self._store.flush) if self._store is not None else 0
 
     async def close_listeners(self) -> None:

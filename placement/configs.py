@@ -65,7 +65,7 @@ class ConfigRegistry:
         )
 
     def change_topic(self, topic: str, decide: Decide) -> None:
-        """Let ``decide`` change the topic's configuration. UnknownTopic."""
+        """Let ``decide`` change the topic's configuration. Raises UnknownTopic."""
 
         def decide_if_there(current: Mapping[str, str]) -> Mapping[str, str]:
             wanted = decide(current)

@@ -65,7 +65,7 @@ class ProducerIdsExhausted(RuntimeError):
 def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, holder: ActorEpoch | None = None) -> int:
     """Take the partition's next leader epoch for ``owner``; holders of earlier epochs may no longer write.
 
-    The first epoch is 0. With ``holder``, the caller must still hold that epoch. UnknownPartition; Superseded;
+    The first epoch is 0. With ``holder``, the caller must still hold that epoch. Raises UnknownPartition, Superseded or
     ZooKeeperUnreachable.
     """
     _require(zk, topic, partition)
@@ -99,14 +99,14 @@ def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionS
 
 
 def take_controller_epoch(zk: ZooKeeperClient) -> ActorEpoch:
-    """Become the controller; the first epoch is 1, as in Kafka. ZooKeeperUnreachable."""
+    """Become the controller; the first epoch is 1, as in Kafka. Raises ZooKeeperUnreachable."""
     return _take(zk, CONTROLLER_EPOCH)
 
 
 def take_actor_epoch(zk: ZooKeeperClient, name: str, *, holder: ActorEpoch | None = None) -> ActorEpoch:
-    """Take the next epoch of the actor of that name; the first is 1. ZooKeeperUnreachable.
+    """Take the next epoch of the actor of that name; the first is 1. Raises ZooKeeperUnreachable.
 
-    With ``holder``, the caller must still hold that epoch of its own. Superseded.
+    With ``holder``, the caller must still hold that epoch of its own. Raises Superseded.
     """
     return _take(zk, actor_epoch_path(name), holder)
 
@@ -135,14 +135,14 @@ def _take(zk: ZooKeeperClient, path: str, holder: ActorEpoch | None = None) -> A
 
 
 def check_holder(zk: ZooKeeperClient, holder: ActorEpoch) -> None:
-    """Superseded if there is a successor. ZooKeeperUnreachable."""
+    """Raise Superseded if there is a successor; ZooKeeperUnreachable."""
     data, stat = zk.call(zk.get_async, holder.path)
     if stat.version != holder.zk_version:
         raise Superseded(f"epoch {holder.epoch} of {holder.path} was followed by {data.decode()}")
 
 
 def commit_as(zk: ZooKeeperClient, holder: ActorEpoch | None, operations: list[tuple[Any, ...]]) -> None:
-    """Like ``ZooKeeperClient.commit``, on behalf of the holder, if given. Superseded."""
+    """Like ``ZooKeeperClient.commit``, on behalf of the holder, if given. Raises Superseded."""
     if holder is None:
         zk.commit(operations)
         return

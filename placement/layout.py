@@ -116,7 +116,7 @@ class BrokerNode:
 
     @classmethod
     def decode(cls, data: bytes) -> BrokerNode:
-        """Malformed if it is not a broker."""
+        """Decode a broker. Raises Malformed."""
         fields = _load(data, "broker")
         try:
             protocols = fields["listener_security_protocol_map"]
@@ -162,7 +162,7 @@ class PartitionState:
 
     @classmethod
     def decode(cls, data: bytes) -> PartitionState:
-        """Malformed if it is not a partition state."""
+        """Decode a partition state. Raises Malformed."""
         fields = _load(data, "partition state")
         try:
             return cls(
@@ -192,7 +192,7 @@ class ControllerNode:
 
     @classmethod
     def decode(cls, data: bytes) -> ControllerNode:
-        """Malformed if it is not a controller."""
+        """Decode a controller. Raises Malformed."""
         fields = _load(data, "controller")
         try:
             return cls(
@@ -241,7 +241,7 @@ def encode_topic_id(topic_id: UUID) -> str:
 
 
 def decode_topic_id(text: str) -> UUID:
-    """ValueError if it is not a topic id."""
+    """Decode a topic id. Raises ValueError."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
@@ -261,7 +261,7 @@ def encode_client_metrics_config(subscription: str, config: Mapping[str, str]) -
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Malformed if it is not a configuration."""
+    """Decode a configuration. Raises Malformed."""
     fields = _load(data, "configuration")
     config = fields.get("config")
     if not isinstance(config, dict):
@@ -296,7 +296,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Malformed if it is not a cluster id."""
+    """Decode a cluster id. Raises Malformed."""
     found = _load(data, "cluster id").get("id")
     if not isinstance(found, str):
         raise Malformed(f"not a cluster id: {data!r}")
@@ -309,7 +309,7 @@ def encode_producer_id_block(block: range, broker_id: int) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> range:
-    """Malformed if it is not a block of producer ids."""
+    """Decode a block of producer ids. Raises Malformed."""
     fields = _load(data, "block of producer ids")
     try:
         return range(int(fields["block_start"]), int(fields["block_end"]) + 1)

@@ -57,7 +57,7 @@ class InvalidPartitions(TopicError):
 
 
 def check_name(name: str) -> None:
-    """InvalidTopic unless Kafka would accept the name (``org.apache.kafka.common.internals.Topic``)."""
+    """Raise InvalidTopic unless Kafka would accept the name (``org.apache.kafka.common.internals.Topic``)."""
     if not name:
         raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
@@ -74,7 +74,7 @@ def check_name(name: str) -> None:
 
 
 def check_partitions(partitions: int) -> None:
-    """InvalidPartitions unless a topic can have that many."""
+    """Raise InvalidPartitions unless a topic can have that many."""
     if partitions < 1:
         raise InvalidPartitions(f"Number of partitions was set to an invalid non-positive value: {partitions}")
     if partitions > MAX_PARTITIONS:
@@ -119,7 +119,7 @@ class TopicRegistry:
         replication_factor: int = 1,
         internal: bool = False,
     ) -> Topic:
-        """Create the topic, all or nothing. TopicExists, InvalidTopic, InvalidPartitions."""
+        """Create the topic, all or nothing. Raises TopicExists, InvalidTopic or InvalidPartitions."""
         check_name(name)
         check_partitions(partitions)
         topic = Topic(
@@ -147,7 +147,7 @@ class TopicRegistry:
             return topic
 
     def delete(self, name: str) -> Topic:
-        """Delete the topic, all or nothing. Returns the deleted topic. UnknownTopic."""
+        """Delete the topic, all or nothing. Returns the deleted topic. Raises UnknownTopic."""
         topic = self._require(name)
         while True:
             nodes = [*self._below(topic_path(name)), topic_path(name)]
@@ -162,7 +162,7 @@ class TopicRegistry:
             return topic
 
     def add_partitions(self, name: str, total: int) -> Topic:
-        """Grow the topic to ``total`` partitions. UnknownTopic; InvalidPartitions unless it grows."""
+        """Grow the topic to ``total`` partitions. Raises UnknownTopic; InvalidPartitions unless it grows."""
         check_partitions(total)
 
         def grown(topic: Topic) -> Topic:
@@ -177,11 +177,11 @@ class TopicRegistry:
         return self._change(name, grown)
 
     def set_replication_factor(self, name: str, factor: int) -> Topic:
-        """Keep another replication factor with the topic. UnknownTopic."""
+        """Keep another replication factor with the topic. Raises UnknownTopic."""
         return self._change(name, lambda topic: dataclasses.replace(topic, replication_factor=factor))
 
     def _change(self, name: str, changed: Callable[[Topic], Topic]) -> Topic:
-        """Replace the topic by what ``changed`` makes of it, and return that. UnknownTopic."""
+        """Replace the topic by what ``changed`` makes of it, and return that. Raises UnknownTopic."""
         zk = self._zk
         while True:
             try:
@@ -256,7 +256,7 @@ class TopicRegistry:
 
 
 def check_collisions(name: str, names: Iterable[str]) -> None:
-    """InvalidTopic if one of these differs only in '.' and '_', which are the same in the names of Kafka's metrics."""
+    """Raise InvalidTopic if one differs only in '.' and '_', which are equal in the names of Kafka's metrics."""
     alike = sorted(other for other in names if other.replace(".", "_") == name.replace(".", "_"))
     if alike:
         raise InvalidTopic(f"Topic '{name}' collides with existing topics: {', '.join(alike)}")

@@ -187,7 +187,7 @@ _KINDS: Mapping[ResourceType, type[_Kind]] = {
 def configs_after(
     alteration: Alteration, current: Mapping[str, str], config: MusterConfig, configs: DynamicConfigs
 ) -> dict[str, str]:
-    """All configs of the resource after the alteration. InvalidAlteration.
+    """All configs of the resource after the alteration. Raises InvalidAlteration.
 
     ``current``: all its configs before; ``config``: what the cluster was started with; ``configs``: what was altered
     since.

@@ -57,7 +57,7 @@ class InvalidSubscription(ValueError):
 
 
 def check_client_metrics(config: Mapping[str, str]) -> None:
-    """Check the configs of a subscription. InvalidSubscription."""
+    """Check the configs of a subscription. Raises InvalidSubscription."""
     for name, value in config.items():
         if name not in CLIENT_METRICS_CONFIGS:
             raise InvalidSubscription(ErrorCode.invalid_request, f"Unknown client metrics configuration: {name}")

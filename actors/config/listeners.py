@@ -58,7 +58,7 @@ class Node:
     """Ray's."""
 
     def label(self, name: str, needed_by: str) -> str:
-        """BadPlaceholder if the node has none of that name."""
+        """Return the node's label of that name. Raises BadPlaceholder without one."""
         if not self.labels.get(name):
             raise BadPlaceholder(
                 f"node {self.address} has no label {name}, which {needed_by} needs; "
@@ -96,7 +96,7 @@ class Advertised:
     """None: the port that is listened on."""
 
     def address(self, node: Node, bound: int) -> tuple[str, int]:
-        """Host and port for clients of that gateway, which listens at the port ``bound``. BadPlaceholder."""
+        """Host and port for clients of that gateway, which listens at the port ``bound``. Raises BadPlaceholder."""
         host = node.filled_in(self.host, "advertised.listeners")
         if self.port is None:
             return host, bound
@@ -154,7 +154,7 @@ class Listener:
         return otherwise if self.host in ALL_INTERFACES else self.host
 
     def address(self, node: Node, bound: int) -> tuple[str, int]:
-        """Host and port for clients of a gateway that listens at the port ``bound``. BadPlaceholder."""
+        """Host and port for clients of a gateway that listens at the port ``bound``. Raises BadPlaceholder."""
         return (node.address, bound) if self.advertised is None else self.advertised.address(node, bound)
 
 
@@ -206,7 +206,7 @@ def _networks(text: str | None) -> tuple[IPv4Network | IPv6Network, ...] | None:
 
 
 def parse_listeners(text: str) -> list[tuple[str, str, int]]:
-    """Name, host and port of each listener in ``listeners``. ValueError; the message follows the text."""
+    """Name, host and port of each listener in ``listeners``. Raises ValueError; the message follows the text."""
     found = [_place(part) for part in _parts(text)]
     if not found:
         raise ValueError("names no listener")
@@ -225,7 +225,10 @@ def _place(text: str) -> tuple[str, str, int]:
 
 
 def parse_protocols(text: str) -> dict[str, str]:
-    """Protocol by name of listener, of ``listener.security.protocol.map``. ValueError; the message follows the text."""
+    """Protocol by name of listener, of ``listener.security.protocol.map``.
+
+    Raises ValueError; the message follows the text.
+    """
     found: dict[str, str] = {}
     for part in _parts(text):
         name, colon, protocol = (each.strip().upper() for each in part.partition(":"))
@@ -248,12 +251,15 @@ def _protocol(name: str, protocol_of: Mapping[str, str], listeners: str) -> str:
 
 
 def parse_advertised(text: str) -> list[tuple[str | None, Advertised]]:
-    """Name, if any, and address of each entry of ``advertised.listeners``. ValueError; the message follows the text."""
+    """Name, if any, and address of each entry of ``advertised.listeners``.
+
+    Raises ValueError; the message follows the text.
+    """
     return [_advertised(part) for part in _parts(text)]
 
 
 def check_placeholders(text: str) -> None:
-    """ValueError if one is unknown; the message follows the text."""
+    """Raise ValueError if one is unknown; the message follows the text."""
     for placeholder in _PLACEHOLDER.findall(text):
         if placeholder not in ("id", "host") and not _LABEL.fullmatch(placeholder):
             raise ValueError(
@@ -287,7 +293,7 @@ def _by_name(advertised: str | None, names: Sequence[str]) -> dict[str, Advertis
 
 
 def check_ports(listeners: Sequence[Listener], gateways: int) -> None:
-    """ValueError if two listeners need the same port for that many gateways on a host, whose ports count up."""
+    """Raise ValueError if two listeners need the same port for that many gateways on a host, whose ports count up."""
     for one, other in combinations(listeners, 2):
         hosts_meet = one.host == other.host or one.host in ALL_INTERFACES or other.host in ALL_INTERFACES
         if one.port and other.port and hosts_meet and abs(one.port - other.port) < gateways:
@@ -296,7 +302,10 @@ def check_ports(listeners: Sequence[Listener], gateways: int) -> None:
 
 
 def check_distinct(addresses: Mapping[int, Sequence[tuple[str, int]]]) -> None:
-    """ValueError if two gateways advertise one address. ``addresses``: of the listeners of each gateway, by id."""
+    """Raise ValueError if two gateways advertise one address.
+
+    ``addresses``: of the listeners of each gateway, by id.
+    """
     owner: dict[tuple[str, int], int] = {}
     for gateway_id, own in addresses.items():
         for address in own:

@@ -416,7 +416,10 @@ class MusterConfig(
         )
 
     def tls(self, listener: Listener) -> TlsSettings | None:
-        """How a listener uses TLS; None if it does not. ValueError naming the property that is missing or too many."""
+        """How a listener uses TLS; None if it does not.
+
+        Raises ValueError naming the property that is missing or too many.
+        """
         if not listener.uses_tls:
             return None
         own = self._own.get(listener.name, {})
@@ -425,7 +428,7 @@ class MusterConfig(
 
     @property
     def http_tls(self) -> TlsSettings | None:
-        """How the HTTP port uses TLS; None if it does not. ValueError as :meth:`tls`."""
+        """How the HTTP port uses TLS; None if it does not. Raises ValueError as :meth:`tls`."""
         if self.metrics_security_protocol == PLAINTEXT:
             return None
         return tls_settings(METRICS, partial(self.of_listener, METRICS))

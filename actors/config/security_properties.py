@@ -112,7 +112,7 @@ class SecurityProperties(BaseModel):
         return tuple(name.strip() for name in named if name.strip())
 
     def check_oauth(self, mechanisms: Container[str]) -> None:
-        """ValueError if OAUTHBEARER is among these mechanisms of listeners, and there are no keys for it."""
+        """Raise ValueError if OAUTHBEARER is among these mechanisms of listeners, and there are no keys for it."""
         if "OAUTHBEARER" in mechanisms and self.sasl_oauthbearer_jwks_endpoint_url is None:
             raise ValueError("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
 

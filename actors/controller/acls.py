@@ -39,7 +39,7 @@ class AclsAdmin:
         self._changes = Changes("ACLs", self._read, changed)
 
     def load(self) -> None:
-        """Read all of them. Blocks. ZooKeeperUnreachable."""
+        """Read all of them. Blocks. Raises ZooKeeperUnreachable."""
         self._set(self._registry.load())
 
     def _set(self, by_pattern: AclsByPattern) -> None:

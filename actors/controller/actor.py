@@ -331,7 +331,10 @@ class Controller:
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def ready(self) -> list[dict[str, Any]]:
-        """Wait until every actor that was started serves. RuntimeError names those that do not, and why."""
+        """Wait until every actor that was started serves.
+
+        Raises RuntimeError, which names those that do not, and why.
+        """
         await self.start()
         if self._settings.gateway_ports is None:
             await self._first_gateway()
@@ -419,7 +422,7 @@ class Controller:
     # -- requests of gateways --------------------------------------------------------------------------
 
     async def activate(self, partition: int, kind: str = OFFSETS) -> None:
-        """Make sure that ``<kind>-<partition>`` runs, a coordinator. RuntimeError if it does not start."""
+        """Make sure that ``<kind>-<partition>`` runs, a coordinator. Raises RuntimeError if it does not start."""
         topics = await self._topics_admin()
         topic = await topics.require(_COORDINATORS[kind].topic)
         if not 0 <= partition < topic.partitions:
@@ -463,7 +466,7 @@ class Controller:
         return await (await self._acls_admin()).delete(filters)
 
     async def _acls_admin(self) -> AclsAdmin:
-        """RuntimeError without an authorizer."""
+        """Return the administration of ACLs. Raises RuntimeError without an authorizer."""
         await self.start()
         if self._acls is None:
             raise RuntimeError("authorizer.class.name is empty")
@@ -530,7 +533,7 @@ class Controller:
         }
 
     async def drain(self, node_id: str) -> None:
-        """See ``NodeMoves.drain``. NodeError."""
+        """See ``NodeMoves.drain``. Raises NodeError."""
         await self.start()
         await self._known_nodes.drain(node_id)
 

@@ -28,7 +28,7 @@ class EntitiesAdmin:
         self._changes = Changes("users and quotas", self._read, changed)
 
     def load(self) -> None:
-        """Read all of them. Blocks. ZooKeeperUnreachable."""
+        """Read all of them. Blocks. Raises ZooKeeperUnreachable."""
         self.entities = self._registry.load()
         if self._with_logins and not self.login_secret:
             self.login_secret = self._registry.login_secret()
@@ -60,7 +60,7 @@ class EntitiesAdmin:
 
 
 def alter_entity(registry: EntityRegistry, alteration: EntityAlteration) -> EntityOutcome:
-    """Carry out the alteration in ZooKeeper. Blocks. ZooKeeperUnreachable."""
+    """Carry out the alteration in ZooKeeper. Blocks. Raises ZooKeeperUnreachable."""
     try:
         registry.alter(alteration)
     except UnstorableName as error:

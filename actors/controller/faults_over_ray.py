@@ -76,7 +76,7 @@ class RayCluster:
         return [gateway.name for gateway, call in calls if call in waited and not call.done()]
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """FaultError if the work cannot be done there."""
+        """Run the work there. Raises FaultError if that is impossible."""
         if node_id == self._own.node_id:
             return await asyncio.to_thread(work, *arguments)
         return await run_on(node_id, work, *arguments)
@@ -91,7 +91,7 @@ async def _await_call(call: Any) -> None:
 
 
 async def run_on(node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function in a Ray process on that node. FaultError if it fails or the node does not respond."""
+    """Call the function in a Ray process on that node. Raises FaultError if it fails or the node does not respond."""
     here = NodeAffinitySchedulingStrategy(node_id, soft=False)
     task = ray.remote(work).options(num_cpus=0, max_retries=0, scheduling_strategy=here)
     try:

@@ -70,7 +70,7 @@ class ControllerMover:
 async def move_controller(node_id: str, settings: ClusterSettings, controller: type, *arguments: Any) -> None:
     """Replace the calling controller by a new ``controller(*arguments)`` on that node; this ends the caller.
 
-    RayError if that node cannot run it; then nothing has changed.
+    Raises RayError if that node cannot run it; then nothing has changed.
     """
     own_id = ray.get_runtime_context().get_actor_id()
 

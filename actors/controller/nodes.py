@@ -72,7 +72,7 @@ class NodeMoves:
         self._wake = asyncio.Event()
 
     def load(self) -> None:
-        """Read which nodes are drained, and which are alive. Blocks. ZooKeeperUnreachable, RayError."""
+        """Read which nodes are drained, and which are alive. Blocks. Raises ZooKeeperUnreachable or RayError."""
         self._drained = drains.drained(self._zk)
         self._alive = frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
 
@@ -198,7 +198,7 @@ class NodeMoves:
     # -- operators -------------------------------------------------------------------------------------
 
     async def drain(self, node_id: str) -> None:
-        """Have everything moved off the node, and nothing placed on it, until :meth:`undrain`. NodeError.
+        """Have everything moved off the node, and nothing placed on it, until :meth:`undrain`. Raises NodeError.
 
         Returns once the request is durable; ``on`` shows what is still on the node.
         """

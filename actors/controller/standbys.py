@@ -81,7 +81,7 @@ class Standbys:
         return None
 
     async def take_over_on(self, standby: Standby, role: str, predecessor: Any = None) -> ActiveStandby:
-        """Have that standby serve the role. RayError."""
+        """Have that standby serve the role. Raises RayError."""
         epoch = await self._next_epoch(role, standby.name)
         call = standby.handle.take_over.remote(role, epoch, predecessor)
         try:
@@ -122,7 +122,8 @@ class Standbys:
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process: directly if it is on this node, else through the standby there.
 
-        NoStandby, RayError; NotAnActor and PermissionError of :func:`muster.actors.runtime.processes.signal_process`.
+        Raises NoStandby or RayError; NotAnActor and PermissionError of
+        :func:`muster.actors.runtime.processes.signal_process`.
         """
         here = node_id == ray.get_runtime_context().get_node_id()
         if here and pid != os.getpid():

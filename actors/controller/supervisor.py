@@ -376,8 +376,8 @@ class Supervisor:
         """Move the actor to that node, one move at a time; returns when it serves there.
 
         A role is served meanwhile, by the standby of that node if it has one: no group rebalances. Other actors close
-        first and are unavailable while a process starts. KeyError if there is no such actor. CannotMove if it does not
-        serve there within a minute, e.g. because the node is lost.
+        first and are unavailable while a process starts. Raises KeyError if there is no such actor. Raises CannotMove
+        if it does not serve there within a minute, e.g. because the node is lost.
         """
         async with self._moving:
             managed = self.actors[name]
@@ -418,7 +418,10 @@ class Supervisor:
                 await self._settled.wait_for(lambda: managed.state == "alive")
 
     async def forget(self, name: str) -> None:
-        """Stop an actor and no longer manage it; its clients leave it first. KeyError if there is no such actor."""
+        """Stop an actor and no longer manage it; its clients leave it first.
+
+        Raises KeyError if there is no such actor.
+        """
         await self._leave(self.actors[name])
         await self.stop([name])
         del self.actors[name]

@@ -219,14 +219,14 @@ class TopicsAdmin:
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         """How many partitions these topics have, as ZooKeeper says now; without those that it does not have.
 
-        ZooKeeperUnreachable.
+        Raises ZooKeeperUnreachable.
         """
         topics = await self._changes.in_thread(self._registry.load)
         return {name: topics[name].partitions for name in names if name in topics}
 
 
 def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig, validate_only: bool) -> None:
-    """Change the configs of one resource in ZooKeeper. Blocks. InvalidAlteration, UnknownTopic.
+    """Change the configs of one resource in ZooKeeper. Blocks. Raises InvalidAlteration or UnknownTopic.
 
     ``config`` is what the cluster was started with.
     """

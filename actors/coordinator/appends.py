@@ -85,7 +85,7 @@ class Appends:
     def add_marker(self, marker: Marker) -> Append:
         """Append a marker after all earlier records. Unless it is a duplicate, :meth:`written_as` must follow at once.
 
-        LogError if the log refuses it.
+        Raises LogError if the log refuses it.
         """
         self._lingering.flush()
         return self._log.enqueue_marker(marker)

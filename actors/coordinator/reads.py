@@ -38,7 +38,7 @@ class PartitionReads:
         self._fetches.serve(peer, token, request)
 
     def request(self, peer: Peer, token: int, header: Header, frame: bytes) -> bool:
-        """Serve a request of one of these APIs, and return whether it is one. UndecodableRequest."""
+        """Serve a request of one of these APIs, and return whether it is one. Raises UndecodableRequest."""
         api = _APIS.get(header.api_key)
         if api is None:
             return False

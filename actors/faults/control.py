@@ -100,7 +100,7 @@ class FaultControl:
         """Inject a fault. Returns ``{"id": ID, "late_gateways": [...]}``: all other live gateways have it in force.
 
         An actor fault on the controller, or on the requesting gateway ``by``, is left to that gateway: ``{"id": ID,
-        "left": {...}}`` says what it must do. UnknownTarget if there is no such actor.
+        "left": {...}}`` says what it must do. Raises UnknownTarget if there is no such actor.
         """
         if isinstance(fault, ActorFault):
             return await self._inject_in_actor(fault, by)
@@ -155,7 +155,7 @@ class FaultControl:
         return [entry.to_json() for entry in self._registry.entries]
 
     async def clear(self, fault_id: str | None) -> list[str]:
-        """End the fault, or all faults. Returns their ids. UnknownTarget if there is none with that id."""
+        """End the fault, or all faults. Returns their ids. Raises UnknownTarget if there is none with that id."""
         ended = self._registry.entries if fault_id is None else [self._known(fault_id)]
         await self._end(ended)
         return [entry.id for entry in ended]

@@ -201,7 +201,7 @@ class Run:
         self._ids[step.number] = fault_id
 
     def to_clear(self, step: Step) -> str | None:
-        """Id of the fault that the step clears; None for all. UnknownTarget if it was not injected."""
+        """Id of the fault that the step clears; None for all. Raises UnknownTarget if it was not injected."""
         if step.clear == ALL:
             return None
         for other in self._plan.steps:
@@ -211,13 +211,16 @@ class Run:
 
 
 class Injector(Protocol):
-    """Injects faults into a cluster. FaultError for whatever cannot be done."""
+    """Injects faults into a cluster. Raises FaultError for whatever cannot be done."""
 
     def inject(self, fault: Fault) -> str:
         """Inject the fault. Returns its id."""
 
     def clear(self, fault_id: str | None = None) -> list[str]:
-        """End the fault, or all faults. Returns the ids of those that ended. UnknownTarget if there is no such id."""
+        """End the fault, or all faults. Returns the ids of those that ended.
+
+        Raises UnknownTarget if there is no such id.
+        """
 
 
 def run(plan: Plan, injector: Injector, on_step: Callable[[Step, str], None]) -> None:

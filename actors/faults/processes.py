@@ -17,7 +17,7 @@ _START_S = 20.0
 
 
 def do(fault: ActorFault, pid: int) -> int:
-    """Kill, continue or hold the process. Returns the pid of the holder, else 0. FaultError if it has ended."""
+    """Kill, continue or hold the process. Returns the pid of the holder, else 0. Raises FaultError if it has ended."""
     if not isinstance(fault, HeldFault):
         try:
             os.kill(pid, signal.SIGKILL if isinstance(fault, KillFault) else signal.SIGCONT)

@@ -98,7 +98,7 @@ class Coordinator:
         return self._shard.groups
 
     def replay(self, offset: int, record: Record, timestamp_ms: int, producer_id: int | None = None) -> None:
-        """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
+        """Apply a record of the log, in log order. Raises CorruptRecord if it is unreadable: the partition cannot load.
 
         ``producer_id`` is that of a transactional batch without a marker: its offsets are pending.
         Types that only share groups and streams groups use are skipped; ``loaded`` reports how many.

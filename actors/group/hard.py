@@ -72,7 +72,10 @@ class HardState:
     __hash__ = None  # type: ignore[assignment]
 
     def replay(self, record: Record, producer_id: int | None = None) -> RecordKey | UnknownKey:
-        """Apply a record, if ``producer_id`` is given one in a transaction. CorruptRecord if it is unreadable."""
+        """Apply a record, if ``producer_id`` is given one in a transaction.
+
+        Raises CorruptRecord if it is unreadable.
+        """
         key = decode_key(record.key)
         if isinstance(key, UnknownKey):
             return key

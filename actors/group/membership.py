@@ -16,7 +16,7 @@ from muster.placement.client import Context
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
     """Return the member that sent a request.
 
-    ApiError with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
+    Raises ApiError with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
     """
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)

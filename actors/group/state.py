@@ -135,7 +135,7 @@ class Group:
     """Called once when the lease ends; None while no gateway has it."""
 
     def move(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state. IllegalMove if ``MAY_COME_FROM`` does not allow it."""
+        """Enter a state. Raises IllegalMove if ``MAY_COME_FROM`` does not allow it."""
         if self.state not in MAY_COME_FROM[state]:
             raise IllegalMove(f"group {self.id!r}: {self.state.value} to {state.value}")
         self.revoke()

@@ -58,7 +58,7 @@ _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
 
 
 async def acknowledged(done: Done) -> None:
-    """Wait for a write; NotLeader or StorageError if it failed. Any number of callers; each may be cancelled."""
+    """Wait for a write. Raises NotLeader or StorageError if it failed. Any number of callers; each may be cancelled."""
     error = await asyncio.shield(done)
     if error is not None:
         raise error.again()
@@ -157,7 +157,7 @@ class Committer:
         return write
 
     async def roll(self) -> None:
-        """Begin a new segment unless the last one is empty. NotLeader or StorageError if that fails."""
+        """Begin a new segment unless the last one is empty. Raises NotLeader or StorageError if that fails."""
         if self.over is not None:
             raise self.over.again()
         if self._rolling is None:

@@ -42,7 +42,7 @@ async def cumulative_sizes(
 
 
 def measure(log: PartitionLog, offsets: Iterable[int]) -> CumulativeSizes:
-    """One short read per offset. LogError if the log cannot be read there."""
+    """One short read per offset. Raises LogError if the log cannot be read there."""
     ends = (log.log_start_offset, log.high_watermark)
     return CumulativeSizes(
         topic_id=log.topic_id,

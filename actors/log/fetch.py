@@ -35,7 +35,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 _NOWHERE = -1
 
 OpenLog = Callable[[UUID, int], PartitionLog | None]
-"""From topic id and partition to the log; None if it takes time to open, or to hear of the topic. LogError."""
+"""From topic id and partition to the log; None if it takes time to open, or to hear of the topic. Raises LogError."""
 LogById = Callable[[UUID, int], Awaitable[PartitionLog]]
 LogByName = Callable[[str, int], Awaitable[PartitionLog]]
 

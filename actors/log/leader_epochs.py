@@ -25,7 +25,7 @@ def check_leader_epoch(log: PartitionLog, known: int) -> None:
 def divergence(log: PartitionLog, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
     """Where the log parts from one that has records of that epoch up to the offset; None if it has all of them.
 
-    As Kafka's ``Partition.readRecords`` (KIP-595). OffsetOutOfRange if the log has never seen the epoch.
+    As Kafka's ``Partition.readRecords`` (KIP-595). Raises OffsetOutOfRange if the log has never seen the epoch.
     """
     if last_fetched_epoch == NO_EPOCH or fetch_offset < log.log_start_offset:
         return None

@@ -174,8 +174,8 @@ class PartitionLog(LogReader):
     ) -> PartitionLog:
         """Take over the directory, creating it if needed, and recover its content. Blocks.
 
-        No other activation of this partition may have the same ``epoch``: FencedEpoch if the directory has seen this
-        or a higher one. A directory of another topic id is set aside. StorageError for all other failures.
+        No other activation of this partition may have the same ``epoch``: FencedEpoch if the directory has seen this or
+        a higher one. A directory of another topic id is set aside. Raises StorageError for all other failures.
         """
         try:
             directories.prepare(directory, topic_id, epoch)
@@ -203,7 +203,7 @@ class PartitionLog(LogReader):
     async def append(self, records: bytes) -> AppendResult:
         """Append the one batch of a Produce request and wait until it is durable.
 
-        LogError: see :meth:`enqueue` and :meth:`Append.durable`.
+        Raises LogError: see :meth:`enqueue` and :meth:`Append.durable`.
         """
         return await self.enqueue(records).durable()
 
@@ -221,8 +221,8 @@ class PartitionLog(LogReader):
     def enqueue_batch(self, client_batch: ClientBatch, guard: VerificationGuard | None = None) -> Append:
         """Check a client's batch and assign its offsets. The order of the calls is the order in the log.
 
-        ``guard``: from :meth:`guard_for`, once the coordinator has confirmed the transaction. LogError if the batch is
-        refused: those of :meth:`check` and ``ProducerStates.check``.
+        ``guard``: from :meth:`guard_for`, once the coordinator has confirmed the transaction. Raises LogError if the
+        batch is refused: those of :meth:`check` and ``ProducerStates.check``.
         """
         self._check_leader()
         header, max_timestamp_ms = self.check(client_batch)
@@ -243,8 +243,8 @@ class PartitionLog(LogReader):
     async def append_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> int:
         """Append key-value pairs as one batch, all or nothing. Returns its base offset, once durable.
 
-        Without records: returns the log end offset, once everything appended before is durable. NotLeader,
-        StorageError, MessageTooLarge.
+        Without records: returns the log end offset, once everything appended before is durable. Raises NotLeader,
+        StorageError or MessageTooLarge.
         """
         self._check_leader()
         if not records:
@@ -289,7 +289,7 @@ class PartitionLog(LogReader):
         """Return the guard for the first batch of a transaction; None if the transaction is open and needs none.
 
         The guard counts once the coordinator has confirmed the transaction, and until a batch or a marker of the
-        producer is appended. InvalidProducerEpoch, NotLeader.
+        producer is appended. Raises InvalidProducerEpoch or NotLeader.
         """
         self._check_leader()
         producers = self._writer.producers
@@ -307,8 +307,8 @@ class PartitionLog(LogReader):
 
         A decision that was executed before, or is older than one, is not appended again: it is a ``duplicate``. As in
         Kafka, a marker without an open transaction is appended: it may bring a newer epoch. So is a decision that a
-        newer coordinator repeats: it fences the older one. InvalidProducerEpoch, TransactionCoordinatorFenced,
-        NotLeader, StorageError.
+        newer coordinator repeats: it fences the older one. Raises InvalidProducerEpoch, TransactionCoordinatorFenced,
+        NotLeader or StorageError.
         """
         self._check_leader()
         executed = self._decisions.executed(marker)
@@ -331,7 +331,7 @@ class PartitionLog(LogReader):
     async def delete_records(self, before_offset: int) -> int:
         """Move the log start to that offset (-1: the high watermark), for good. Returns the log start; it never falls.
 
-        OffsetOutOfRange, PolicyViolation if records are only removed by compaction (as Kafka's
+        Raises OffsetOutOfRange, or PolicyViolation if records are only removed by compaction (as Kafka's
         Partition.deleteRecordsOnLeader), NotLeader, StorageError.
         """
         self._check_leader()
@@ -345,7 +345,7 @@ class PartitionLog(LogReader):
         return self.log_start_offset
 
     async def apply_retention(self) -> int:
-        """Remove closed segments beyond the configured age or size. Returns how many. NotLeader, StorageError.
+        """Remove closed segments beyond the configured age or size. Returns how many. Raises NotLeader or StorageError.
 
         The last segment is closed first if it is too old. Inactive producers are forgotten.
         """
@@ -364,7 +364,7 @@ class PartitionLog(LogReader):
     async def clean(self) -> CleanResult | None:
         """Compact if a run is due, else return None. One run at a time. As Kafka's log cleaner.
 
-        NotLeader, StorageError, CorruptMessage.
+        Raises NotLeader, StorageError or CorruptMessage.
         """
         self._check_leader()
         with self._errors("it cannot be cleaned"):
@@ -399,7 +399,7 @@ class PartitionLog(LogReader):
         await self._writer.close()
 
     async def delete(self) -> None:
-        """Close the log, and remove the directory if it still belongs to this topic. StorageError."""
+        """Close the log, and remove the directory if it still belongs to this topic. Raises StorageError."""
         await self.close()
         try:
             await asyncio.get_running_loop().run_in_executor(None, directories.remove, self.directory, self.topic_id)

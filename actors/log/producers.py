@@ -102,7 +102,7 @@ class ProducerStates:
         return None
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """InvalidProducerEpoch if a newer epoch has written."""
+        """Raise InvalidProducerEpoch if a newer epoch has written."""
         entry = self._entries.get(producer_id)
         if entry is not None and producer_epoch < entry.epoch:
             raise InvalidProducerEpoch(f"producer {producer_id}: epoch {producer_epoch} is older than {entry.epoch}")
@@ -110,9 +110,9 @@ class ProducerStates:
     def check(self, header: BatchHeader, guard: VerificationGuard | None = None) -> WrittenBatch | None:
         """None if the batch may be written, or the batch that it repeats.
 
-        InvalidTxnState for a transactional batch without an open transaction or the current guard, and for any other
-        batch within one; InvalidProducerEpoch for an older epoch; OutOfOrderSequence for a gap. An unknown producer may
-        start with any sequence: its state may have expired.
+        Raises InvalidTxnState for a transactional batch without an open transaction or the current guard, and for any
+        other batch within one; InvalidProducerEpoch for an older epoch; OutOfOrderSequence for a gap. An unknown
+        producer may start with any sequence: its state may have expired.
         """
         if header.producer_id == NO_PRODUCER:
             return None
@@ -140,7 +140,7 @@ class ProducerStates:
     def check_end(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Check a marker. InvalidProducerEpoch, TransactionCoordinatorFenced."""
+        """Check a marker. Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
         entry = self._entries.get(producer_id)
         if entry is None:
             return
@@ -260,7 +260,7 @@ def _written(header: BatchHeader) -> WrittenBatch:
 
 
 def _check_sequence(header: BatchHeader, last_sequence: int, after: str) -> None:
-    """OutOfOrderSequence unless the batch follows that sequence, or has none."""
+    """Raise OutOfOrderSequence unless the batch follows that sequence, or has none."""
     if header.base_sequence not in (NO_SEQUENCE, (last_sequence + 1) & MAX_SEQUENCE):
         producer = f"producer {header.producer_id} epoch {header.producer_epoch}"
         raise OutOfOrderSequence(f"{producer}: sequence {header.base_sequence} after {after}")

@@ -16,7 +16,7 @@ from muster.actors.wire.producing import ProducedPartition
 log = logging.getLogger(__name__)
 
 Submitted = asyncio.Future[Append]
-"""A batch or a marker that has, or gets, its place in a log. LogError if it is refused."""
+"""A batch or a marker that has, or gets, its place in a log. Raises LogError if it is refused."""
 Respond = Callable[[Sequence[ProducedPartition]], None]
 
 

@@ -85,7 +85,7 @@ class LogReader:
         """Whole batches below the high watermark, starting with the one that holds the offset.
 
         At most ``max_bytes``; with ``at_least_one`` the first batch is returned even if it is larger. ``before``: only
-        batches that end before that offset, such as the last stable one. Empty at the bound. OffsetOutOfRange.
+        batches that end before that offset, such as the last stable one. Empty at the bound. Raises OffsetOutOfRange.
         """
         return self.read_extents(self.extents(offset, max_bytes, at_least_one=at_least_one, before=before))
 
@@ -135,7 +135,7 @@ class LogReader:
         return max(available, 0)
 
     def _bytes_behind(self, offset: int) -> int:
-        """Size of the batches from the one on that holds the offset. OSError."""
+        """Size of the batches from the one on that holds the offset. Raises OSError."""
         index = self._segment_index(offset)
         first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
         return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
@@ -187,7 +187,7 @@ class LogReader:
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with that timestamp or a later one; None without such a record.
 
-        CorruptMessage.
+        Raises CorruptMessage.
         """
         self._check_leader()
         with self._errors(f"timestamp {timestamp_ms} cannot be looked up"):
@@ -216,7 +216,10 @@ class LogReader:
         return self._writer.append_times.look_up(segment.path, header.base_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; None in an empty log. CorruptMessage."""
+        """(offset, timestamp) of the first record with the largest timestamp; None in an empty log.
+
+        Raises CorruptMessage.
+        """
         self._check_leader()
         filled = [segment for segment in self._writer.segments if segment.size_bytes]
         latest: Record | None = None
@@ -230,7 +233,7 @@ class LogReader:
         return (latest.offset, latest.timestamp_ms) if latest is not None else None
 
     def replay(self) -> Iterator[Record]:
-        """All records up to the high watermark, in order, without control records. Blocks. CorruptMessage.
+        """All records up to the high watermark, in order, without control records. Blocks. Raises CorruptMessage.
 
         For a coordinator that loads before it serves: nothing is appended meanwhile.
         """
@@ -249,7 +252,7 @@ class LogReader:
                         yield header, end
 
     def _end_of(self, epoch: int) -> tuple[int, int]:
-        """Leader epochs grow along the log. OSError."""
+        """Leader epochs grow along the log. Raises OSError."""
         segments = [segment for segment in self._writer.segments if segment.size_bytes]
 
         def is_newer(segment: Segment, offset: int) -> bool:

@@ -26,7 +26,10 @@ class OffsetsActor(CoordinatorActor):
         return OffsetsOpener(self.settings, self.secret)
 
     async def registrations(self, known: Version | None = None) -> tuple[Registration, ...] | None:
-        """Which client consumes for which group, or None if ``known`` is current. NotServing while a standby serves."""
+        """Which client consumes for which group, or None if ``known`` is current.
+
+        Raises NotServing while a standby serves.
+        """
         return news(self._host.find(ServedPartition, self.name).core.registrations(), known)
 
     async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
@@ -34,5 +37,5 @@ class OffsetsActor(CoordinatorActor):
         return self._host.find(ServedPartition, self.name).steps.take(session, received)
 
     async def audit_members(self, groups: Collection[str]) -> dict[str, tuple[Period, ...]]:
-        """When these groups had members: see :meth:`MemberPeriods.of`. NotServing while a standby serves."""
+        """When these groups had members: see :meth:`MemberPeriods.of`. Raises NotServing while a standby serves."""
         return self._host.find(ServedPartition, self.name).members.of(groups, now_ms())

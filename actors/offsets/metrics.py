@@ -94,7 +94,7 @@ class Snapshot:
     """The rows, as JSON in parts that can be parsed one at a time."""
 
     def rows(self) -> Iterator[GroupRow]:
-        """Every group. ValueError or TypeError if this version cannot read a chunk."""
+        """Every group. Raises ValueError or TypeError if this version cannot read a chunk."""
         for chunk in self.chunks:
             for row in json.loads(chunk):
                 yield GroupRow(*row)
@@ -104,7 +104,7 @@ class Snapshot:
 
     @classmethod
     def from_response(cls, response: dict[str, Any]) -> Snapshot:
-        """KeyError or TypeError if this version cannot read it."""
+        """Read a response. Raises KeyError or TypeError if this version cannot read it."""
         lists = {name: tuple(response[name]) for name in ("rebalance_buckets", "chunks")}
         return cls(**(response | lists))
 

@@ -117,12 +117,12 @@ class ReconcilerActor(Actor):
         return await self._reconciler.nodes()
 
     async def compare(self) -> Comparison:
-        """How the mapping differs now. MappingUnknown."""
+        """How the mapping differs now. Raises MappingUnknown."""
         await self.start()
         return await self._reconciler.compare()
 
     async def repair(self) -> Repaired:
-        """Repair the mapping now. MappingUnknown."""
+        """Repair the mapping now. Raises MappingUnknown."""
         await self.start()
         return await self._reconciler.repair()
 

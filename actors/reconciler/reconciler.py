@@ -143,7 +143,7 @@ class Reconciler:
             return await self._compare_and_write(self._dry_run, [])
 
     async def compare(self) -> Comparison:
-        """Compare now without changing anything. MappingUnknown."""
+        """Compare now without changing anything. Raises MappingUnknown."""
         async with self._round:
             held, planning = await self._look()
             todo = await self._off_loop(planning.plan)
@@ -158,7 +158,7 @@ class Reconciler:
         return {path: node.data for path, node in nodes.items()}
 
     async def repair(self) -> Repaired:
-        """Run rounds now until nothing is left to repair. MappingUnknown.
+        """Run rounds now until nothing is left to repair. Raises MappingUnknown.
 
         Two rounds that agree are a second apart. This repairs in dry run, too, since it is an explicit request.
         """

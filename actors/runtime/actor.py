@@ -32,7 +32,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def node_labels() -> dict[str, str]:
-    """Ray's labels of this process's node. Blocks. RayError."""
+    """Ray's labels of this process's node. Blocks. Raises RayError."""
     own = ray.get_runtime_context().get_node_id()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return next((dict(node.get("Labels") or {}) for node in nodes if node["NodeID"] == own), {})

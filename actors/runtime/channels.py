@@ -29,7 +29,7 @@ T = TypeVar("T")
 ActorKey = tuple[str, int]
 """("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
 Activate = Callable[[int, str], Awaitable[Any]]
-"""Has the controller start the coordinator of a partition, of that kind. RayError if it cannot."""
+"""Has the controller start the coordinator of a partition, of that kind. Raises RayError if it cannot."""
 
 
 def own_channels(settings: ClusterSettings, view: ClusterView) -> ActorChannels:

@@ -10,7 +10,10 @@ _MAX_NAME_CHARS = 100
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write the text to ``path``; a reader sees all of it or the previous content. OSError: nothing has changed."""
+    """Write the text to ``path``; a reader sees all of it or the previous content.
+
+    Raises OSError: nothing has changed.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_MAX_NAME_CHARS]}.")
     partial = Path(name)
     try:

@@ -22,7 +22,7 @@ _SILENT_S = 60.0
 
 
 async def controller_of(settings: ClusterSettings) -> Any:
-    """Handle of the controller actor. ValueError if there is none."""
+    """Handle of the controller actor. Raises ValueError if there is none."""
     return await asyncio.to_thread(ray.get_actor, "controller", settings.namespace)
 
 
@@ -31,7 +31,7 @@ class ControllerAway(RayError):
 
 
 class CurrentController:
-    """A handle of the current controller, with the methods of the Ray actor. RayError.
+    """A handle of the current controller, with the methods of the Ray actor. Raises RayError.
 
     To Ray, a controller that was moved to another node is another actor, and handles of the old one are useless.
     """

@@ -12,7 +12,7 @@ class NotAnActor(ProcessLookupError):
 
 
 def signal_process(pid: int, signal_number: int) -> None:
-    """Send a signal to a Ray worker process on this node. NotAnActor if the pid is not, or no longer, one's."""
+    """Send a signal to a Ray worker process on this node. Raises NotAnActor if the pid is not, or no longer, one's."""
     try:
         title = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -43,7 +43,7 @@ def text(lines: str, *, err: bool = False) -> None:
 
 
 def json_text(content: str) -> None:
-    """Write ASCII JSON (``ensure_ascii``) to stdout unchanged. ValueError if it is not ASCII."""
+    """Write ASCII JSON (``ensure_ascii``) to stdout unchanged. Raises ValueError if it is not ASCII."""
     content = content.replace("\x7f", "\\u007f")  # the one control character that JSON does not escape
     if not content.isascii() or not content.replace("\n", "").isprintable():
         raise ValueError(f"not ASCII: {content[:100]!a}")

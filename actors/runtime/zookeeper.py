@@ -143,7 +143,7 @@ class EmbeddedZooKeeper:
     def restart(self, timeout_s: float = 30) -> None:
         """Start the server again, on its port, after it has ended by itself. No effect after :meth:`stop`.
 
-        ZooKeeperStartError as for :meth:`start`.
+        Raises ZooKeeperStartError as for :meth:`start`.
         """
         with self._launching, _exclusive(self.data_dir) as lock:
             if not self._stopped.is_set():
@@ -152,8 +152,8 @@ class EmbeddedZooKeeper:
     def secure(self, *, timeout_s: float = 30) -> Access:
         """Let only who reads the file of credentials change nodes. Returns the access of those; the file is kept.
 
-        A tree that was open is protected first, which takes time for each of its nodes. ZooKeeperStartError if the
-        file cannot be written, ZooKeeperUnreachable if the server does not respond.
+        A tree that was open is protected first, which takes time for each of its nodes. Raises ZooKeeperStartError if
+        the file cannot be written, ZooKeeperUnreachable if the server does not respond.
         """
         access = embedded_access(self.data_dir)
         credentials = Path(access.credentials_file or "")
@@ -352,7 +352,7 @@ def _property(value: object) -> str:
 def class_path(lib: str | None = None) -> str:
     """ZooKeeper and what it needs; all of Spark's jars would work, too, but double the start-up time.
 
-    ``lib``: where ZooKeeper is, instead of among Spark's jars. ZooKeeperStartError if it is not there.
+    ``lib``: where ZooKeeper is, instead of among Spark's jars. Raises ZooKeeperStartError if it is not there.
     """
     spec = find_spec("pyspark")
     spark = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")

@@ -64,7 +64,7 @@ class Opener(Protocol):
     async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> Served:
         """Open the role ``<kind>-<number>``; the role calls ``failed`` when it can no longer be served here.
 
-        LogError if a log cannot be opened, FencedEpoch or Superseded if a higher epoch was there.
+        Raises LogError if a log cannot be opened, FencedEpoch or Superseded if a higher epoch was there.
         """
 
     async def close(self) -> None:

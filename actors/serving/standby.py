@@ -102,15 +102,15 @@ class StandbyActor(Actor):
     async def audit_cumulative_sizes(
         self, role: str, queries: list[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
-        """Cumulative sizes from a log actor's role: see :meth:`LogService.cumulative_sizes`. NotServing."""
+        """Cumulative sizes from a log actor's role: see :meth:`LogService.cumulative_sizes`. Raises NotServing."""
         return await self._host.find(ServedLogs, role).service.cumulative_sizes(queries)
 
     async def signal(self, pid: int, signal_number: int) -> None:
-        """Send a signal to an actor's process on this node, possibly this one. NotAnActor, PermissionError."""
+        """Send a signal to an actor's process on this node, possibly this one. Raises NotAnActor or PermissionError."""
         signal_process(pid, signal_number)
 
     async def until_process_ends(self, pid: int) -> None:
-        """Return when a process of this node has ended. OSError if the kernel cannot tell."""
+        """Return when a process of this node has ended. Raises OSError if the kernel cannot tell."""
         await until_process_ends(pid)
 
     async def stop(self) -> None:

@@ -278,7 +278,7 @@ def _expired_at_ms(marker: Path) -> int:
 
 
 def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> None:
-    """Write all rows to a file and sync it. TableDamaged for a source that cannot be read."""
+    """Write all rows to a file and sync it. Raises TableDamaged for a source that cannot be read."""
     rows = 0
     with target.open("wb") as file:
         with pq.ParquetWriter(file, schema, **COMPRESSION) as writer:

@@ -110,8 +110,8 @@ class EventStore(RowStore):
         """Keep a row: one ``write`` to the page cache. For the event loop; never raises for a full disk.
 
         Nullable columns may be missing. Values are not checked until they are flushed; a row whose values do not have
-        the types of its columns is dropped then, with an error in the log. ValueError for a column that the table does
-        not have, for one that is missing, and after ``close``.
+        the types of its columns is dropped then, with an error in the log. Raises ValueError for a column that the
+        table does not have, for one that is missing, and after ``close``.
         """
         if not self._required <= row.keys() <= self._names:
             wrong = sorted(self._required - row.keys() | row.keys() - self._names)

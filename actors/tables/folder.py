@@ -77,7 +77,7 @@ class SpoolFolder:
 
     @classmethod
     def create(cls, spools: Path, owner: str, now_ms: int) -> SpoolFolder:
-        """Create a folder that is locked before it becomes visible. OSError if the disk refuses."""
+        """Create a folder that is locked before it becomes visible. Raises OSError if the disk refuses."""
         name = f"{owner}-{now_ms:013d}-{uuid.uuid4().hex[:8]}"
         hidden = spools / f".{name}"
         hidden.mkdir(parents=True)
@@ -155,8 +155,8 @@ def _moment(at_ms: int) -> str:
 def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> int:
     """Call ``settle`` to write what dead processes of that owner left into its table; returns the sum of its rows.
 
-    OSError if the disk refuses. After a kill at any point, it can be repeated if ``settle`` can. A live process keeps
-    its folder (two copies of one actor can run for a while); the next flush after its death recovers the folder.
+    Raises OSError if the disk refuses. After a kill at any point, it can be repeated if ``settle`` can. A live process
+    keeps its folder (two copies of one actor can run for a while); the next flush after its death recovers the folder.
     """
     rows = 0
     for path in sorted(spools.glob(f"{owner}-*")):

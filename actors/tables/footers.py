@@ -18,10 +18,10 @@ _VERSION = re.compile(rb"muster\.schema\.version\x18.(\d+)", re.DOTALL)
 
 
 def check(path: Path, table: str) -> None:
-    """TableDamaged unless the file can be read as a part of the table. FileNotFoundError.
+    """Check that the file can be read as a part of the table. Raises TableDamaged or FileNotFoundError.
 
-    Files of older versions and files with additional columns can be read, files of newer versions cannot. Pages are
-    not checked.
+    Files of older versions and files with additional columns can be read, files of newer versions cannot. Pages are not
+    checked.
     """
     if not _is_plainly_sound(path, table):
         _check_footer(path, table)
@@ -38,7 +38,7 @@ def read_footer(path: Path) -> pq.FileMetaData:
 
 
 def unreadable(path: Path, error: BaseException) -> TableDamaged:
-    """TableDamaged for what pyarrow raised while it read the file's rows, in one line."""
+    """Return TableDamaged for pyarrow's error while reading the file's rows, in one line."""
     return TableDamaged(path, f"cannot be read ({_first_line(error)})")
 
 

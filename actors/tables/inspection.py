@@ -141,7 +141,7 @@ def _verify_rollups(hour: Hour) -> Iterator[TableDamaged]:
 
 
 def _sums(path: Path) -> tuple[int, int]:
-    """messages, bytes of all rows; reads all columns. TableDamaged, FileNotFoundError."""
+    """messages, bytes of all rows; reads all columns. Raises TableDamaged or FileNotFoundError."""
     messages, size_bytes = 0, 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
     """Write the rollup as ``<table>/<date and hour folder>/<name>.parquet``; returns the rows written.
 
-    A file that already exists is whole and holds the same rows (``name`` stands for one immutable input), so it is
-    left as it is: writing again after a kill neither loses nor duplicates a row. OSError if the disk refuses.
+    A file that already exists is whole and holds the same rows (``name`` stands for one immutable input), so it is left
+    as it is: writing again after a kill neither loses nor duplicates a row. Raises OSError if the disk refuses.
     """
     arrays = {folder: _samples_to_arrow(gateway, rows) for folder, rows in rollup.by_folder().items()}
     return _write_new(table, name, arrays)
@@ -61,7 +61,7 @@ def _write_new(table: Path, name: str, folders: Mapping[str, pa.Table]) -> int:
 
 
 def write_whole(table: pa.Table, target: Path, *, row_group_rows: int | None = None) -> None:
-    """Write a Parquet file that appears under its name once it is whole. OSError if the disk refuses.
+    """Write a Parquet file that appears under its name once it is whole. Raises OSError if the disk refuses.
 
     ``row_group_rows``: the size of its row groups; pyarrow's own if None.
     """

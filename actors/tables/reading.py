@@ -21,8 +21,8 @@ def folder_of(storage: Path, table: str) -> Path:
 def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]:
     """Return the files with the table's rows of the hours that overlap [start, end), each row once; hours in order.
 
-    Superseded files are not among them, so the list is valid for ``metrics.compaction.grace.ms``. TableDamaged names a
-    file that cannot be read.
+    Superseded files are not among them, so the list is valid for ``metrics.compaction.grace.ms``. Raises TableDamaged,
+    which names a file that cannot be read.
     """
     found = []
     for hour in hours(folder_of(storage, table), start_ms, end_ms):
@@ -42,7 +42,7 @@ def read(
 ) -> pa.Table:
     """Return the table's rows in [start, end) of its time column, in no order. Null where an older file lacks a column.
 
-    TableDamaged names a file that cannot be read.
+    Raises TableDamaged, which names a file that cannot be read.
     """
     schema = TABLES[table]
     time = pc.field(schema.time_column)
@@ -74,7 +74,7 @@ def _moment(at_ms: int) -> pa.Scalar:
 
 
 def _damage(found: Sequence[Path], error: Exception) -> Exception:
-    """TableDamaged for the first file that cannot be read by itself, else the error that was raised."""
+    """Return TableDamaged for the first file that cannot be read by itself, else the error that was raised."""
     for path in found:
         try:
             pq.read_table(path, partitioning=None)

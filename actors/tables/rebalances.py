@@ -48,7 +48,7 @@ class RebalanceStore(RowStore):
         super().__init__(directory, REBALANCES, owner, spools=directory / "spool", now_ms=now_ms)
 
     def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
-        """Keep an entry that has ended, and its bytes from ``encode``. ValueError after ``close``."""
+        """Keep an entry that has ended, and its bytes from ``encode``. Raises ValueError after ``close``."""
         self._keep(_row(entry.to_json()), encoded + b"\n")
 
     def recent(self, group: str, limit: int) -> list[RebalanceEntry]:

@@ -44,7 +44,7 @@ class SlotFile:
     """The slots of one spool. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file. OSError if the disk refuses."""
+        """Create the file. Raises OSError if the disk refuses."""
         self.is_open = True
         self._fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._segments: list[mmap.mmap] = []

@@ -164,7 +164,10 @@ class SampleStore(SpooledStore[Rollup]):
     def settle(
         self, handle: int, *, group: str | None, member_id: str | None, evidence: str, reason: str | None
     ) -> None:
-        """Count a pending sample, attributed or not (``group`` None and a reason). KeyError if it is not pending."""
+        """Count a pending sample, attributed or not (``group`` None and a reason).
+
+        Raises KeyError if it is not pending.
+        """
         with self._lock:
             sample = self._pending[handle][0]
             self._decide(handle, replace(sample, group=group, member_id=member_id, evidence=evidence, reason=reason))

@@ -76,11 +76,11 @@ class SpooledStore(ABC, Generic[T]):
 
     @abstractmethod
     def _write(self, name: str, rows: T) -> int:
-        """Write the table's files of that name, unless they exist. Returns the rows written. OSError."""
+        """Write the table's files of that name, unless they exist. Returns the rows written. Raises OSError."""
 
     @abstractmethod
     def _settle(self, folder: SpoolFolder) -> int:
-        """Write what a dead process left. Returns the rows written. Can be repeated. OSError."""
+        """Write what a dead process left. Returns the rows written. Can be repeated. Raises OSError."""
 
     def _decide_pending(self) -> None:
         """Settle what is pending: called before the last flush, with the lock held."""
@@ -114,7 +114,7 @@ class SpooledStore(ABC, Generic[T]):
             self._removed = True
 
     def recover(self) -> int:
-        """Write what dead processes of this owner left into the table. Returns the rows written. OSError."""
+        """Write what dead processes of this owner left into the table. Returns the rows written. Raises OSError."""
         return recover(self._spools, self._owner, self._settle)
 
     def _writable(self) -> Spool[T]:

@@ -25,7 +25,7 @@ _MARK_S = 30.0
 
 Results = Mapping[TopicPartition, ErrorCode]
 PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
-"""How many partitions these topics have now, by ZooKeeper; without those that it does not have. RayError."""
+"""How many partitions these topics have now, by ZooKeeper; without those that it does not have. Raises RayError."""
 
 
 class _Part(NamedTuple):

@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self._shard.producer_ids.give(block)
 
     def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
-        """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
+        """Apply a record of the log, in log order. Raises CorruptRecord if it is unreadable: the partition cannot load.
 
         Records whose key has an unknown version are skipped.
         """

@@ -29,7 +29,7 @@ class HardState:
         return {transactional_id: entry.metadata for transactional_id, entry in self.entries.items()}
 
     def replay(self, record: Record) -> TransactionalId | None:
-        """Apply a record, and return its id; None if its key's version is not known. CorruptRecord."""
+        """Apply a record, and return its id; None if its key's version is not known. Raises CorruptRecord."""
         transactional_id = decode_key(record.key)
         if transactional_id is not None:
             self.put(transactional_id, None if record.value is None else Entry(decode_value(record.value)))

@@ -181,7 +181,7 @@ class Shard:
         metadata: TransactionMetadata | None,
         last_epoch: int = NO_PRODUCER_EPOCH,
     ) -> None:
-        """Write the id's record (None: its tombstone) and apply it immediately. IllegalMove."""
+        """Write the id's record (None: its tombstone) and apply it immediately. Raises IllegalMove."""
         prior = self.hard.entries.get(transactional_id)
         before = None if prior is None else prior.metadata.state
         after = None if metadata is None else metadata.state

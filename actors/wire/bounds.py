@@ -71,7 +71,7 @@ class _Elements(threading.local):
     left: float = math.inf
 
     def take(self, count: int) -> None:
-        """LengthError if there are too many."""
+        """Raise LengthError if there are too many."""
         self.left -= count
         if self.left < 0:
             raise TooManyElements(f"more than {MAX_ELEMENTS} elements")
@@ -118,7 +118,7 @@ def tagged_fields_end(frame: bytes, start: int) -> int:
 def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
     """Return the elements, each as bytes, of the array that is the last field of the entity at ``start``.
 
-    The bytes must come from Muster itself. LengthError, IndexError if they do not fit.
+    The bytes must come from Muster itself. Raises LengthError or IndexError if they do not fit.
     """
     before, element = _last_array(kind)
     at = start
@@ -220,7 +220,7 @@ class _Recorded(bytes):
 def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
     """Return the frame without tagged fields that ``kind`` does not know; a reader must ignore these (KIP-482).
 
-    LengthError, IndexError if the frame does not fit.
+    Raises LengthError or IndexError if the frame does not fit.
     """
     recorded = _Recorded(frame)
     recorded.cuts = []
@@ -235,7 +235,7 @@ def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
 def with_durations_cut(kind: Any, frame: bytes, start: int) -> bytes:
     """Return the frame with the int64 durations of the entity cut to those that kio reads: 292,000 years.
 
-    Not those of nested entities: no request has any. LengthError, IndexError if the frame does not fit.
+    Not those of nested entities: no request has any. Raises LengthError or IndexError if the frame does not fit.
     """
     at, found = start, bytearray(frame)
     for part in parts_of(kind):

@@ -301,8 +301,8 @@ class Channel(asyncio.Protocol):
     def query(self, query: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
         """Send the query ``{"ask": NAME, ...}``; the future gets the response or ChannelLost.
 
-        The response to a refused query is ``{"error": TEXT}``. Cancelling the future informs the actor. TypeError or
-        ValueError if the query does not fit JSON or is longer than ``envelope.QUERY_LIMIT_BYTES``.
+        The response to a refused query is ``{"error": TEXT}``. Cancelling the future informs the actor. Raises
+        TypeError or ValueError if the query does not fit JSON or is longer than ``envelope.QUERY_LIMIT_BYTES``.
         """
         data = envelope.write_query(query)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -359,7 +359,7 @@ async def connect(
 ) -> Channel:
     """Connect, with mutual authentication; by Unix domain socket if the actor is on ``node_id``.
 
-    OSError if it fails, or takes longer than a few seconds (a stopped actor accepts but never responds).
+    Raises OSError if it fails, or takes longer than a few seconds (a stopped actor accepts but never responds).
     """
     loop = asyncio.get_running_loop()
 

@@ -83,7 +83,7 @@ def api_name(api_key: int) -> str:
 
 @cache
 def versions_of(api_key: int) -> range:
-    """Versions of the API that kio has. UnknownApi for a key that kio does not know."""
+    """Versions of the API that kio has. Raises UnknownApi for a key that kio does not know."""
     try:
         versions = schema_name_map[api_key_map[api_key]]
     except KeyError:
@@ -93,13 +93,13 @@ def versions_of(api_key: int) -> range:
 
 @cache
 def request_type(api_key: int, version: int) -> Any:
-    """Entity class of that request. UnknownApi if kio has none."""
+    """Entity class of that request. Raises UnknownApi if kio has none."""
     return _load(load_request_schema, api_key, version)
 
 
 @cache
 def response_type(api_key: int, version: int) -> Any:
-    """Entity class of that response. UnknownApi if kio has none."""
+    """Entity class of that response. Raises UnknownApi if kio has none."""
     return _load(load_response_schema, api_key, version)
 
 
@@ -121,8 +121,8 @@ def load(api_key: int, version: int) -> None:
 def decode_header(frame: bytes) -> Header:
     """Read the request header of a frame (without its size prefix).
 
-    Its tagged fields are skipped, whatever they are (KIP-482). An ApiVersions request of a version that does not
-    exist is read with header v1 (KIP-511), to make a response possible. UnknownApi or UndecodableRequest for
+    Its tagged fields are skipped, whatever they are (KIP-482). An ApiVersions request of a version that does not exist
+    is read with header v1 (KIP-511), to make a response possible. Raises UnknownApi or UndecodableRequest for
     everything else that cannot be read.
     """
     if len(frame) < 8:
@@ -146,9 +146,9 @@ def decode_header(frame: bytes) -> Header:
 
 
 def check_request(header: Header, frame: bytes, max_elements: int | None = None) -> None:
-    """Check the lengths in a client's body, which :func:`decode_request` does not check. UndecodableRequest.
+    """Check the lengths in a client's body, which :func:`decode_request` does not check. Raises UndecodableRequest.
 
-    TooManyElements if there are more than ``max_elements`` in its arrays, where that is given.
+    Raises TooManyElements if there are more than ``max_elements`` in its arrays, where that is given.
     """
     kind = request_type(header.api_key, header.api_version)
     try:
@@ -228,7 +228,10 @@ def response_head(api_key: int, version: int, correlation_id: int) -> list[Buffe
 
 
 def check_response(api_key: int, version: int, frame: bytes) -> None:
-    """Check the lengths in an untrusted response, which :func:`decode_response` does not check. UndecodableResponse."""
+    """Check the lengths in an untrusted response, which :func:`decode_response` does not check.
+
+    Raises UndecodableResponse.
+    """
     kind = response_type(api_key, version)
     try:
         check_lengths(kind, frame, _response_start(kind, frame))
@@ -237,7 +240,7 @@ def check_response(api_key: int, version: int, frame: bytes) -> None:
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """Correlation id and entity of a response frame of that version. UndecodableResponse.
+    """Correlation id and entity of a response frame of that version. Raises UndecodableResponse.
 
     The bytes must come from Muster itself, or have passed :func:`check_response`.
     """
@@ -255,7 +258,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
 
 
 def _response_start(kind: Any, frame: bytes) -> int:
-    """Index of the first byte of the body. LengthError."""
+    """Index of the first byte of the body. Raises LengthError."""
     if len(frame) < 4:
         raise LengthError(f"a frame of {len(frame)} bytes has no response header")
     return tagged_fields_end(frame, 4) if kind.__header_schema__.__flexible__ else 4

@@ -202,7 +202,7 @@ def write_response(response: dict[str, Any]) -> bytes:
 
 
 def read_response(data: bytes) -> dict[str, Any]:
-    """ValueError if the data is not a JSON object."""
+    """Read the response to a QUERY. Raises ValueError if it is not a JSON object."""
     response = json.loads(data)
     if not isinstance(response, dict):
         raise ValueError("a response that is no JSON object")

@@ -114,7 +114,7 @@ def write_fetch(token: int, request: FetchRequest) -> bytes:
 
 
 def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
-    """Token and request of a FETCH. ValueError if it is cut off."""
+    """Token and request of a FETCH. Raises ValueError if it is cut off."""
     try:
         _, token = _HEAD.unpack_from(message)
         by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _LIMITS.unpack_from(message, _HEAD.size)

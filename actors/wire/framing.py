@@ -43,7 +43,7 @@ class Framer:
         return b"".join(self._pieces)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Completed frames, without their size. FrameTooLarge as soon as a bad size is seen."""
+        """Completed frames, without their size. Raises FrameTooLarge as soon as a bad size is seen."""
         frames: list[bytes] = []
         if not self._pieces:
             self._split(data, 0, frames)

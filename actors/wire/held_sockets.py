@@ -39,7 +39,7 @@ Listening = Callable[[str, int], list[socket.socket]]
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
     """Listen at all addresses of ``host``, as asyncio's ``create_server`` does; port 0: a free one, the same for all.
 
-    OSError if one cannot be bound; none is then left.
+    Raises OSError if one cannot be bound; none is then left.
     """
     flags, kind = socket.AI_PASSIVE, socket.SOCK_STREAM
     found: list[socket.socket] = []
@@ -83,7 +83,7 @@ class HeldSockets:
         await asyncio.to_thread(self._connect)
 
     def listen(self, use: str, host: str, port: int) -> list[socket.socket]:
-        """Sockets that listen there: those that were fetched, else new ones, which the caller closes. OSError.
+        """Sockets that listen there: those that were fetched, else new ones, which the caller closes. Raises OSError.
 
         ``use`` distinguishes them from others with the same host and port; a port of 0 is kept in later processes.
         """

@@ -57,7 +57,7 @@ def write_markers(token: int, markers: Iterable[Marker]) -> bytes:
 
 
 def read_markers(message: bytes) -> tuple[int, list[Marker]]:
-    """Token and markers of a MARKERS. ValueError if it is cut off."""
+    """Token and markers of a MARKERS. Raises ValueError if it is cut off."""
     markers: list[Marker] = []
     view, at = memoryview(message), _HEAD.size
     try:

@@ -74,7 +74,7 @@ def write_produce(token: int, request: ProduceRequest) -> list[Buffer]:
 
 
 def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
-    """Token and request of a PRODUCE. Records are views of ``message``. ValueError if it is cut off."""
+    """Token and request of a PRODUCE. Records are views of ``message``. Raises ValueError if it is cut off."""
     view, at = memoryview(message), _HEAD.size + _TRANSACTION.size
     partitions: list[ProducePartition] = []
     try:

@@ -204,7 +204,10 @@ class Peer(asyncio.Protocol):
         self.send(envelope.token_head(Kind.RESPONSE, token), frame)
 
     def respond(self, token: int, response: dict[str, Any]) -> None:
-        """Respond to a query; dropped if the gateway is gone. TypeError or ValueError if JSON cannot represent it."""
+        """Respond to a query; dropped if the gateway is gone.
+
+        Raises TypeError or ValueError if JSON cannot represent it.
+        """
         self.reply(token, envelope.write_response(response))
 
     def send(self, *parts: Buffer) -> None:
@@ -232,7 +235,8 @@ class Server:
     ) -> Endpoint:
         """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it exists).
 
-        ``ports``: listens on one of these; 0 is any free port. OSError if all are taken. ``tls``: for other nodes.
+        ``ports``: listens on one of these; 0 is any free port. Raises OSError if all are taken. ``tls``: for other
+        nodes.
         """
         loop = asyncio.get_running_loop()
         make_room(path)
@@ -286,7 +290,7 @@ class Server:
 
 
 def make_room(path: Path) -> None:
-    """Prepare a path for a Unix domain socket. PermissionError if another user has its folder."""
+    """Prepare a path for a Unix domain socket. Raises PermissionError if another user has its folder."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{path.parent} belongs to another user; remove it")

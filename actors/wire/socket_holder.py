@@ -79,7 +79,7 @@ class SocketHolder:
         self._thread = threading.Thread(target=self._run, name="socket holder", daemon=True)
 
     def start(self) -> None:
-        """Listen for gateways. OSError."""
+        """Listen for gateways. Raises OSError."""
         make_room(self._path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self._path))

@@ -123,7 +123,7 @@ def _certificate(key: Ed25519PrivateKey) -> bytes:
 
 
 def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
-    """Have the context present these certificates with this key. SSLError.
+    """Have the context present these certificates with this key. Raises SSLError.
 
     Python's ssl takes a path only: that of a file in memory, which no other user can open.
     """

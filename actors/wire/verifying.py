@@ -64,7 +64,7 @@ def write_verify(token: int, request: VerifyRequest) -> bytes:
 
 
 def read_verify(message: bytes) -> tuple[int, VerifyRequest]:
-    """Token and request of a VERIFY. ValueError if it is cut off."""
+    """Token and request of a VERIFY. Raises ValueError if it is cut off."""
     try:
         _, token = _HEAD.unpack_from(message)
         producer_id, epoch, add, version, size, count = _PRODUCER.unpack_from(message, _HEAD.size)

@@ -53,10 +53,10 @@ _UNFIT = (struct.error, ValueError, OverflowError, TypeError, AttributeError, Lo
 def writer(kind: Any) -> EntityWriter:
     """Return a writer of entities of class ``kind`` from a dict, or a dataclass or named tuple with these fields.
 
-    Nested entities are such bodies, too, and arrays any iterables of them. Fields that this version does not
-    have are ignored. A missing field gets kio's default, or MissingField if there is none. Durations and timestamps
-    are milliseconds, timedeltas or datetimes; error codes may be ints. Unwritable names the field whose value does not
-    fit.
+    Nested entities are such bodies, too, and arrays any iterables of them. Fields that this version does not have are
+    ignored. A missing field gets kio's default, or MissingField if there is none. Durations and timestamps are
+    milliseconds, timedeltas or datetimes; error codes may be ints. Raises Unwritable, which names the field whose value
+    does not fit.
     """
     return EntityWriter(kind)
 

@@ -48,7 +48,7 @@ class Summary(NamedTuple):
 def summarize(parts: Sequence[Buffer], aborted: Sequence[AbortedTransaction] = ()) -> Summary:
     """Summarize a partition's batches. Each part consists of whole batches, in the order of their offsets.
 
-    ``aborted`` is what the Fetch response says of the same batches. CorruptMessage where no whole batch begins.
+    ``aborted`` is what the Fetch response says of the same batches. Raises CorruptMessage where no whole batch begins.
     """
     first_offset, last_offset, messages, batches, attributes = _scan(parts[0]) if parts else (-1, -1, 0, 0, 0)
     for part in parts[1:]:

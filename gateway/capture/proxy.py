@@ -43,7 +43,10 @@ class CaptureProxy:
         self._links: set[asyncio.Future[None]] = set()
 
     async def listen(self, broker: Address) -> Address:
-        """Where clients reach that broker through the proxy from now on. OSError if it cannot listen on a port."""
+        """Where clients reach that broker through the proxy from now on.
+
+        Raises OSError if it cannot listen on a port.
+        """
         async with self._listening:
             if broker not in self._ports:
                 server = await self._start_server(broker)

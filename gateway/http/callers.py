@@ -152,7 +152,7 @@ class Callers:
     """The callers of one gateway; :attr:`middleware` checks each request."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """PropertyFileError if the file of tokens cannot be read."""
+        """Raise PropertyFileError if the file of tokens cannot be read."""
         tokens = gateway.started_with.http_tokens_file
         self._tokens = None if tokens is None else TokensFile(Path(tokens))
         self._gateway = gateway

@@ -209,7 +209,10 @@ async def _read(request: web.Request) -> bytes:
 
 
 async def _until(request: web.Request, time_s: float) -> None:
-    """Wait for that time of the loop. ConnectionResetError if the client disconnects, which aiohttp does not report."""
+    """Wait for that time of the loop.
+
+    Raises ConnectionResetError if the client disconnects, which aiohttp does not report.
+    """
     loop = asyncio.get_running_loop()
     while (left_s := time_s - loop.time()) > 0:
         await asyncio.sleep(min(left_s, _LOOK_S))

@@ -182,7 +182,7 @@ async def _call_coordinator(
 ) -> Any:
     """Return the response to one of Kafka's requests about one group, as an entity.
 
-    Failed if there is none, or an error that is not one of ``allowed``.
+    Raises Failed if there is none, or an error that is not one of ``allowed``.
     """
     request = codec.encode_request(api_key, version, 0, None, body)
     frame = await from_coordinator(gateway, group, lambda channel: channel.call(_CONTEXT, request))

@@ -400,7 +400,7 @@ class Connection(asyncio.Protocol):
         return self.gateway.turned_away.refuse(frame, self.host, self.gateway.now_ms(), served)
 
     def _admit_login(self, sasl: SaslSession, known: Api, header: codec.Header) -> None:
-        """BadRequest unless the request is allowed where the client has not authenticated, or begins to again."""
+        """Raise BadRequest unless the request is allowed where the client has not authenticated, or begins to again."""
         if sasl.admits(header.api_key, is_served=header.api_version in known.versions):
             self._limit_frames()
         elif sasl.is_complete:

@@ -287,7 +287,7 @@ class Guard(Protocol):
         """For the documentation."""
 
     def passes(self, call: Call) -> bool:
-        """Whether the call may be served as if there were no guard. UndecodableRequest."""
+        """Whether the call may be served as if there were no guard. Raises UndecodableRequest."""
 
     async def serve(self, api: Api, call: Call) -> Reply | None:
         """Serve what is allowed of a call by the API's handler, and refuse the rest. Judges and begins at once."""
@@ -335,7 +335,8 @@ def api(
 ) -> Callable[[Handler], Handler]:
     """Register a handler for an API; the arguments are the fields of :class:`Api`.
 
-    Without ``versions``, all that kio has are served. ValueError if not all are and ``left_out`` does not say why.
+    Without ``versions``, all that kio has are served. Raises ValueError if not all are and ``left_out`` does not say
+    why.
     """
     known = codec.versions_of(key)
     served = versions or known

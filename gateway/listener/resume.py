@@ -17,8 +17,8 @@ _COLUMNS = ("group", "member_id", "host", "client_id", "topic", "partition", "la
 def ends(storage: Path, gateway: int, *, now_ms: int, flush_ms: int) -> list[End]:
     """For each group's client and partition, the end of what that gateway last sent, from the table of samples.
 
-    ``flush_ms``: the longest duration of a sample, so how long before its end it may have begun. TableDamaged names a
-    file that cannot be read.
+    ``flush_ms``: the longest duration of a sample, so how long before its end it may have begun. Raises TableDamaged,
+    which names a file that cannot be read.
     """
     if not files(storage, SAMPLES, now_ms - RECENT_MS - flush_ms):
         return []

@@ -45,7 +45,7 @@ class GatewayServer(Gateway):
     ) -> int:
         """Accept clients of that listener (None: the first), at the sockets of ``listening``; also several times.
 
-        Returns the port that was bound. OSError if it is taken.
+        Returns the port that was bound. Raises OSError if it is taken.
         """
         loop = asyncio.get_running_loop()
         sockets = listening(host, port)

@@ -132,7 +132,7 @@ def stored_credentials(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
-    """Credentials by user, then by mechanism. PropertyFileError."""
+    """Credentials by user, then by mechanism. Raises PropertyFileError."""
     users: dict[str, dict[str, ScramCredential]] = {}
     for key, value in read_properties(path, "users").items():
         name, _, mechanism = key.rpartition(".")

@@ -23,7 +23,7 @@ class InTurn(Protocol):
     """Runs work that takes processor time, outside the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Its result. TooBusy."""
+        """Its result. Raises TooBusy."""
 
 
 class AuthenticationFailed(Exception):

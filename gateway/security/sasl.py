@@ -59,7 +59,7 @@ class Sasl:
 
     @classmethod
     def of(cls, config: MusterConfig) -> Sasl | None:
-        """None if clients need not authenticate. PropertyFileError."""
+        """None if clients need not authenticate. Raises PropertyFileError."""
         if not any(listener.needs_login for listener in config.all_listeners):
             return None
         path = config.sasl_credentials_file
@@ -97,7 +97,7 @@ class Sasl:
         return ScramExchange(mechanism, credentials)
 
     async def is_password(self, user: str, password: str, host: str) -> bool:
-        """Whether the user has that password, as PLAIN checks it. TooBusy."""
+        """Whether the user has that password, as PLAIN checks it. Raises TooBusy."""
         credentials = await self._current()
         return await self.turns.run(host, lambda: credentials.is_password(user, password))
 

@@ -74,7 +74,7 @@ class ScramCredential:
 
     @classmethod
     def decode(cls, text: str) -> ScramCredential:
-        """Decode it. ValueError, without the text, if it is invalid."""
+        """Decode it. Raises ValueError, without the text, if it is invalid."""
         found = [_FIELD.fullmatch(part.strip()) for part in text.split(",")]
         fields = {part[1]: part[2] for part in found if part}
         if None in found or len(found) != 4 or len(fields) != 4:
@@ -116,7 +116,10 @@ class ClientFirst:
 
     @classmethod
     def decode(cls, token: bytes) -> ClientFirst:
-        """ScramError if it is invalid, or wants channel binding (``p``) or could have it (``y``)."""
+        """Decode the message.
+
+        Raises ScramError if it is invalid, or wants channel binding (``p``) or could have it (``y``).
+        """
         found = _CLIENT_FIRST.fullmatch(_text(token))
         if found is None:
             raise ScramError("not a client's first message")

@@ -36,7 +36,7 @@ class TokensFile:
     """The file, read again when it changes; thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """PropertyFileError if it cannot be read."""
+        """Raise PropertyFileError if it cannot be read."""
         self._file = WatchedFile(path, read, "tokens")
 
     def user_of(self, token: str) -> str | None:
@@ -51,7 +51,7 @@ class TokensFile:
 
 
 def read(path: Path) -> dict[str, tuple[str, ...]]:
-    """Hashes by name. PropertyFileError."""
+    """Hashes by name. Raises PropertyFileError."""
     users = {}
     for name, value in read_properties(path, "tokens").items():
         hashes = tuple(part.strip() for part in value.split(","))

@@ -41,8 +41,8 @@ class Undecodable(ValueError):
 def canonical_host(peer_address: str) -> str:
     """Return the canonical text of an IP address, which gives each client one name.
 
-    Accepts the formats of sockets, logs and Kafka: a port, brackets, a zone id or a leading slash are dropped.
-    IPv6 is formatted as in RFC 5952, IPv4-mapped IPv6 as IPv4. ValueError if it is not an IP address.
+    Accepts the formats of sockets, logs and Kafka: a port, brackets, a zone id or a leading slash are dropped. IPv6 is
+    formatted as in RFC 5952, IPv4-mapped IPv6 as IPv4. Raises ValueError if it is not an IP address.
     """
     text = peer_address.removeprefix("/")
     if text.startswith("["):

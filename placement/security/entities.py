@@ -37,7 +37,7 @@ class Entity:
     """Type and name: one of USER, CLIENT_ID and IP, or USER and then CLIENT_ID."""
 
     def __post_init__(self) -> None:
-        """ValueError for any other parts."""
+        """Raise ValueError for any other parts."""
         types = tuple(kind for kind, _ in self.parts)
         if types not in ((USER,), (CLIENT_ID,), (IP,), (USER, CLIENT_ID)):
             raise ValueError(f"no entity has the parts {types}")
@@ -65,7 +65,7 @@ class Entity:
 
     @property
     def path(self) -> str:
-        """The node of its configs. UnstorableName."""
+        """The node of its configs. Raises UnstorableName."""
         names = [encode_name(name) for _, name in self.parts]
         if len(names) == 2:
             return f"{USERS}/{names[0]}/{_CLIENTS_OF_USER}/{names[1]}"

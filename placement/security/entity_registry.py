@@ -86,7 +86,7 @@ class EntityRegistry:
         return found
 
     def alter(self, alteration: EntityAlteration) -> None:
-        """Carry out the alteration, as a whole. UnstorableName.
+        """Carry out the alteration, as a whole. Raises UnstorableName.
 
         As in Kafka, the node of an entity stays when its last config is removed.
         """

@@ -58,12 +58,18 @@ class Access:
         return protected(path) if self.set_acl else OPEN
 
     def options(self) -> dict[str, Any]:
-        """Arguments of KazooClient. ValueError if the file of credentials cannot be used; without its content."""
+        """Arguments of KazooClient.
+
+        Raises ValueError if the file of credentials cannot be used; without its content.
+        """
         digest = {"auth_data": [("digest", _read(Path(self.credentials_file)))]} if self.credentials_file else {}
         return {"use_ssl": self.use_tls, **digest}
 
     def tls_context(self) -> ssl.SSLContext:
-        """For one connection, with the files as they are now. ValueError, naming the file that cannot be used."""
+        """For one connection, with the files as they are now.
+
+        Raises ValueError, naming the file that cannot be used.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname

@@ -110,7 +110,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self._is_decided.set()
 
     def await_connection(self, timeout_s: float) -> None:
-        """Wait for the first connection of a started client. ZooKeeperUnreachable after ``timeout_s``, or a refusal."""
+        """Wait for the first connection of a started client.
+
+        Raises ZooKeeperUnreachable after ``timeout_s``, or a refusal.
+        """
         self._is_decided.wait(timeout_s)
         if self._live.is_set():
             return
@@ -213,8 +216,8 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
         At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited. The
         operations are those of muster.placement.zookeeper.multi. Nothing is retried: a transaction whose response was
-        lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if a response takes longer than
-        ``timeout_s``.
+        lost (:func:`is_lost_connection`) may have been done. Raises ZooKeeperUnreachable if a response takes longer
+        than ``timeout_s``.
         """
         sent: deque[Any] = deque()
         for operations in transactions:

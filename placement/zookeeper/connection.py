@@ -45,7 +45,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         use_ssl: bool = False,
         **_: Any,
     ) -> socket.socket:
-        """Like kazoo's, which trusts the authorities of the system, too, where others are named. OSError."""
+        """Like kazoo's, which trusts the authorities of the system, too, where others are named. Raises OSError."""
         try:
             context = self._access.tls_context() if use_ssl else None
         except ValueError as error:

@@ -51,7 +51,7 @@ class QuotaProperties(BaseModel):
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """Limits by address, in canonical text. ValueError."""
+    """Limits by address, in canonical text. Raises ValueError."""
     found: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, number = entry.rpartition(":")

@@ -52,7 +52,7 @@ class PrincipalRules:
 
     @classmethod
     def parse(cls, text: str) -> PrincipalRules:
-        """Empty entries are ignored. ValueError for what is no rule; the message follows the text."""
+        """Empty entries are ignored. Raises ValueError for what is no rule; the message follows the text."""
         rules: list[_Rule] = []
         at = 0
         while at < len(text):

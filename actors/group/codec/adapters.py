@@ -73,7 +73,7 @@ _NO_ID = UUID(int=0)
 def read(header: codec.Header, frame: bytes) -> Request:
     """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
 
-    KeyError for an API that is not a group API.
+    Raises KeyError for an API that is not a group API.
     """
     if header.api_key == OFFSET_COMMIT:
         plain = read_plain_commit(header.api_version, frame, header.end)

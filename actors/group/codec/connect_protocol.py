@@ -44,7 +44,7 @@ def assigned_tasks(subscription: bytes, assignment: bytes) -> list[tuple[str, in
 
 
 def _had(subscription: bytes) -> frozenset[Task]:
-    """CorruptRecord."""
+    """Return the tasks in a subscription. Raises CorruptRecord."""
     source = Reader(subscription)
     source.int16()
     source.nullable_string()
@@ -53,7 +53,7 @@ def _had(subscription: bytes) -> frozenset[Task]:
 
 
 def _assignment(data: bytes) -> _Assignment:
-    """Missing fields at the end are empty, as in Connect. CorruptRecord."""
+    """Missing fields at the end are empty, as in Connect. Raises CorruptRecord."""
     if not data:
         return _NOTHING
     source = Reader(data)

@@ -28,7 +28,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """CorruptRecord if the bytes are not a subscription."""
+    """Read a subscription. Raises CorruptRecord if the bytes are none."""
     source = Reader(data)
     version = source.int16()
     topics = frozenset(source.string() for _ in range(source.array_length()))
@@ -41,7 +41,10 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
-    """(topic, partition) of an assignment, none for empty bytes. CorruptRecord if the bytes are not an assignment."""
+    """(topic, partition) of an assignment, none for empty bytes.
+
+    Raises CorruptRecord if the bytes are not an assignment.
+    """
     if not data:
         return frozenset()
     source = Reader(data)

@@ -149,7 +149,7 @@ def read_key(kind: int, source: Reader) -> ConsumerKey:
 
 
 def read_value(key: ConsumerKey, data: bytes) -> ConsumerValue:
-    """CorruptRecord if the bytes are not a value of that key, or have an unknown version."""
+    """Read a key's value. Raises CorruptRecord if the bytes are none, or have an unknown version."""
     if key.kind is ConsumerRecord.PARTITION_METADATA:
         return PartitionMetadata(data)
     source = Reader(data)

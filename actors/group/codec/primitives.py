@@ -106,7 +106,7 @@ class Writer:
 class Reader:
     """Reads values from the front. ``flexible`` switches to the compact encoding of KIP-482.
 
-    CorruptRecord for data that is truncated or malformed.
+    Raises CorruptRecord for data that is truncated or malformed.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -121,7 +121,7 @@ def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
 
 
 def decode_key(data: bytes) -> RecordKey | UnknownKey:
-    """CorruptRecord if the bytes do not match their type."""
+    """Decode a key. Raises CorruptRecord if the bytes do not match their type."""
     if (plain := _plain_offset_key(data)) is not None:
         return plain
     source = Reader(data)
@@ -136,7 +136,7 @@ def decode_key(data: bytes) -> RecordKey | UnknownKey:
 
 
 def decode_value(key: RecordKey, data: bytes) -> Value:
-    """CorruptRecord if the bytes are not a value of that key, or have an unknown version."""
+    """Decode a key's value. Raises CorruptRecord if the bytes are none, or have an unknown version."""
     if isinstance(key, OffsetKey) and (plain := _plain_offset(data)) is not None:
         return plain
     if isinstance(key, ConsumerKey):

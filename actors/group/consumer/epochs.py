@@ -129,7 +129,10 @@ def reconcile(
     *,
     subscription_changed: bool,
 ) -> bool:
-    """Move the member towards its target, as far as it can go now. Whether what it may use has changed. ApiError."""
+    """Move the member towards its target, as far as it can go now. Whether what it may use has changed.
+
+    Raises ApiError.
+    """
     current = group.assignment_of(member_id)
     if not subscription_changed and member_id in group.current and group.is_reconciled(member_id):
         return False

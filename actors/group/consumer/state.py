@@ -206,7 +206,7 @@ class ConsumerGroup:
                 return self.regexes.get(key.name)
 
     def put(self, key: ConsumerKey, value: object) -> None:
-        """Apply a record; None for its tombstone. TypeError if the value is not one of that key."""
+        """Apply a record; None for its tombstone. Raises TypeError if the value is not one of that key."""
         member_id = MemberId(key.name)
         match key.kind, value:
             case ConsumerRecord.METADATA, GroupEpoch() | None:

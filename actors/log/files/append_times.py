@@ -123,7 +123,10 @@ class AppendTimes:
 
 
 def carry_over(segments: Iterable[Path], target: Path, base_offsets: Iterable[int], disk: Disk) -> None:
-    """Create the file of a segment that holds batches of the given ones; base offsets ascend. In a thread. OSError."""
+    """Create the file of a segment that holds batches of the given ones; base offsets ascend. In a thread.
+
+    Raises OSError.
+    """
     wanted = iter(base_offsets)
     offset = next(wanted, None)
     content = bytearray()

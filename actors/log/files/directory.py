@@ -69,7 +69,10 @@ def set_aside(directory: Path, topic_id: UUID) -> Path:
 
 
 def remove(directory: Path, topic_id: UUID) -> None:
-    """Remove the directory if it belongs to that topic. It is renamed immediately, and deleted on return. OSError."""
+    """Remove the directory if it belongs to that topic. It is renamed immediately, and deleted on return.
+
+    Raises OSError.
+    """
     if topic_of(directory) == topic_id:
         shutil.rmtree(set_aside(directory, topic_id))
 
@@ -88,7 +91,7 @@ class Claim:
 
     @classmethod
     def take(cls, directory: Path, epoch: int) -> Claim:
-        """FencedEpoch if the same or a higher epoch was here before. OSError. Durable on return."""
+        """Take the epoch, durably. Raises FencedEpoch if this or a higher one was here before; OSError."""
         claim = cls(directory / f"leader-epoch-{epoch:010d}")
         try:
             os.close(os.open(claim._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -104,7 +107,10 @@ class Claim:
         return claim
 
     def check(self) -> None:
-        """NotLeader if a newer epoch has taken the directory, or it was removed. OSError if that is unknown."""
+        """Raise NotLeader if a newer epoch has taken the directory, or it was removed.
+
+        Raises OSError if that is unknown.
+        """
         try:
             os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:

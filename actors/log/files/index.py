@@ -84,7 +84,10 @@ class SparseIndex:
         self._before_ms.append(before_ms)
 
     def at_offset(self, offset: int) -> int:
-        """Where to start looking for the batch that holds the offset. IndexError if empty, like the other lookups."""
+        """Where to start looking for the batch that holds the offset.
+
+        Raises IndexError if empty, like the other lookups.
+        """
         return self._positions[max(bisect_right(self._offsets, offset) - 1, 0)]
 
     def at_position(self, position: int) -> int:
@@ -149,7 +152,7 @@ class Head:
 
     @classmethod
     def read(cls, path: Path) -> Head | None:
-        """None if the file does not exist or is not whole. OSError for all other failures."""
+        """None if the file does not exist or is not whole. Raises OSError for all other failures."""
         try:
             with path.open("rb") as file:
                 content = file.read(_MAX_HEAD_BYTES)
@@ -199,7 +202,10 @@ def read_entries(path: Path, head: Head) -> SparseIndex | None:
 
 
 def write(path: Path, head: Head, entries: bytes, disk: Disk) -> None:
-    """Write the whole file, or nothing unless the power fails. ``entries``: as many as ``head`` counts. OSError."""
+    """Write the whole file, or nothing unless the power fails. ``entries``: as many as ``head`` counts.
+
+    Raises OSError.
+    """
     disk.replace_unsynced(path, head.to_bytes() + entries, f"{os.getpid()}")
 
 

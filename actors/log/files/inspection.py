@@ -86,7 +86,7 @@ def counting_batches(directory: Path) -> Iterator[tuple[Path, Batch]]:
     """Each batch that counts, with its segment file, in order of offsets: what an opening keeps.
 
     Also includes the whole batches behind damage. In a directory without a manifest, such as Apache Kafka's, these are
-    all batches of all segment files. OSError, LogError.
+    all batches of all segment files. Raises OSError or LogError.
     """
     manifest, point = _manifest(directory)
     if manifest is None:

@@ -79,7 +79,7 @@ def load(
     index_interval_bytes: int,
     loaded: Loaded,
 ) -> None:
-    """Fill ``loaded``, which the caller closes if this raises. ``ends``: from ``Manifest.counting``. OSError."""
+    """Fill ``loaded``, which the caller closes if this raises. ``ends``: from ``Manifest.counting``. Raises OSError."""
     by_index = {
         name: segment
         for name, end in ends.items()

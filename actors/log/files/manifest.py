@@ -43,7 +43,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path, epoch: int) -> Manifest:
-        """OSError; StorageError if the file is malformed."""
+        """Read a manifest. Raises OSError; StorageError if the file is malformed."""
         try:
             first, *lines = path.read_text(encoding="ascii").splitlines()
             numbers = {_LOG_START: 0, _CLEANED: 0, _FIRST_SERIAL: 0}
@@ -59,7 +59,7 @@ class Manifest:
             raise StorageError(f"{path} is not readable: {error}") from error
 
     def write(self, directory: Path, disk: Disk) -> None:
-        """Durable on return; a reader sees either the previous manifest or this one. OSError: unknown which."""
+        """Durable on return; a reader sees either the previous manifest or this one. Raises OSError: unknown which."""
         lines = [
             str(self.base_offset),
             f"{_LOG_START} {self.log_start_offset}",
@@ -105,7 +105,7 @@ def _segment(file_name: str) -> SegmentName:
 
 
 def manifests(directory: Path) -> dict[int, Path]:
-    """By epoch. OSError."""
+    """By epoch. Raises OSError."""
     found = ((_NAME.fullmatch(entry.name), entry) for entry in directory.iterdir())
     return {int(match[1]): entry for match, entry in found if match and not match[2]}
 

@@ -46,8 +46,8 @@ def recover(
     """Take steps 2 to 5 of opening a log. ``first_serial`` is that of the epoch's first segment.
 
     Damaged segments are set aside, and the tail is cut where it is torn: see ``muster.actors.log.files.loading``. If
-    the tail is damaged, the log stays with the previous epoch, so the next opener finds it in the same state.
-    FencedEpoch if a newer epoch intervened. StorageError. OSError.
+    the tail is damaged, the log stays with the previous epoch, so the next opener finds it in the same state. Raises
+    FencedEpoch if a newer epoch intervened; StorageError or OSError.
     """
     files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
     found = manifests(directory)

@@ -36,7 +36,7 @@ class Room:
 
 
 def room_at(path: Path) -> Room:
-    """OSError. Blocks: on NFS, for one, it asks the server."""
+    """Return the room. Raises OSError. Blocks: on NFS, for one, it asks the server."""
     found = os.statvfs(path)
     return Room(found.f_bavail * found.f_frsize, min(_MAX_RESERVE_BYTES, found.f_blocks * found.f_frsize // _SHARE))
 

@@ -74,7 +74,7 @@ def walk(
     """(position, header) of the batches between two positions, up to the first incomplete one.
 
     With ``verify`` also up to the first whose CRC does not match. Reads ``chunk_bytes`` at a time, and without
-    ``verify`` only the parts that hold headers. OSError.
+    ``verify`` only the parts that hold headers. Raises OSError.
     """
     position = chunk_start = start
     chunk = b""
@@ -158,7 +158,7 @@ class Segment:
         index_interval_bytes: int,
         on_batch: OnBatch | None = None,
     ) -> Segment:
-        """Scan a file up to the first batch that is torn, out of order or at ``limit`` (an offset). OSError.
+        """Scan a file up to the first batch that is torn, out of order or at ``limit`` (an offset). Raises OSError.
 
         ``verify`` checks every CRC. ``on_batch`` is called for each batch, in order; without it, the segment does not
         know the transactions that it aborts.
@@ -183,10 +183,10 @@ class Segment:
     def open_indexed(
         cls, directory: Path, name: SegmentName, *, end: int | None, index_interval_bytes: int
     ) -> Segment | None:
-        """Load the segment from its index file, without scanning it; None if that file is not valid for it. OSError.
+        """Load the segment from its index file, without scanning it; None if that file is not valid for it.
 
-        ``end`` is the offset at which the segment ends. If None, the end is not known from elsewhere, and the index
-        must cover every byte of the file. The first and the last batch are read and checked.
+        Raises OSError. ``end`` is the offset at which the segment ends. If None, the end is not known from elsewhere,
+        and the index must cover every byte of the file. The first and the last batch are read and checked.
         """
         path = directory / str(name)
         head = Head.read(path.with_suffix(indexes.SUFFIX))
@@ -250,7 +250,10 @@ class Segment:
         self.next_offset = header.next_offset
 
     def keep_index(self, disk: Disk) -> None:
-        """Write the index files if they do not exist; no batch may follow. OSError: the index stays in memory."""
+        """Write the index files if they do not exist; no batch may follow.
+
+        Raises OSError: the index stays in memory.
+        """
         index = self._index
         if index is None or not self.size_bytes or self.corrupt is not None:
             return
@@ -439,7 +442,7 @@ class Segment:
         return last[0] + last[1].size_bytes == self.size_bytes and last[1].next_offset == self.next_offset
 
     def _walk(self, start: int, chunk_bytes: int = _LOOKUP_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """:func:`walk` to the end of the segment. CorruptSegment if it stops before."""
+        """:func:`walk` to the end of the segment. Raises CorruptSegment if it stops before."""
         position = start
         for position, header in walk(self.fd, start, self.size_bytes, chunk_bytes=chunk_bytes):
             yield position, header

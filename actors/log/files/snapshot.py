@@ -44,7 +44,7 @@ def path_of(segment: Path) -> Path:
 
 
 def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
-    """Store the state at ``offset``, where the segment ends. OSError."""
+    """Store the state at ``offset``, where the segment ends. Raises OSError."""
     body = bytearray()
     for producer_id, entry in entries.items():
         epoch, batches, *rest = entry

@@ -124,7 +124,7 @@ def is_plausible(header: BatchHeader) -> bool:
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(index, header) of each batch. CorruptMessage at the first incomplete one."""
+    """(index, header) of each batch. Raises CorruptMessage at the first incomplete one."""
     at = 0
     while at < len(buffer):
         header = read_header(buffer, at)

@@ -160,7 +160,7 @@ class Survey(NamedTuple):
 
 
 def survey(payload: bytes, count: int) -> Survey:
-    """Go over the records. InvalidRecord unless they are ``count`` records that all clients can read.
+    """Go over the records. Raises InvalidRecord unless they are ``count`` records that all clients can read.
 
     That is: every length is right, and offsets are 0, 1, 2 and so on. Kafka ignores the offsets of records that are not
     compressed, and some wrong lengths of those that are. Lengths below -1 are refused, too; Kafka reads them as -1.

@@ -53,7 +53,7 @@ def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
 def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
     """Return the records' bytes. Raises CorruptMessage if they cannot be decompressed.
 
-    DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES.
+    Raises DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES.
     """
     limit_bytes = MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes
     try:

@@ -69,7 +69,7 @@ class AbortedTransactions:
         return crc32c(self._content)
 
     def write(self, segment: Path, disk: Disk) -> None:
-        """Write the file beside that segment file. OSError."""
+        """Write the file beside that segment file. Raises OSError."""
         disk.replace_unsynced(segment.with_suffix(SUFFIX), bytes(self._content), f"{os.getpid()}")
 
     @classmethod

@@ -23,7 +23,7 @@ class VerificationGuard:
         self.transaction_version = transaction_version
 
     def check_sequence(self, base_sequence: int) -> None:
-        """OutOfOrderSequence for a batch that overtook another one: the lowest must be first."""
+        """Raise OutOfOrderSequence for a batch that overtook another one: the lowest must be first."""
         if base_sequence > self.lowest_sequence:
             raise OutOfOrderSequence(
                 f"producer {self.producer_id} epoch {self.producer_epoch}: sequence {base_sequence} before "

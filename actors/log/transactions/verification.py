@@ -97,7 +97,7 @@ class Verification:
         transaction: Transaction,
         outcome: Submitted,
     ) -> None:
-        """Append a batch now, or once its transaction is confirmed; ``outcome`` gets the result. LogError."""
+        """Append a batch now, or once its transaction is confirmed; ``outcome`` gets the result. Raises LogError."""
         try:
             outcome.set_result(partition_log.enqueue_batch(batch))
         except InvalidTxnState:

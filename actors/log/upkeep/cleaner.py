@@ -94,7 +94,7 @@ class Cleaner:
         self._running = asyncio.Lock()
 
     async def run(self) -> CleanResult | None:
-        """Run once, if a run is due. The run continues if the caller is cancelled. LogError, OSError."""
+        """Run once, if a run is due. The run continues if the caller is cancelled. Raises LogError or OSError."""
         return await asyncio.shield(asyncio.ensure_future(self._run_if_due()))
 
     async def _run_if_due(self) -> CleanResult | None:
@@ -363,6 +363,6 @@ def _readers(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
 
 
 def _remove(path: Path, disk: Disk) -> None:
-    """Remove a segment that no manifest lists, and the files beside it. OSError."""
+    """Remove a segment that no manifest lists, and the files beside it. Raises OSError."""
     for entry in sorted(path.parent.glob(f"{path.stem}.*"), key=lambda entry: entry == path):
         disk.unlink(entry)

@@ -48,7 +48,7 @@ class KeyMap:
     def add_batch(self, batch: bytes, header: BatchHeader) -> bool:
         """Add the next batch. Returns False, and adds nothing, if there is no room for all its keys.
 
-        The first batch always fits. CorruptMessage.
+        The first batch always fits. Raises CorruptMessage.
         """
         if self._offsets and len(self._offsets) + header.record_count > self._room:
             return False
@@ -88,7 +88,7 @@ class Compactor:
         """Return the part of the batch that stays: all (the same object), less, or None. ``is_last``: of its segment.
 
         ``with_records``: the producers whose transaction has records before this batch; it is changed with each batch
-        of the log. CorruptMessage.
+        of the log. Raises CorruptMessage.
         """
         payload = _payload(batch, header)
         horizon_ms = delete_horizon_ms(header)

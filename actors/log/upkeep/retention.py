@@ -34,7 +34,7 @@ class FutureTimes:
         self._known: Segment | None = None
 
     def look(self, segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
-        """Whether there is one that retention.ms comes to next. OSError."""
+        """Whether there is one that retention.ms comes to next. Raises OSError."""
         oldest = next((segment for segment in segments if segment.fd >= 0 and segment.size_bytes), None)
         if oldest is None or oldest is self._known or not config.deletes or config.retention_ms == FOR_EVER:
             return

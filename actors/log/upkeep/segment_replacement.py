@@ -78,7 +78,7 @@ class SegmentReplacer:
     async def apply(self, decide: Callable[[], Change | None]) -> Change | None:
         """Carry out the change that ``decide`` returns, if any, once all earlier changes are done. Returns the change.
 
-        Continues if the caller is cancelled. NotLeader, StorageError, and what ``decide`` raises.
+        Continues if the caller is cancelled. Raises NotLeader or StorageError, and what ``decide`` raises.
         """
         return await asyncio.shield(asyncio.ensure_future(self._apply(decide)))
 

@@ -42,7 +42,7 @@ async def _kill_on(node_id: str, pid: int) -> None:
 
 
 def kill(pid: int) -> None:
-    """Send SIGKILL to an actor's process on this node; none if it has ended. PermissionError."""
+    """Send SIGKILL to an actor's process on this node; none if it has ended. Raises PermissionError."""
     try:
         signal_process(pid, signal.SIGKILL)
     except NotAnActor:

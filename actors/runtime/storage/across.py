@@ -48,7 +48,7 @@ class Seen:
 def check_nodes(directory: Path, hosts: Mapping[str, str], on_every_node: OnEveryNode) -> list[Finding]:
     """Return the findings of every node, given as id and host. Tries on each what a single node can, too.
 
-    Ids are parts of file names. OSError if no folder can be created in the directory.
+    Ids are parts of file names. Raises OSError if no folder can be created in the directory.
     """
     with trial_folder(directory) as folder:
         begin(folder, [*hosts])
@@ -156,7 +156,7 @@ def _own(folder: Path, node: str) -> Path:
 
 
 def _await(path: Path, content: str) -> None:
-    """Broken unless the first open finds that content."""
+    """Raise Broken unless the first open finds that content."""
     started = time.monotonic()
     looks = 1
     while (found := _content(path)) != content:

@@ -62,7 +62,7 @@ def tried(promise: Promise, trial: Callable[[], str | None]) -> Finding:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Broken with the system's message if the body fails with an OSError."""
+    """Turn an OSError of the body into Broken with the system's message."""
     try:
         yield
     except OSError as error:

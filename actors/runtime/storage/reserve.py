@@ -26,7 +26,7 @@ class Reserve:
         self._is_full = False
 
     def release_if_needed(self) -> Room:
-        """Remove the file if next to nothing is free without it. Returns what is free then. OSError."""
+        """Remove the file if next to nothing is free without it. Returns what is free then. Raises OSError."""
         room = room_at(self._storage)
         if room.free_bytes >= room.reserve_bytes // 2 or not self._path.exists():
             return room
@@ -34,7 +34,7 @@ class Reserve:
         return room_at(self._storage)
 
     def keep(self) -> str | None:
-        """Make the file or remove it, as is right now. Returns what an operator must know, once. OSError."""
+        """Make the file or remove it, as is right now. Returns what an operator must know, once. Raises OSError."""
         room = self.release_if_needed()
         if room.is_full and not self._is_full:
             self._is_full = True

@@ -42,7 +42,7 @@ def trial_folder(directory: Path) -> Iterator[Path]:
 
 
 def check(directory: Path, *, thorough: bool = False) -> list[Finding]:
-    """Try everything that one node can. OSError if no folder can be created there.
+    """Try everything that one node can. Raises OSError if no folder can be created there.
 
     ``thorough``: measure as well, with other processes and readers; a second or more instead of milliseconds.
     """
@@ -107,7 +107,7 @@ def _replace(path: Path, number: int) -> None:
 
 
 def _rename_while_read(path: Path) -> str | None:
-    """Broken if a reader finds no file for long, or one that is not whole."""
+    """Replace a file while others read it. Raises Broken if a reader finds none for long, or one that is not whole."""
     done = threading.Event()
     seen: list[str] = []
     missed = 0

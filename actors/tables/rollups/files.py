@@ -55,8 +55,11 @@ def rollup_of(file: Path) -> Path | None:
 
 
 def write_rollup(file: Path, hour: Hour) -> None:
-    """Write the roll-up of a file of that hour, if its rows can be summed; otherwise an empty one that never counts, so
-    that the file is not read again. TableDamaged for a file that cannot be read; OSError if the disk refuses."""
+    """Write the roll-up of a file of that hour, if its rows can be summed.
+
+    Otherwise the roll-up is an empty one that never counts, so that the file is not read again. Raises TableDamaged for
+    a file that cannot be read; OSError if the disk refuses.
+    """
     size_bytes = file.stat().st_size
     try:
         rows = to_rows(_sums_of_file(file, hour.start_ms), hour.start_ms)

@@ -47,7 +47,7 @@ class Sums:
 
 
 def sums_of(samples: pa.Table, hour_ms: int) -> Sums:
-    """Sum up rows with :data:`COLUMNS`, all of the hour that begins then. NotSummable."""
+    """Sum up rows with :data:`COLUMNS`, all of the hour that begins then. Raises NotSummable."""
     _check(samples, hour_ms)
     keys, ids = _numbered(samples.select(list(KEYS)))
     since_ms = pc.subtract(pc.cast(samples["ts"], pa.int64()), hour_ms)

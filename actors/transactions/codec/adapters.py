@@ -48,7 +48,7 @@ _FENCED_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS_TO_TXN: 2, ADD_OFFSETS_TO_TX
 def read(header: codec.Header, frame: bytes) -> Request:
     """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
 
-    KeyError for an API that is not of transactions.
+    Raises KeyError for an API that is not of transactions.
     """
     return decode(header.api_key, header.api_version, codec.decode_request(header, frame))
 

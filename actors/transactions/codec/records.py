@@ -36,13 +36,13 @@ def transaction_record(
 
 
 def decode_key(data: bytes) -> TransactionalId | None:
-    """None for a version that is not known. CorruptRecord if the bytes do not match their version."""
+    """None for a version that is not known. Raises CorruptRecord if the bytes do not match their version."""
     source = Reader(data)
     return TransactionalId(source.string()) if source.int16() == KEY_VERSION else None
 
 
 def decode_value(data: bytes) -> TransactionMetadata:
-    """CorruptRecord if the bytes are not a value, or have an unknown version or state."""
+    """Decode a value. Raises CorruptRecord if the bytes are none, or have an unknown version or state."""
     source = Reader(data)
     version = source.int16()
     if version not in (0, 1):

@@ -26,7 +26,7 @@ def log_dir(gateway: Gateway) -> Path:
 
 
 def space(folder: Path) -> Space:
-    """OSError."""
+    """Return the space of the folder's file system. Raises OSError."""
     found = os.statvfs(folder)
     return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 

@@ -36,7 +36,10 @@ class PageCache:
         self._recent_bytes = 0
 
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
-        """Return the batches of each partition, if all of them are in the page cache and they are not many. Unread."""
+        """Return the batches of each partition, if all of them are in the page cache and they are not many.
+
+        Raises Unread.
+        """
         if _size_bytes(of_partitions) > MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
             return None
         found: list[list[Buffer]] = []
@@ -51,7 +54,7 @@ class PageCache:
         return found
 
     def _read_now(self, place: Place) -> Buffer | None:
-        """None if that has to wait for the disk. Unread."""
+        """None if that has to wait for the disk. Raises Unread."""
         try:
             content = _read_now(place)
         except BlockingIOError:
@@ -103,7 +106,7 @@ def first_of_now(of_partitions: Sequence[Sequence[Place]], limit_bytes: int) -> 
 def _first_of(
     of_partitions: Iterable[Sequence[Place]], limit_bytes: int, read_place: Callable[[Place], Buffer] | None = None
 ) -> list[Sequence[Place]]:
-    """OSError if there is a ``read_place``, which raises it."""
+    """Return the first batches. Raises the OSError of ``read_place``, if that is given."""
     found: list[Sequence[Place]] = []
     left, is_full = limit_bytes, False
     for places in of_partitions:

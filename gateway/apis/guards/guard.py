@@ -99,7 +99,7 @@ class Each:
         return allowed
 
     async def serve(self, api: Api, call: Call, refused: Mapping[int, ErrorCode]) -> Reply | None:
-        """Serve the others, and add these. BadRequest if no response can carry their errors."""
+        """Serve the others, and add these. Raises BadRequest if no response can carry their errors."""
         request = call.entity()
         elements = getattr(request, self.elements)
         allowed = tuple(element for index, element in enumerate(elements) if index not in refused)

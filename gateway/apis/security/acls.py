@@ -87,7 +87,7 @@ def filter_of(request: Any) -> AclFilter:
 
 
 def _known(kind: type[E], number: int, allowed: tuple[E, ...], what: str) -> E:
-    """BadAcl unless it is the number of one that is allowed."""
+    """Return the member with that number. Raises BadAcl unless it is allowed."""
     if number in allowed:
         return kind(number)
     name = kind(number).name if number in set(kind) else str(number)

@@ -75,7 +75,7 @@ def _failed(error: ErrorCode, message: str) -> dict[str, Any]:
 
 
 async def _carried_out(gateway: Gateway, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]:
-    """ControllerUnavailable."""
+    """Delete the ACLs, and wait until that is in force. Raises ControllerUnavailable."""
     if not filters:
         return []
     outcomes = await gateway.controller.delete_acls(filters)

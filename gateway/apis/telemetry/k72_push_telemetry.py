@@ -62,5 +62,5 @@ async def _pushed(call: Call) -> ErrorCode:
 
 
 def _read(codec: int, metrics: bytes, limit_bytes: int) -> list[Point]:
-    """LogError, Unreadable."""
+    """Return the points of a push. Raises LogError or Unreadable."""
     return read_metrics(decompress(codec, metrics, limit_bytes))

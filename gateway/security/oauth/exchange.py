@@ -41,7 +41,7 @@ class ClientFirst:
 
     @classmethod
     def decode(cls, message: bytes) -> ClientFirst:
-        """InvalidCredentials. Extensions (KIP-342) are left out."""
+        """Decode the message. Extensions (KIP-342) are left out. Raises InvalidCredentials."""
         found = _FIRST.fullmatch(message.decode("latin-1"))
         if found is None:
             raise InvalidCredentials("not a client's first message")

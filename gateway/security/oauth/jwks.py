@@ -106,7 +106,10 @@ class Jwks:
         self._reading: asyncio.Task[None] | None = None
 
     async def keys(self, key_id: str | None) -> tuple[VerificationKey, ...]:
-        """All current keys; those that were read last, while they cannot be read. JwksError if there are none."""
+        """All current keys; those that were read last, while they cannot be read.
+
+        Raises JwksError if there are none.
+        """
         if not self._keys or (key_id is not None and all(key.id != key_id for key in self._keys)):
             if (reading := self._begin()) is not None:
                 await asyncio.shield(reading)

@@ -50,7 +50,7 @@ class Served:
         return (self.not_after - datetime.now(UTC)).total_seconds() / 86_400
 
     def check_successor(self, new: Served) -> None:
-        """ChangeRefused if the new certificate may not take the place of this one, as in Kafka."""
+        """Raise ChangeRefused if the new certificate may not take the place of this one, as in Kafka."""
         if new.subject != self.subject and not new.settings.allow_dn_changes:
             raise ChangeRefused(
                 f"the certificate of {new.subject} is not that of {self.subject}; ssl.allow.dn.changes=true allows it"
@@ -63,7 +63,7 @@ class Served:
         new.check_handshake()
 
     def check_handshake(self) -> None:
-        """ChangeRefused if a client that trusts the end of its chain cannot connect, for example since it expired."""
+        """Raise ChangeRefused if clients that trust the end of its chain cannot connect, e.g. since it expired."""
         try:
             _handshake(_context(self.settings, self._keys, None, verify=ssl.CERT_NONE), _client(self._keys))
         except ssl.SSLError as error:
@@ -72,7 +72,7 @@ class Served:
 
 
 def load(settings: TlsSettings) -> Served:
-    """Read the stores and make a context of them. Blocks. StoreError."""
+    """Read the stores and make a context of them. Blocks. Raises StoreError."""
     keys = read_keys(settings.keystore)
     trusted = read_trusted(settings.truststore)
     names = _alternative_names(keys.leaf)
@@ -88,7 +88,7 @@ def load(settings: TlsSettings) -> Served:
 
 
 def _alternative_names(certificate: x509.Certificate) -> frozenset[str]:
-    """By kind. StoreError."""
+    """By kind. Raises StoreError."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -120,7 +120,7 @@ def _context(
 
 
 def load_keys(context: ssl.SSLContext, keys: Keys) -> None:
-    """Have the context present them. StoreError."""
+    """Have the context present them. Raises StoreError."""
     try:
         load_pem(context, keys.pem())
     except ssl.SSLError as error:
@@ -172,7 +172,7 @@ def _client(keys: Keys) -> ssl.SSLContext:
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """One in memory. SSLError."""
+    """One in memory. Raises SSLError."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [server.wrap_bio(up, down, server_side=True), client.wrap_bio(down, up)]
     waiting = list(reversed(sides))

@@ -54,7 +54,7 @@ class TlsClient(Protocol):
         """Note that the handshake is complete."""
 
     def handshake_failed(self, error: Exception) -> None:
-        """NotTls, HandshakeTimeout or SSLError, also after the handshake. What is queued has been sent."""
+        """Handle NotTls, HandshakeTimeout or SSLError, also after the handshake. What is queued has been sent."""
 
     def decrypted(self, data: bytes) -> None:
         """Take data from the client."""
@@ -160,7 +160,7 @@ class TlsTransport:
         self._loop.run_in_executor(self._threads, self._handshake).add_done_callback(self._advanced)
 
     def _handshake(self) -> bool:
-        """In a thread. Returns whether it is complete. SSLError."""
+        """In a thread. Returns whether it is complete. Raises SSLError."""
         if self._is_lost:
             return False
         assert self._object is not None

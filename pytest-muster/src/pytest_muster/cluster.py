@@ -74,7 +74,7 @@ class Cluster:
         return FaultClient(*self.metrics_urls)
 
     def topic(self, name: str | None = None, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create a topic and return its name, by default a unique one. TopicNotCreated."""
+        """Create a topic and return its name, by default a unique one. Raises TopicNotCreated."""
         name = name or f"topic-{os.getpid()}-{next(self._numbers)}"
         create_topic(self.bootstrap, name, partitions, config or {}, _ADMIN_S)
         return name
@@ -150,7 +150,10 @@ class Muster(Cluster):
         return done.stdout
 
     def start(self) -> None:
-        """Start, and return when the cluster serves. MusterNotStarted, after everything that was started has ended."""
+        """Start, and return when the cluster serves.
+
+        Raises MusterNotStarted, after everything that was started has ended.
+        """
         self.storage.parent.mkdir(parents=True, exist_ok=True)
         try:
             muster = muster_command(self._given, self._requirement)

@@ -64,7 +64,7 @@ class FaultClient:
         """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics.
 
         ``timeout_s``: for a response. ``token``: a bearer token, where the HTTP port requires one; without, that of the
-        environment variable MUSTER_HTTP_TOKEN. ValueError without a URL, or for one that is not http or https.
+        environment variable MUSTER_HTTP_TOKEN. Raises ValueError without a URL, or for one that is not http or https.
         """
         urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",") if url.strip()]
         if not urls:
@@ -76,8 +76,8 @@ class FaultClient:
     def inject(self, fault: str | Mapping[str, Any], **fields: Any) -> str:
         """Inject the fault, given whole or as its action and fields, and return its id.
 
-        When this returns, it is in force on every live gateway. InvalidFault; UnknownTarget for an actor that is not
-        running.
+        When this returns, it is in force on every live gateway. Raises InvalidFault; UnknownTarget for an actor that
+        is not running.
         """
         if isinstance(fault, str):
             fault = {"action": fault, **fields}
@@ -91,7 +91,7 @@ class FaultClient:
         return found
 
     def clear(self, fault_id: str | None = None) -> list[str]:
-        """End the fault, or all of them; return the ids of the ended ones. UnknownTarget for an unknown id."""
+        """End the fault, or all of them; return the ids of the ended ones. Raises UnknownTarget for an unknown id."""
         path = "/v1/faults" if fault_id is None else f"/v1/faults/{quote(fault_id, safe='')}"
         cleared: list[str] = self._call("DELETE", path)["cleared"]
         return cleared
@@ -160,7 +160,10 @@ class FaultClient:
         return response
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
-        """Status and response of the first gateway that accepts a connection; empty if no JSON object. Unreachable."""
+        """Status and response of the first gateway that accepts a connection; empty if no JSON object.
+
+        Raises Unreachable.
+        """
         data, headers = _content(body)
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"

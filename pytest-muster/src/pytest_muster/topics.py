@@ -24,7 +24,7 @@ class TopicNotCreated(RuntimeError):
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str, str], timeout_s: float) -> None:
-    """Create a topic through the first gateway of ``bootstrap`` that accepts a connection. TopicNotCreated."""
+    """Create a topic through the first gateway of ``bootstrap`` that accepts a connection. Raises TopicNotCreated."""
     request = _request(name, partitions, config, timeout_ms=int(timeout_s * 1000))
     failure: OSError | None = None
     for address in bootstrap.split(","):

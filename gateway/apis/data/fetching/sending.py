@@ -23,7 +23,7 @@ def request_of(fetch: Fetch, part: Part, *, by_place: bool, max_wait_ms: int, mi
 
 
 def send(channel: Channel, part: Part, request: FetchRequest, on_fetched: OnFetched) -> Cancel:
-    """NotSent."""
+    """Send the request to the part's actor; return a function that gives it up. Raises NotSent."""
     timeout_s = request.max_wait_ms / 1000 + GRACE_S
     return partial(channel.cancel, channel.fetch(request, on_fetched, timeout_s=timeout_s, last=part.last))
 
