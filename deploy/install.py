@@ -48,7 +48,7 @@ class _Progress:
         self._began_s = self._said_s = time.monotonic()
 
     def read(self, line: str) -> None:
-        """A line of pip."""
+        """Count a line of pip."""
         words = line.split()
         if line.startswith("Collecting "):
             self._collected += 1
