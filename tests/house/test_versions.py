@@ -1,4 +1,4 @@
-"""The Python and Spark versions of pyproject.toml are the same everywhere, and run by ``make test-versions``."""
+"""The name and the versions of pyproject.toml are the same everywhere; ``make test-versions`` runs them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from muster.gateway.cli import distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -30,6 +32,14 @@ def needed(python: str) -> Iterator[Requirement]:
     for requirement in map(Requirement, PROJECT["dependencies"]):
         if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
             yield requirement
+
+
+def test_the_distribution_has_one_name() -> None:
+    assert PROJECT["name"] == distribution.NAME
+    assert f" --reinstall-package {distribution.NAME} " in (ROOT / "cluster.yaml").read_text()
+    for lock in ("requirements.lock", "requirements-hosts.lock"):
+        names = set(re.findall(r"([\w-]+) \(pyproject\.toml", (ROOT / lock).read_text()))
+        assert names == {distribution.NAME}
 
 
 def test_every_python_is_classified_tested_and_documented() -> None:

@@ -118,7 +118,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_one_package_with_all_its_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert {name.split("/")[0] for name in names} == {"muster", "muster-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"muster", "muster_kafka-0.1.0.dist-info"}
     links = {f"muster/{folder}" for folder in FOLDERS}
     files = files_of_checkout()
     inside = {f"muster/{file}" for file in files if file.startswith(tuple(f"{folder}/" for folder in FOLDERS))}

@@ -102,6 +102,16 @@ class TestCommand:
         with pytest.raises(NoMusterCommand, match="nope of the command 'nope up' is not there"):
             muster_command("nope up")
 
+    def test_the_other_project_on_pypi_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        info = tmp_path / "packages" / "muster-0.0.1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.0\nName: muster\nVersion: 0.0.1\n")
+        monkeypatch.syspath_prepend(tmp_path / "packages")
+        with pytest.raises(
+            NoMusterCommand, match=r"muster 0.0.1, which .* is another project.* is muster-kafka\. Install"
+        ):
+            muster_command()
+
 
 class TestFailures:
     def fails(self, python: Path, tmp_path: Path, ini: str = "", **environment: str) -> str:

@@ -51,7 +51,7 @@ def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -
 
 def make_environment_with_muster(directory: Path, *wheels: Path) -> Path:
     """A new environment with the wheels, and everything here except Muster and pytest-muster; returns its Python."""
-    names = {found.name for found in distributions()} - {"muster", "pytest-muster"}
+    names = {found.name for found in distributions()} - {"muster-kafka", "pytest-muster"}
     return _environment(directory, wheels, names)
 
 

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from muster.gateway.cli.backup import nodes
@@ -25,6 +24,7 @@ from muster.gateway.cli.backup.contents import (
     durable,
     sync_directories,
 )
+from muster.gateway.cli.distribution import installed_version
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import Steps, counted
 from muster.placement.zookeeper.client import ZooKeeperClient
@@ -74,7 +74,7 @@ def make_backup(source: Source, target: Path, progress: Steps) -> Manifest:
         stored = [_nodes_file(partial), *(_copy(file, partial) for file in captured)]
         manifest = Manifest(
             cluster_id=source.cluster_id,
-            muster_version=_version(),
+            muster_version=installed_version() or "unknown",
             began=began,
             cut=cut,
             was_running=source.was_running,
@@ -177,10 +177,3 @@ def _copy(file: Captured, partial: Path) -> StoredFile:
 def _nodes_file(partial: Path) -> StoredFile:
     with (partial / NODES).open("rb") as file:
         return StoredFile(NODES, *copied(file, None))
-
-
-def _version() -> str:
-    try:
-        return version("muster")
-    except PackageNotFoundError:
-        return "unknown"

@@ -80,6 +80,7 @@ def _checked(
         yield from_error("run state", error)
         state = None
     is_running = storage_directory.holder(storage) is not None
+    yield from machine.installation()
     yield from machine.java()
     yield from machine.ray(address)
     yield from machine.descriptors(storage, config.log_actors)

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import SUPPORTED, JavaNotFound, find_java, major_version
+from muster.gateway.cli import distribution
 from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
 from muster.gateway.cli.output import counted
 
@@ -24,6 +25,19 @@ _SOMAXCONN = 1_024
 _SOMAXCONN_FILE, _SWAPPINESS_FILE = Path("/proc/sys/net/core/somaxconn"), Path("/proc/sys/vm/swappiness")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _SWAPPINESS = 10
+
+
+def installation() -> Iterator[Finding]:
+    """Muster's version, and whether another project's files are among Muster's."""
+    other = distribution.version_of_other_project()
+    if other is None:
+        yield ok("installation", f"{distribution.NAME} {distribution.installed_version() or 'in a checkout'}")
+    else:
+        yield failed(
+            "installation",
+            f"muster {other} is another project on PyPI, and its files are in the folder of Muster's",
+            f"pip uninstall muster {distribution.NAME}, then install {distribution.NAME} again",
+        )
 
 
 def java() -> Iterator[Finding]:
@@ -43,7 +57,7 @@ def ray(address: str | None) -> Iterator[Finding]:
     found = metadata.version("ray")
     specifier = next(
         requirement.specifier
-        for text in metadata.requires("muster") or ()
+        for text in metadata.requires(distribution.NAME) or ()
         if (requirement := Requirement(text)).name == "ray"
     )
     if found in specifier:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -17,7 +18,7 @@ def muster_command(given: str | None = None, requirement: str | None = None) -> 
     """Return the command for ``muster``, with an absolute path. Raises NoMusterCommand.
 
     ``given``, if any, split as a shell splits it; else ``muster`` beside this Python; else on PATH; else uvx with the
-    ``requirement``, if any: one for pip, since PyPI has another project by the name of muster.
+    ``requirement``, if any: one for pip, which PyPI cannot resolve yet.
     """
     if given:
         first, *rest = shlex.split(given)
@@ -35,6 +36,16 @@ def muster_command(given: str | None = None, requirement: str | None = None) -> 
     raise NoMusterCommand(
         "there is no muster command beside this Python or on PATH"
         + (f", and no uvx to install {requirement}" if requirement else "")
+        + _other_project()
         + ". Install Muster, in an environment of its own if you like, and set MUSTER_COMMAND to its muster; or set "
         "MUSTER_BOOTSTRAP, and MUSTER_HTTP for faults, to those of a Muster that runs"
     )
+
+
+def _other_project() -> str:
+    """Named where somebody has installed it for Muster."""
+    try:
+        found = version("muster")
+    except PackageNotFoundError:
+        return ""
+    return f"; muster {found}, which is installed here, is another project: Muster's distribution is muster-kafka"

@@ -150,6 +150,39 @@ def test_files_of_secrets_that_others_can_read(tmp_path: Path, mode: int, expect
     assert level(examined(tmp_path, *tls), "secrets") == expected
 
 
+def installed(folder: Path, entry_points: str) -> None:
+    """A distribution with the name of PyPI's other project in the folder."""
+    info = folder / "muster-0.0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.0\nName: muster\nVersion: 0.0.1\n")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "expected"),
+    [
+        pytest.param("", "failed", id="another-project"),
+        pytest.param("[console_scripts]\nmuster = muster.gateway.cli.main:main", "ok", id="an-older-checkout"),
+    ],
+)
+def test_another_project_by_the_name_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str, expected: str
+) -> None:
+    assert [each.level for each in machine.installation()] == ["ok"]
+    installed(tmp_path, entry_points)
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = machine.installation()
+    assert found.level == expected
+    assert (found.found, found.mend) == (
+        ("muster-kafka 0.1.0", None)
+        if expected == "ok"
+        else (
+            "muster 0.0.1 is another project on PyPI, and its files are in the folder of Muster's",
+            "pip uninstall muster muster-kafka, then install muster-kafka again",
+        )
+    )
+
+
 def test_a_ray_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     assert [each.level for each in machine.ray("10.0.0.1:6379")] == ["ok", "warning"]
