@@ -1,4 +1,4 @@
-# make setup | demo | test | ring-NAME | everything | ledger | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | clean.
+# make setup | demo | test | ring-NAME | everything | ledger | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | dist-hosts | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -11,7 +11,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test everything ledger test-versions simulate chaos fuzz bench bench-compare lint dependencies lock dist clean
+.PHONY: help setup demo test everything ledger test-versions simulate chaos fuzz bench bench-compare lint dependencies lock dist dist-hosts clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -28,7 +28,8 @@ help:
 	@echo "make lint    style, layers, commit subjects, types"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
 	@echo "make lock    write the three requirements*.lock anew, out of pyproject.toml and requirements-audit.in"
-	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
+	@echo "make dist    wheel and sdist of muster-kafka and pytest-muster, of what is committed, in dist/"
+	@echo "make dist-hosts   dist/muster: what the hosts of cluster.yaml and the image of deploy/Dockerfile install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
 # The stamps are copies, made last: whatever was interrupted or is out of date starts over.
@@ -131,7 +132,17 @@ lock: setup
 	$(PIP_COMPILE) --build-deps-for wheel --output-file requirements-hosts.lock pyproject.toml
 	$(PIP_COMPILE) --output-file requirements-audit.lock requirements-audit.in
 
-dist:
+# Out of a copy, so that nothing of this folder gets in that is not committed. The wheels are built from the sdists.
+DIST ?= dist
+TREE ?= HEAD
+dist: setup
+	@set -e; rm -f $(DIST)/*.whl $(DIST)/*.tar.gz; \
+	source=$$(mktemp -d); trap 'rm -rf "$$source"' EXIT; \
+	git archive $(TREE) | tar -x -C "$$source"; \
+	for project in "$$source" "$$source/pytest-muster"; do \
+	  $(PYTHON) -m build --no-isolation --quiet --outdir $(DIST) "$$project"; done
+
+dist-hosts:
 	rm -rf dist/muster
 	mkdir -p dist/muster
 	git archive HEAD | tar -x -C dist/muster

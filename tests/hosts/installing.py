@@ -72,10 +72,10 @@ def give(folder: Path, home: Path) -> None:
 
 
 def build(folder: Path, version: str | None = None) -> None:
-    """``make dist`` into ``folder/dist``, with another version if one is given."""
-    _run("make", "--silent", "--directory", ROOT, "dist")
+    """``make dist-hosts`` into ``folder/dist``, with another version if one is given."""
+    _run("make", "--silent", "--directory", ROOT, "dist-hosts")
     shutil.rmtree(folder / "dist", ignore_errors=True)
-    shutil.copytree(ROOT / "dist", folder / "dist", symlinks=True)
+    shutil.copytree(ROOT / "dist" / "muster", folder / "dist" / "muster", symlinks=True)
     if version is not None:
         project = folder / "dist" / "muster" / "pyproject.toml"
         text, count = re.subn(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text())

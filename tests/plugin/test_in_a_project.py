@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.plugin.users_environment import (
-    build_wheel,
-    build_wheel_of_muster,
-    files_of_checkout,
-    make_environment_with_muster,
-    run_pytest,
-)
+from tests.plugin.test_dist import FOLDERS
+from tests.plugin.users_environment import make_environment_with_muster, run_pytest
 from tests.restart.test_restart import nothing_is_left
 
 pytestmark = pytest.mark.ring(name="plugin")
 
-FOLDERS = ("actors", "gateway", "placement", "spark")
-"""Of the checkout; installed, they are packages of ``muster``."""
 
 CONFIGURATION = """
 [pytest]
@@ -110,26 +102,9 @@ def test_spark_through_raydp(muster):
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel_of_muster(tmp_path_factory.mktemp("wheel"))
-
-
-def test_the_wheel_holds_one_package_with_all_its_files(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    assert {name.split("/")[0] for name in names} == {"muster", "muster_kafka-0.1.0.dist-info"}
-    links = {f"muster/{folder}" for folder in FOLDERS}
-    files = files_of_checkout()
-    inside = {f"muster/{file}" for file in files if file.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
-    inside |= {file for file in files if file.startswith("muster/")} - links
-    assert {name for name in names if name.startswith("muster/")} == inside
-    assert {Path(file).suffix for file in inside} == {".py", ".typed", ".json", ".yaml", ".j2", ".properties"}
-
-
-@pytest.mark.timeout(900)  # two wheels, a Muster that starts and stops, a Spark
-def test_a_project_with_packages_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
-    python = make_environment_with_muster(tmp_path / "environment", wheel, build_wheel(tmp_path / "wheel"))
+@pytest.mark.timeout(900)  # a Muster that starts and stops, a Spark
+def test_a_project_with_packages_of_the_same_names(dist: Path, tmp_path: Path) -> None:
+    python = make_environment_with_muster(tmp_path / "environment", *dist.glob("*.whl"))
     project = tmp_path / "project"
     for name in (*FOLDERS, "muster", "tests"):
         (project / name).mkdir(parents=True)

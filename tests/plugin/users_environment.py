@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Iterable, Iterator
 from importlib.metadata import distribution, distributions
@@ -22,23 +23,36 @@ SOURCE = ROOT / "pytest-muster"
 def build_wheel(directory: Path) -> Path:
     """The wheel of pytest-muster, built from a copy of this checkout's."""
     shutil.copytree(SOURCE, directory / "source", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
-    return _built(directory)
+    build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
+    _pip(sys.executable, *build)
+    (wheel,) = directory.glob("*.whl")
+    return wheel
 
 
-def build_wheel_of_muster(directory: Path) -> Path:
-    """The wheel of Muster, built from a copy of what git knows or would add."""
-    for file in files_of_checkout():
-        copy = directory / "source" / file
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / file, copy, follow_symlinks=False)
-    return _built(directory)
+def make_dist(directory: Path) -> None:
+    """Run ``make dist`` for this checkout, with what is not committed."""
+    make = ["make", "--silent", "--directory", str(ROOT), "dist", f"DIST={directory}", f"TREE={_tree()}"]
+    done = subprocess.run(make, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def files_of_checkout() -> list[str]:
-    """As git knows them, or would add them; relative to the root."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    return [file for file in dict.fromkeys(listed) if os.path.lexists(ROOT / file) and file]
+    """Return the files that ``make_dist`` sees, relative to the root."""
+    return _git("ls-tree", "-r", "-z", "--name-only", _tree()).split("\0")[:-1]
+
+
+def _tree() -> str:
+    """Git's tree of this checkout, by an index of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"GIT_INDEX_FILE": f"{folder}/index"}
+        _git("read-tree", "HEAD", **own)
+        _git("add", "--all", **own)
+        return _git("write-tree", **own).strip()
+
+
+def _git(*arguments: str, **environment: str) -> str:
+    command, environment = ["git", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -> Path:
@@ -49,10 +63,10 @@ def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -
     return _environment(directory, [wheel], _needed({"pytest", *others}))
 
 
-def make_environment_with_muster(directory: Path, *wheels: Path) -> Path:
-    """A new environment with the wheels, and everything here except Muster and pytest-muster; returns its Python."""
+def make_environment_with_muster(directory: Path, *archives: Path) -> Path:
+    """A new environment with the wheels or sdists, and all here but Muster and pytest-muster; returns its Python."""
     names = {found.name for found in distributions()} - {"muster-kafka", "pytest-muster"}
-    return _environment(directory, wheels, names)
+    return _environment(directory, archives, names)
 
 
 def run_pytest(python: Path, directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -73,18 +87,9 @@ def run_pytest(python: Path, directory: Path, *arguments: str, **environment: st
     )
 
 
-def _built(directory: Path) -> Path:
-    """The wheel, built from the folder ``source``."""
-    build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
-    _pip(sys.executable, *build)
-    (wheel,) = directory.glob("*.whl")
-    return wheel
-
-
-def _environment(directory: Path, wheels: Iterable[Path], linked: Iterable[str]) -> Path:
+def _environment(directory: Path, archives: Iterable[Path], linked: Iterable[str]) -> Path:
     venv.create(directory, symlinks=True)
     python = directory / "bin" / "python"
-    _pip(str(python), "install", "--no-deps", "--no-index", *map(str, wheels))
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(subprocess.run([python, "-c", purelib], capture_output=True, text=True, check=True).stdout.strip())
     for name in linked:
@@ -92,6 +97,7 @@ def _environment(directory: Path, wheels: Iterable[Path], linked: Iterable[str])
         for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
             if not (packages / top).exists():
                 (packages / top).symlink_to(str(distribution(name).locate_file(top)))
+    _pip(str(python), "install", "--no-deps", "--no-index", "--no-build-isolation", *map(str, archives))
     return python
 
 
