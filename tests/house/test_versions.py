@@ -42,6 +42,15 @@ def test_the_distribution_has_one_name() -> None:
         assert names == {distribution.NAME}
 
 
+def test_the_newest_release_has_one_version() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    plugin = tomllib.loads((ROOT / "pytest-muster/pyproject.toml").read_text())["project"]
+    newest = re.fullmatch(r"(\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d", headings[1])
+    assert newest is not None
+    assert newest[1] == PROJECT["version"] == plugin["version"]
+
+
 def test_every_python_is_classified_tested_and_documented() -> None:
     prefix = "Programming Language :: Python :: 3."
     assert [f"3.{text.removeprefix(prefix)}" for text in PROJECT["classifiers"] if text.startswith(prefix)] == PYTHONS
