@@ -54,8 +54,8 @@ _COMMANDS = {
     "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
     "quotas": _Command("security.quotas:quotas", "List, set and remove quotas, which limit how much clients may do."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
-    "administration": _Command(
-        "security.administration:administration",
+    "audit-log": _Command(
+        "security.audit_log:audit_log",
         "Show who changed topics, configs, offsets, groups, ACLs, quotas, users and faults, or tried to.",
     ),
     "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
@@ -63,7 +63,9 @@ _COMMANDS = {
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
     "storage": _Command("storage.check:storage", "Check a storage directory."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
-    "audit": _Command("audit:audit", "Compare what commits imply with what was attributed."),
+    "attribution-audit": _Command(
+        "attribution_audit:attribution_audit", "Compare what commits imply with what was attributed."
+    ),
     "capture": _Command(
         "capture:capture",
         "Relay Kafka connections to a broker, Muster or Kafka, and write each request and response to a file.",
@@ -72,6 +74,9 @@ _COMMANDS = {
     "spark": _Command("spark.commands:spark", "Analyse groups from the tables, with Spark."),
     "report": _Command("spark.report:report", "Write a page with tables and plots of the groups."),
 }
+
+_FORMER_NAMES = {"administration": "audit-log", "audit": "attribution-audit"}
+"""Still run, but neither help, completion nor suggestions have them."""
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 """Its message is the help. It does not exist before click 8.2, where the help was written at once."""
@@ -83,10 +88,17 @@ class _Lazy(Commands):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return command.name if command else name, command, rest
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        found = _COMMANDS.get(_FORMER_NAMES.get(cmd_name, cmd_name))
+        if found is None:
             return None
-        module, _, attribute = _COMMANDS[cmd_name].target.partition(":")
+        module, _, attribute = found.target.partition(":")
         command: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
         return command
 

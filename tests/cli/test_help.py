@@ -31,6 +31,18 @@ def test_help_has_an_example(path: tuple[str, ...]) -> None:
     assert "Usage:" in shown.output
 
 
+@pytest.mark.parametrize(("former", "name"), [("audit", "attribution-audit"), ("administration", "audit-log")])
+def test_former_names_still_run_and_are_shown_nowhere(former: str, name: str) -> None:
+    shown = CliRunner().invoke(cli, [former, "--help"]).output
+    assert shown.startswith(f"Usage: cli {name} [OPTIONS]")
+    listed = [line.split()[0] for line in CliRunner().invoke(cli, ["--help"]).output.splitlines() if line.strip()]
+    assert name in listed
+    assert former not in listed
+    words = {"COMP_WORDS": f"muster {former[:3]}", "COMP_CWORD": "1", "_MUSTER_COMPLETE": "bash_complete"}
+    completed = CliRunner().invoke(cli, prog_name="muster", env=words).output.split()
+    assert f"plain,{former}" not in completed
+
+
 def test_version() -> None:
     assert "muster, version" in CliRunner().invoke(cli, ["--version"]).output
 

@@ -16,6 +16,8 @@ from muster.gateway.cli.suggestions import with_verbose_first
         (["stauts"], "No such command 'stauts'. Did you mean status? See: muster --help"),
         (["group", "list"], "No such command 'group'. Did you mean groups? See: muster --help"),
         (["groups", "lst"], "No such command 'lst'. Did you mean list? See: muster groups --help"),
+        (["audits"], "No such command 'audits'. Did you mean audit-log? See: muster --help"),
+        (["administratio"], "No such command 'administratio'. See: muster --help"),
         (["acls", "rm"], "No such command 'rm'. See: muster acls --help"),
     ],
 )

@@ -54,7 +54,7 @@ def read_all(muster: Muster, topic: str, group: str, *, again: bool = False) -> 
 
 
 def audited(muster: Muster, group: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(muster.cli("audit", "--group", group, "--json"))["rows"]
+    rows: list[dict[str, Any]] = json.loads(muster.cli("attribution-audit", "--group", group, "--json"))["rows"]
     return rows
 
 
@@ -105,5 +105,5 @@ def test_rounds_go_on_while_it_is_unclear_who_read_again(
 
 
 def report(muster: Muster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(muster.cli("audit", "--json"))
+    found: dict[str, Any] = json.loads(muster.cli("attribution-audit", "--json"))
     return found

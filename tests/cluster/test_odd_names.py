@@ -49,7 +49,7 @@ class Odd:
             ("groups", "waiting"),
             ("mapping", "list", "--group", self.group),
             ("mapping", "check", "--group", self.group),
-            ("audit", "--group", ODD),
+            ("attribution-audit", "--group", ODD),
             ("topics", "describe", ODD),
             ("log", "dump", f"{self.topic}-0"),
             ("fault", "inject", ODD),

@@ -157,7 +157,7 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
     of_bob.write_text("planted-secret-of-bob")
     over_kafka = ("--bootstrap-server", secured.bootstrap, "--command-config", str(login))
     secured.cli("user", "add", "bob", "--password-file", str(of_bob), *over_kafka)
-    trail = eventually(lambda: _administration(secured), lambda rows: len(rows) >= 4, "the trail is written")
+    trail = eventually(lambda: _audit_log(secured), lambda rows: len(rows) >= 4, "the trail is written")
     assert {("User:ann", "CreateTopics"), ("User:tester", "POST /v1/faults"), ("User:tester", "DELETE /v1/faults")} <= {
         (row["principal"], row["api"]) for row in trail
     }
@@ -196,8 +196,8 @@ def test_secrets_are_where_they_belong_alone(secured: Muster, login: Path) -> No
     assert found == []
 
 
-def _administration(muster: Muster) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(muster.cli("administration", "--json"))
+def _audit_log(muster: Muster) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(muster.cli("audit-log", "--json"))
     return rows
 
 

@@ -126,6 +126,8 @@ def test_own_commands_use_tls(https: tuple[Serving, int], tmp_path: Path, kind: 
     assert "fault injection is off" in over_http.output
 
 
-@pytest.mark.parametrize("command", [("audit",), ("fault", "list"), ("groups", "history"), ("groups", "waiting")])
+@pytest.mark.parametrize(
+    "command", [("attribution-audit",), ("fault", "list"), ("groups", "history"), ("groups", "waiting")]
+)
 def test_commands_over_http_take_a_login(command: tuple[str, ...]) -> None:
     assert "--command-config" in muster(*command, "--help").output

@@ -1,4 +1,4 @@
-"""``muster administration``: who changed what, from the table ``administration``."""
+"""``muster audit-log``: who changed what, from the table ``administration``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("TIME", "GATEWAY", "PRINCIPAL", "HOST", "CLIENT-ID", "API", "TYPE", 
 _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", "resource", "error", "times", "detail")
 
 
-@click.command(epilog="Example: muster administration --since -1d --refused")
+@click.command(epilog="Example: muster audit-log --since -1d --refused")
 @click.option(
     "--storage",
     "directory",
@@ -30,7 +30,7 @@ _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", 
 @click.option("--resource", type=NAME, metavar="NAME", help="Show only what was done to this topic, group or user.")
 @click.option("--refused", is_flag=True, help="Show only what ended with an error.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
-def administration(
+def audit_log(
     directory: Path, since: datetime, principal: str | None, resource: str | None, refused: bool, as_json: bool
 ) -> None:
     """Show who changed topics, configs, offsets, groups, ACLs, quotas, users and faults, or tried to.

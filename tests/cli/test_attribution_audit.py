@@ -1,11 +1,11 @@
-"""Output of ``muster audit`` for a report."""
+"""Output of ``muster attribution-audit`` for a report."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from muster.actors.audit.report import Cause, Row
-from muster.gateway.cli.audit import cells, summary
+from muster.gateway.cli.attribution_audit import cells, summary
 
 
 def row(drift: dict[Cause, int], *, implied: int = 1_000, attributed: int = 1_000, removed: int = 0) -> dict[str, Any]:
@@ -34,4 +34,4 @@ def test_what_is_said_of_all() -> None:
     rows.append(row({Cause.MISLABELLED_ELSEWHERE: 2}))
     assert summary(response(*rows), 8_000) == "23 bytes unexplained, 3 s ago"
     assert summary(response(at_ms=None), 0) == "no round yet; rounds run every 30 s"
-    assert summary(response(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"
+    assert summary(response(interval_ms=0, at_ms=None), 0) == "the attribution audit is off (audit.interval.ms=0)"

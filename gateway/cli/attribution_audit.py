@@ -1,4 +1,5 @@
-"""``muster audit``: bytes that commits imply compared with bytes counted for the group, and why they differ."""
+"""``muster attribution-audit``: bytes that commits imply compared with bytes counted for the group, and why they
+differ."""
 
 from __future__ import annotations
 
@@ -21,13 +22,16 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE"
 
 
 @click.command(
-    short_help="Compare what commits imply with what was attributed.", epilog="Example: muster audit --group billing"
+    short_help="Compare what commits imply with what was attributed.",
+    epilog="Example: muster attribution-audit --group billing",
 )
 @by_http
 @click.option("--group", type=NAME, metavar="GROUP", help="Show only this group.")
 @click.option("--unexplained", is_flag=True, help="Show only partitions with lost or mislabelled bytes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def audit(directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool) -> None:
+def attribution_audit(
+    directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool
+) -> None:
     """For each partition that groups consume, show the bytes of the batches that the commits went past (IMPLIED),
     the bytes attributed to the group when they were sent (ATTRIBUTED), and the causes of the difference.
 
@@ -70,7 +74,7 @@ def _why_nothing(response: Mapping[str, Any]) -> str:
 def summary(response: Mapping[str, Any], now_ms: int) -> str:
     """The summary of the whole."""
     if not response["interval_ms"]:
-        return "the audit is off (audit.interval.ms=0)"
+        return "the attribution audit is off (audit.interval.ms=0)"
     if response["at_ms"] is None:
         return f"no round yet; rounds run every {response['interval_ms'] / 1000:g} s"
     size = sum(map(_unexplained, response["rows"]))
