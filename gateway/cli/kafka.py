@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec, PartitionMetadata
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_security
 
 T = TypeVar("T")
+Client = TypeVar("Client", AdminClient, Consumer, Producer)
+EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT_S = 15.0
 """How long any one response may take."""
@@ -25,7 +27,12 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """A client of these gateways. CliError if none of them responds."""
+    """An admin client of these gateways. CliError if none of them responds."""
+    return client_of(AdminClient, bootstrap)
+
+
+def client_of(kind: type[Client], bootstrap: str, **properties: Any) -> Client:
+    """A client of these gateways; properties of librdkafka have ``_`` for ``.``. CliError if none of them responds."""
     security = current_security()
     _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
     failures: list[KafkaError] = []
@@ -34,11 +41,9 @@ def admin(bootstrap: str) -> AdminClient:
         "client.id": "muster-cli",
         "socket.connection.setup.timeout.ms": 5000,
         "error_cb": failures.append,
+        **{name.replace("_", "."): value for name, value in properties.items()},
     }
-    client = AdminClient(
-        config | (security.librdkafka() if security else {}),
-        logger=_SILENT,
-    )
+    client = kind(config | (security.librdkafka() if security else {}), logger=_SILENT)
     try:
         client.list_topics(timeout=_REACH_TIMEOUT_S)
     except KafkaException as error:
@@ -51,6 +56,33 @@ def admin(bootstrap: str) -> AdminClient:
             "where clients need a login or TLS, use --command-config FILE"
         ) from error
     return client
+
+
+def metadata(client: AdminClient) -> ClusterMetadata:
+    """All topics: requesting one by name would create it. Raises CliError."""
+    with refused("topics cannot be listed"):
+        return client.list_topics(timeout=TIMEOUT_S)
+
+
+def partitions_of(cluster: ClusterMetadata, topic: str) -> Mapping[int, PartitionMetadata]:
+    """The topic's partitions by index. CliError if there is no such topic."""
+    found = cluster.topics.get(topic)
+    if found is None:
+        raise CliError(f"there is no topic {topic}; see muster topics list")
+    return found.partitions
+
+
+def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = LATEST) -> dict[int, int]:
+    """Start or end offsets of the partitions. CliError if they cannot be fetched."""
+    if not partitions:
+        return {}
+    futures = client.list_offsets(
+        {TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S
+    )
+    return {
+        partition.partition: result(future, f"offsets of {topic}-{partition.partition} cannot be read").offset
+        for partition, future in futures.items()
+    }
 
 
 def result(future: Future[T], what: str) -> T:

@@ -49,7 +49,7 @@ _COMMANDS = {
     ),
     "drain": _Command("lifecycle.drain:drain", "Move all of Muster's actors off a node, and place no more there."),
     "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
-    "topics": _Command("topics:topics", "List, create, alter, delete and describe topics."),
+    "topics": _Command("topics:topics", "List, create, alter, delete and describe topics, and send and show messages."),
     "user": _Command("security.user:user", "List, add and remove users that may log in."),
     "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
     "quotas": _Command("security.quotas:quotas", "List, set and remove quotas, which limit how much clients may do."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import re
@@ -23,6 +24,14 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Write the value to stdout as JSON."""
     terminal.json_text(json.dumps(value, indent=indent, default=str))
+
+
+def bytes_as_json(data: bytes | None) -> Any:
+    """Text unchanged, anything else as ``{"base64": ...}``."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data or b"").decode()}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], optional: Sequence[str] = ()) -> list[str]:

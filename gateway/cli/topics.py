@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
-    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from muster.gateway.cli.kafka import EARLIEST, LATEST, TIMEOUT_S, admin, end_offsets, metadata, partitions_of, result
+from muster.gateway.cli.messages import produce, tail
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
@@ -29,12 +27,15 @@ from muster.gateway.cli.suggestions import Commands
 from muster.placement.host_port import host_port
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @click.group(cls=Commands, epilog="Example: muster topics create flights --partitions 6")
 def topics() -> None:
-    """List, create, alter, delete and describe topics."""
+    """List, create, alter, delete and describe topics, and send and show messages."""
+
+
+for _command in (produce, tail):
+    topics.add_command(_command)
 
 
 @topics.command("list", epilog="Example: muster topics list --json")
@@ -43,7 +44,7 @@ def topics() -> None:
 def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show every topic and how many partitions it has."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    found = _metadata(client).topics
+    found = metadata(client).topics
     rows = [
         {"name": name, "partitions": len(topic.partitions), "internal": name in _INTERNAL}
         for name, topic in sorted(found.items())
@@ -111,8 +112,7 @@ def _entry(name: str, value: str | None, operation: AlterConfigOpType) -> Config
 def delete(name: str, bootstrap_server: str | None, directory: Path, address: str | None) -> None:
     """Delete the topic NAME and all its data."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    if name not in _metadata(client).topics:
-        raise _unknown(name)
+    partitions_of(metadata(client), name)
     result(client.delete_topics([name], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be deleted")
     terminal.line(f"deleted {name}", err=True)
 
@@ -140,22 +140,11 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
     )
 
 
-def _metadata(client: AdminClient) -> ClusterMetadata:
-    with refused("topics cannot be listed"):
-        return client.list_topics(timeout=TIMEOUT_S)  # all: requesting one by name would create it
-
-
-def _unknown(name: str) -> CliError:
-    return CliError(f"there is no topic {name}; see muster topics list")
-
-
 def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
-    metadata = _metadata(client)
-    if name not in metadata.topics:
-        raise _unknown(name)
-    found = metadata.topics[name].partitions
-    hosts = {broker.id: host_port(str(broker.host), broker.port) for broker in metadata.brokers.values()}
-    earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (_EARLIEST, _LATEST))
+    cluster = metadata(client)
+    found = partitions_of(cluster, name)
+    hosts = {broker.id: host_port(str(broker.host), broker.port) for broker in cluster.brokers.values()}
+    earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (EARLIEST, LATEST))
     return [
         {
             "partition": index,
@@ -165,19 +154,6 @@ def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
         }
         for index in sorted(found)
     ]
-
-
-def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = _LATEST) -> dict[int, int]:
-    """Start or end offsets of the partitions. CliError if they cannot be fetched."""
-    if not partitions:
-        return {}
-    futures = client.list_offsets(
-        {TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S
-    )
-    return {
-        partition.partition: result(future, f"offsets of {topic}-{partition.partition} cannot be read").offset
-        for partition, future in futures.items()
-    }
 
 
 def _configs(client: AdminClient, name: str) -> list[dict[str, Any]]:

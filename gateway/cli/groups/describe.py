@@ -18,11 +18,10 @@ from muster.gateway.cli.groups import assignments, offsets
 from muster.gateway.cli.groups.assignments import CONSUMER
 from muster.gateway.cli.groups.lag import seconds
 from muster.gateway.cli.groups.members import Group, described, unknown
-from muster.gateway.cli.kafka import admin
+from muster.gateway.cli.kafka import admin, end_offsets
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
-from muster.gateway.cli.topics import end_offsets
 from muster.gateway.lag.partitions import End, Owner, rows
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's protocol; leave --bootstrap-server out"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import print_json
+from muster.gateway.cli.output import bytes_as_json, print_json
 from muster.gateway.cli.storage.offsets_records import decoded, in_words
 from muster.placement.view import OFFSETS_TOPIC
 
@@ -182,17 +181,9 @@ def _as_json(found: _Found, is_offsets: bool) -> None:
 
 def _record_as_json(record: Record, is_offsets: bool) -> dict[str, Any]:
     said = decoded(record.key, record.value) if is_offsets else None
-    shown = {"key": _bytes_as_json(record.key), "value": _bytes_as_json(record.value)} if said is None else said
-    headers = [[_bytes_as_json(key), _bytes_as_json(value)] for key, value in record.headers]
+    shown = {"key": bytes_as_json(record.key), "value": bytes_as_json(record.value)} if said is None else said
+    headers = [[bytes_as_json(key), bytes_as_json(value)] for key, value in record.headers]
     return {"offset": record.offset, "timestamp": record.timestamp_ms, **shown, "headers": headers}
-
-
-def _bytes_as_json(data: bytes | None) -> Any:
-    """Text unchanged, anything else as ``{"base64": ...}``."""
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data or b"").decode()}
 
 
 def _text(data: bytes | None) -> str:

@@ -44,7 +44,7 @@ def https(
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:admin",
     }
-    with serving(zk, tmp_path, properties) as running:
+    with serving(zk, tmp_path, properties, with_actors=True) as running:
         port = running.listen("MUTUAL")
         broker = Broker(id=1, host="127.0.0.1", port=port, node_id="n1")
         running.controller.brokers = (broker,)
@@ -124,6 +124,31 @@ def test_own_commands_use_tls(https: tuple[Serving, int], tmp_path: Path, kind: 
     assert "a-topic" in listed.output
     over_http = muster("fault", "list", "--http", f"https://localhost:{http}", "--command-config", str(file))
     assert "fault injection is off" in over_http.output
+
+
+def test_messages_need_rights_on_the_topic_alone(https: tuple[Serving, int], tmp_path: Path) -> None:
+    running, _ = https
+    running.create("a-topic")
+
+    def as_user(name: str, *arguments: str, stdin: str = "") -> Result:
+        keys = CA.issue(f"CN={name},O=Test").write(tmp_path / f"{name}.pem")
+        file = tmp_path / f"{name}.properties"
+        trust = f"ssl.truststore.location={tmp_path / 'ca.pem'}"
+        file.write_text(f"security.protocol=SSL\n{trust}\nssl.keystore.location={keys}\n")
+        there = ("--bootstrap-server", f"localhost:{running.gateway.view.brokers[0].port}")
+        return CliRunner().invoke(cli, [*arguments, *there, "--command-config", str(file)], input=stdin)
+
+    produce, tail = ("topics", "produce", "a-topic"), ("topics", "tail", "a-topic", "--from-beginning", "--count", "2")
+    refused = as_user("ann", *produce, stdin="1\n2\n")
+    assert refused.exit_code == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+    rights = ("--operation", "READ", "--operation", "WRITE", "--topic", "a-topic")
+    added = as_user("admin", "acls", "add", "--allow-principal", "User:ann", *rights)
+    assert added.exit_code == 0, added.output
+    sent = as_user("ann", *produce, stdin="1\n2\n")
+    assert (sent.exit_code, sent.stderr) == (0, "2 messages acknowledged\n")
+    shown = as_user("ann", *tail)
+    assert (shown.exit_code, shown.stdout) == (0, "1\n2\n"), shown.output
 
 
 @pytest.mark.parametrize(
