@@ -98,7 +98,7 @@ class Actor:
         """See :meth:`AcknowledgementHold.begin`."""
         return await HOLD.begin()
 
-    async def release_acknowledgements(self, token: str) -> bool:
+    async def release_acknowledgements(self, token: str) -> float | None:
         """See :meth:`AcknowledgementHold.end`."""
         return HOLD.end(token)
 

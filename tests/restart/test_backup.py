@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from muster.actors.log.upkeep.hold import MAX_HOLD_S
 from muster.placement.epochs import current_state
 from muster.placement.layout import PRODUCER_ID_BLOCK, decode_producer_id_block
 from muster.placement.zookeeper.client import ZooKeeperClient
@@ -32,6 +33,7 @@ from tests.restart.test_restart import (
 LOADED, TRANSACTED, TRANSACTION_GROUP = "loaded", "transacted", "transaction-group"
 MARKER = "planted-secret"
 USER, USER_CONFIG = "/config/users/ann", f'{{"version":1,"config":{{"SCRAM-SHA-256":"{MARKER}"}}}}'.encode()
+_WITH_LOGS = ("log", "offsets", "transactions", "standby")
 _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
@@ -73,6 +75,7 @@ def test_a_backup_under_load_is_restored(tmp_path: Path) -> None:
             eventually(lambda: member.commits, lambda commits: commits > 3, "the group commits")
             before = dict(loaded.acknowledged)
             commits_before, transactions_before = loop.acknowledged, program.done
+            with_logs = {name for name in muster.actors() if name.partition("-")[0] in _WITH_LOGS}
             made = json.loads(muster.cli("backup", str(target), "--json"))
             program.until(program.done + 10)  # nothing was disturbed
             assert program.failures == []
@@ -86,6 +89,8 @@ def test_a_backup_under_load_is_restored(tmp_path: Path) -> None:
         zk.shut()
         muster.kill_everything()
     assert made["was_running"]
+    assert set(made["held_ms"]) == with_logs
+    assert 0 < min(made["held_ms"].values()) <= max(made["held_ms"].values()) == made["max_held_ms"] < MAX_HOLD_S * 1000
     assert_private(target)
 
     restored = tmp_path / "restored"

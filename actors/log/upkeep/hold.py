@@ -8,6 +8,7 @@ the other, are as if everything had been killed at one moment. Appends are accep
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 
 MAX_HOLD_S = 2.0
@@ -19,6 +20,7 @@ class AcknowledgementHold:
 
     def __init__(self) -> None:
         self._token: str | None = None
+        self._began_s = 0.0
         self._over: asyncio.Event | None = None
         self._end: asyncio.TimerHandle | None = None
         self._commits = 0
@@ -37,6 +39,7 @@ class AcknowledgementHold:
         """
         self._finish()
         token = self._token = uuid.uuid4().hex
+        self._began_s = time.monotonic()
         self._over = asyncio.Event()
         self._end = asyncio.get_running_loop().call_later(min(for_s, MAX_HOLD_S), self._finish)
         while self._commits:
@@ -44,12 +47,15 @@ class AcknowledgementHold:
             await self._idle.wait()
         return token
 
-    def end(self, token: str) -> bool:
-        """End that hold. Returns whether it lasted until now: if not, something may have been acknowledged."""
+    def end(self, token: str) -> float | None:
+        """End that hold. Returns how long commits have waited, in ms.
+
+        None if it had ended before: something may have been acknowledged since.
+        """
         if self._token != token:
-            return False
+            return None
         self._finish()
-        return True
+        return (time.monotonic() - self._began_s) * 1000
 
     async def over(self) -> None:
         """Return when nothing is held."""

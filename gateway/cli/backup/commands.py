@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,15 +68,16 @@ def backup(
     once it is complete; it holds the users' password hashes, so only its owner can read it. muster restore SOURCE
     starts a cluster from it.
     """
+    held_ms: Mapping[str, float] | None = None
     if verify:
         manifest = verified(target)
     else:
         check_target(target)
         config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
         with Progress() as progress, _source(config, not without_tables, progress) as source, _with_errors():
-            manifest = make_backup(source, target, progress)
+            manifest, held_ms = make_backup(source, target, progress)
     if as_json:
-        print_json(manifest.summary())
+        print_json({**manifest.summary(), **({} if held_ms is None else _held(held_ms))})
         return
     done = "is whole" if verify else "is complete"
     terminal.line(
@@ -132,6 +133,14 @@ def restore_(
     )
 
 
+def _held(held_ms: Mapping[str, float]) -> dict[str, Any]:
+    in_order = sorted(held_ms.items(), key=lambda each: -each[1])
+    return {
+        "max_held_ms": round(in_order[0][1], 3) if in_order else None,
+        "held_ms": {name: round(ms, 3) for name, ms in in_order},
+    }
+
+
 def verified(directory: Path) -> Manifest:
     """The manifest of a whole backup. CliError, after a line for each problem."""
     manifest = Manifest.read(directory)
@@ -162,7 +171,7 @@ def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterato
                 storage=storage,
                 cluster_id=cluster_id,
                 zookeeper=lambda: _zookeeper_of(config),
-                at_a_moment=lambda work: work(),
+                at_a_moment=lambda work: (work(), {}),
                 was_running=False,
                 with_tables=with_tables,
             )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import ray
@@ -15,7 +14,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway import cluster
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import Steps
+from muster.gateway.cli.output import Steps, counted
 
 _WITH_LOGS = ("log", "offsets", "transactions", "standby")
 _ATTEMPTS = 5
@@ -23,18 +22,20 @@ _ATTEMPTS = 5
 T = TypeVar("T")
 
 
-def while_held(work: Callable[[], T], progress: Steps) -> T:
-    """Call ``work``, perhaps several times: the last call is one during which nothing was acknowledged. CliError."""
+def while_held(work: Callable[[], T], progress: Steps) -> tuple[T, dict[str, float]]:
+    """Call ``work``, perhaps several times: the last call is one during which nothing was acknowledged. CliError.
+
+    Returns its result, and how long each actor held acknowledgements back meanwhile, in ms by its own clock.
+    """
     problem = "it was not tried"
     for _ in range(_ATTEMPTS):
         try:
             before = cluster.cluster_status()
-            began_s = time.monotonic()
-            result, was_held = _held(_handles(before), work)
-            held_ms = (time.monotonic() - began_s) * 1000
-            if was_held and _serving(cluster.cluster_status()) == _serving(before):
-                progress.step(f"nothing was acknowledged for {held_ms:.0f} ms meanwhile")
-                return result
+            result, released = _held(_handles(before), work)
+            held_ms = {name: ms for name, ms in released.items() if ms is not None}
+            if len(held_ms) == len(released) and _serving(cluster.cluster_status()) == _serving(before):
+                progress.step(_longest(held_ms))
+                return result, held_ms
             problem = f"it took longer than {MAX_HOLD_S:g} s, or actors were replaced meanwhile"
         except (RayError, ValueError, TimeoutError, cluster.ClusterError) as error:
             problem = last_line(error)
@@ -44,14 +45,21 @@ def while_held(work: Callable[[], T], progress: Steps) -> T:
     )
 
 
-def _handles(status: dict[str, Any]) -> list[Any]:
+def _longest(held_ms: Mapping[str, float]) -> str:
+    if not held_ms:
+        return "no actor had to wait"
+    name = max(held_ms, key=held_ms.__getitem__)
+    return f"{counted(len(held_ms), 'actor')} acknowledged nothing for at most {held_ms[name]:.0f} ms ({name})"
+
+
+def _handles(status: dict[str, Any]) -> dict[str, Any]:
     names = [actor["name"] for actor in status["actors"] if _has_logs(actor) and actor["state"] == "alive"]
-    return [ray.get_actor(name, NAMESPACE) for name in names]
+    return {name: ray.get_actor(name, NAMESPACE) for name in names}
 
 
-def _held(handles: list[Any], work: Callable[[], T]) -> tuple[T, bool]:
-    """The result, and whether nothing was acknowledged meanwhile."""
-    pending = [handle.hold_acknowledgements.remote() for handle in handles]
+def _held(handles: Mapping[str, Any], work: Callable[[], T]) -> tuple[T, dict[str, float | None]]:
+    """The result, and how long each actor was held, in ms; None: it may have acknowledged something meanwhile."""
+    pending = [handle.hold_acknowledgements.remote() for handle in handles.values()]
     tokens: list[str] = []
     try:
         tokens = ray.get(pending, timeout=MAX_HOLD_S)
@@ -60,13 +68,15 @@ def _held(handles: list[Any], work: Callable[[], T]) -> tuple[T, bool]:
         with contextlib.suppress(RayError, TimeoutError):
             _release(handles, tokens)
         raise
-    return result, all(_release(handles, tokens))
+    return result, _release(handles, tokens)
 
 
-def _release(handles: list[Any], tokens: list[str]) -> list[bool]:
-    calls = [handle.release_acknowledgements.remote(token) for handle, token in zip(handles, tokens, strict=False)]
-    released: list[bool] = ray.get(calls, timeout=MAX_HOLD_S)
-    return released
+def _release(handles: Mapping[str, Any], tokens: list[str]) -> dict[str, float | None]:
+    calls = [
+        handle.release_acknowledgements.remote(token) for handle, token in zip(handles.values(), tokens, strict=False)
+    ]
+    released: list[float | None] = ray.get(calls, timeout=MAX_HOLD_S)
+    return dict(zip(handles, released, strict=False))
 
 
 def _has_logs(actor: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,14 +41,19 @@ class Source:
     cluster_id: str
     zookeeper: Callable[[], contextlib.AbstractContextManager[ZooKeeperClient]]
     """Connects to its ZooKeeper."""
-    at_a_moment: Callable[[Callable[[], list[Captured]]], list[Captured]]
-    """Calls the function, perhaps repeatedly, the last time while nothing is acknowledged."""
+    at_a_moment: Callable[[Callable[[], list[Captured]]], tuple[list[Captured], Mapping[str, float]]]
+    """Calls the function, perhaps repeatedly, the last time while nothing is acknowledged.
+
+    Returns also how long each actor was held for that, in ms.
+    """
     was_running: bool
     with_tables: bool
 
 
-def make_backup(source: Source, target: Path, progress: Steps) -> Manifest:
+def make_backup(source: Source, target: Path, progress: Steps) -> tuple[Manifest, Mapping[str, float]]:
     """Make the backup ``target``, which does not exist yet; it exists once it is whole. CliError, OSError.
+
+    Returns also how long each actor was held, in ms.
 
     The order makes a consistent whole: first the moment of the logs, then the tables, then ZooKeeper, whose epochs and
     producer ids are therefore not behind the logs. A topic that was deleted in between is left out of both.
@@ -59,7 +64,7 @@ def make_backup(source: Source, target: Path, progress: Steps) -> Manifest:
         progress.step("capturing logs")
         folders = partitions(source.storage)
         capture(source.storage, folders, links)  # most of the work, before anything has to wait
-        captured = source.at_a_moment(lambda: capture(source.storage, partitions(source.storage), links))
+        captured, held_ms = source.at_a_moment(lambda: capture(source.storage, partitions(source.storage), links))
         cut = now()
         if source.with_tables:
             progress.step("capturing tables")
@@ -86,7 +91,7 @@ def make_backup(source: Source, target: Path, progress: Steps) -> Manifest:
         sync_directories(partial)
         manifest.write(partial)
         _publish(partial, target)
-    return manifest
+    return manifest, held_ms
 
 
 def check_target(target: Path) -> None:

@@ -76,13 +76,14 @@ def made(storage: Path, target: Path, zk: ZooKeeperClient, **changes: Any) -> Ma
             "storage": storage,
             "cluster_id": storage_directory.cluster_id(storage),
             "zookeeper": lambda: contextlib.nullcontext(zk),
-            "at_a_moment": lambda work: work(),
+            "at_a_moment": lambda work: (work(), {}),
             "was_running": True,
             "with_tables": True,
             **changes,
         }
     )
-    return make_backup(source, target, LoggedSteps())
+    manifest, _ = make_backup(source, target, LoggedSteps())
+    return manifest
 
 
 def failed(*arguments: str) -> str:
@@ -200,10 +201,10 @@ def test_a_zookeeper_that_is_not_this_musters(storage: Path, tmp_path: Path, emp
 
 
 def test_one_backup_at_a_time(storage: Path, tmp_path: Path, zk: ZooKeeperClient) -> None:
-    def another(work: Callable[[], list[Captured]]) -> list[Captured]:
+    def another(work: Callable[[], list[Captured]]) -> tuple[list[Captured], dict[str, float]]:
         with pytest.raises(CliError, match="another muster backup"):
             made(storage, tmp_path / "second", zk)
-        return work()
+        return work(), {}
 
     made(storage, tmp_path / "first", zk, at_a_moment=another)
     assert "exists already" in failed("backup", str(tmp_path / "first"), "--storage", str(storage))
@@ -219,12 +220,12 @@ def test_what_is_written_after_the_moment_is_not_in_it(storage: Path, tmp_path: 
     (segment,) = [path for path in segment_files(storage / "logs" / f"{TOPIC}-0") if path.stat().st_size]
     before = segment.read_bytes()
 
-    def moment(work: Callable[[], list[Captured]]) -> list[Captured]:
+    def moment(work: Callable[[], list[Captured]]) -> tuple[list[Captured], dict[str, float]]:
         captured = work()
         with segment.open("ab") as file:
             file.write(b"later")
         segment.with_suffix(".index").unlink()
-        return captured
+        return captured, {}
 
     made(storage, tmp_path / "backup", zk, at_a_moment=moment)
     copied = tmp_path / "backup" / "storage" / segment.relative_to(storage)

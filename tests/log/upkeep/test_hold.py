@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from muster.actors.log.upkeep.hold import HOLD, AcknowledgementHold
@@ -18,7 +19,7 @@ def test_an_append_waits_for_the_end_of_the_hold(tmp_path: Path) -> None:
         await everything_has_run()
         written = sum(path.stat().st_size for path in segment_files(tmp_path))
         assert (append.done(), log.high_watermark, written) == (False, 0, 0)
-        assert HOLD.end(token)
+        assert HOLD.end(token) is not None
         assert (await append).base_offset == 0
         assert log.high_watermark == 1
         await log.close()
@@ -41,7 +42,27 @@ def test_a_hold_begins_once_the_commit_in_progress_is_acknowledged(tmp_path: Pat
         token = await held
         assert log.high_watermark == 1
         await append
-        assert HOLD.end(token)
+        assert HOLD.end(token) is not None
+        await log.close()
+
+    run(scenario())
+
+
+def test_the_end_says_how_long_appends_waited(tmp_path: Path) -> None:
+    """Not how long the caller took, whose requests may be under way for longer."""
+
+    async def scenario() -> None:
+        log = open_log(tmp_path, 0)
+        requested_s = time.monotonic()
+        token = await HOLD.begin()
+        began_s = time.monotonic()
+        append = asyncio.ensure_future(log.append(client_batch()))
+        await everything_has_run()
+        ended_s = time.monotonic()
+        held_ms = HOLD.end(token)
+        assert held_ms is not None
+        assert ended_s - began_s <= held_ms / 1000 <= time.monotonic() - requested_s
+        await append
         await log.close()
 
     run(scenario())
@@ -53,7 +74,7 @@ def test_a_hold_that_ended_by_itself_is_no_hold() -> None:
         token = await hold.begin(for_s=0.01)
         await hold.over()
         assert not hold.is_on
-        assert not hold.end(token)
+        assert hold.end(token) is None
 
     run(scenario())
 
@@ -62,8 +83,8 @@ def test_a_later_hold_replaces_an_earlier_one() -> None:
     async def scenario() -> None:
         hold = AcknowledgementHold()
         first, second = await hold.begin(), await hold.begin()
-        assert not hold.end(first)
+        assert hold.end(first) is None
         assert hold.is_on
-        assert hold.end(second)
+        assert hold.end(second) is not None
 
     run(scenario())
