@@ -54,6 +54,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], optional:
     return left_out
 
 
+def is_folded(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
+    """Whether stdout is a terminal that is too narrow for the table."""
+    return rich_console.is_folded(rich_console.console(), columns, _in_text(columns, rows)[0])
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:
     """The same table, to be shown among other things."""
     return rich_console.table(rich_console.console(), columns, *_in_text(columns, rows))

@@ -14,7 +14,7 @@ from muster.actors.runtime import terminal
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, is_folded, print_json, print_table
 from muster.gateway.cli.running import by_http
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,6 +34,8 @@ _COLUMNS = (
     "PAUSED",
     "LOST (PARTITION-S)",
 )
+_OPTIONAL = ("JOIN (S)", "SYNC (S)", "WAITED FOR", "MEMBERS", "PAUSED", "LOST (PARTITION-S)", "PROTOCOL")
+"""The most important ones first."""
 
 
 @click.command(
@@ -43,14 +45,16 @@ _COLUMNS = (
 @click.argument("group", type=NAME)
 @by_http
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
+@click.option("--wide", is_flag=True, help="Show all columns on a narrow terminal, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
-def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:
+def history(group: str, directory: Path, address: str | None, limit: int, wide: bool, as_json: bool) -> None:
     """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
 
     JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
     assignment; WAITED FOR names the last member in each. PAUSED counts the assigned partitions that no member consumed
     meanwhile, and LOST is the sum of those pauses. Member ids are shown without the end of their UUID; --json has the
-    complete ids, and all members that the group waited for.
+    complete ids, and all members that the group waited for. A narrow terminal has the most important columns, without
+    the year, hosts and reasons.
     """
     try:
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
@@ -61,18 +65,23 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     if as_json:
         print_json(response)
         return
-    print_table(_COLUMNS, [row(entry) for entry in response["entries"]])
+    rows = [row(entry) for entry in response["entries"]]
+    if wide or not is_folded(_COLUMNS, rows):
+        print_table(_COLUMNS, rows)
+    elif left_out := print_table(_COLUMNS, [row(entry, narrow=True) for entry in response["entries"]], _OPTIONAL):
+        without = counted(len(left_out), "column")
+        terminal.line(f"without {without}, for which the terminal is too narrow: --wide", err=True)
     if not response["entries"]:
         terminal.line(f"group {group} has had no rebalance", err=True)
 
 
-def row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One rebalance, as the table shows it."""
+def row(entry: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
+    """One rebalance, as the table shows it; ``narrow`` leaves out the year, the host and the reason."""
     return (
-        _time(entry["began_ms"]),
+        _time(entry["began_ms"], narrow),
         entry["generation"],
         entry["ending"],
-        _cause(entry),
+        _cause(entry, narrow),
         _seconds(entry["joined_ms"], entry["began_ms"]),
         _seconds(entry["stable_ms"], entry["joined_ms"]),
         _waited_for(entry),
@@ -83,16 +92,19 @@ def row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _time(ms: int) -> str:
-    return (_EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def _time(ms: int, narrow: bool) -> str:
+    at = _EPOCH + timedelta(milliseconds=ms)
+    return f"{at:%m-%d %H:%M:%S}" if narrow else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 def _seconds(end_ms: int | None, since_ms: int | None) -> str | None:
     return None if end_ms is None or since_ms is None else f"{(end_ms - since_ms) / 1000:.1f}"
 
 
-def _cause(entry: Mapping[str, Any]) -> str:
+def _cause(entry: Mapping[str, Any], narrow: bool) -> str:
     triggered_by, reason = entry["culprit"], entry["reason"]
+    if narrow:
+        return f"{entry['cause']}: {_name(triggered_by)}" if triggered_by else str(entry["cause"])
     by = f": {_name(triggered_by)} at {triggered_by['host']}" if triggered_by else ""
     return f"{entry['cause']}{by}" + (f" ({reason})" if reason else "")
 
