@@ -9,8 +9,8 @@ from muster.actors.config.types import Assignors, Bool, Int, Long, MigrationPoli
 _MAX_INT = 2**31 - 1
 
 
-def _bound(bound: str) -> str:
-    return f"{bound} of the property without {bound[:3].lower()}, in ms, also for a group that sets its own."
+def _bound(bound: str, config: str) -> str:
+    return f"{bound} bound of group.consumer.{config}, also for groups that override it."
 
 
 class CoordinatorProperties(BaseModel):
@@ -37,20 +37,28 @@ class CoordinatorProperties(BaseModel):
         "classic,consumer", description="Rebalance protocols that groups may use: classic, consumer."
     )
     group_consumer_session_timeout_ms: Int = Field(
-        45_000, ge=1, description="How long a member of a consumer group may send no heartbeat, in ms."
+        45_000, ge=1, description="Time without a heartbeat after which a member of a consumer group is removed, in ms."
     )
-    group_consumer_min_session_timeout_ms: Int = Field(45_000, ge=1, description=_bound("Minimum"))
-    group_consumer_max_session_timeout_ms: Int = Field(60_000, ge=1, description=_bound("Maximum"))
+    group_consumer_min_session_timeout_ms: Int = Field(45_000, ge=1, description=_bound("Lower", "session.timeout.ms"))
+    group_consumer_max_session_timeout_ms: Int = Field(60_000, ge=1, description=_bound("Upper", "session.timeout.ms"))
     group_consumer_heartbeat_interval_ms: Int = Field(
         5_000, ge=1, description="How often members of consumer groups should send a heartbeat, in ms."
     )
-    group_consumer_min_heartbeat_interval_ms: Int = Field(5_000, ge=1, description=_bound("Minimum"))
-    group_consumer_max_heartbeat_interval_ms: Int = Field(15_000, ge=1, description=_bound("Maximum"))
+    group_consumer_min_heartbeat_interval_ms: Int = Field(
+        5_000, ge=1, description=_bound("Lower", "heartbeat.interval.ms")
+    )
+    group_consumer_max_heartbeat_interval_ms: Int = Field(
+        15_000, ge=1, description=_bound("Upper", "heartbeat.interval.ms")
+    )
     group_consumer_assignment_interval_ms: Int = Field(
         1_000, ge=0, description="Minimum time between two assignments of a consumer group, in ms."
     )
-    group_consumer_min_assignment_interval_ms: Int = Field(0, ge=0, description=_bound("Minimum"))
-    group_consumer_max_assignment_interval_ms: Int = Field(15_000, ge=0, description=_bound("Maximum"))
+    group_consumer_min_assignment_interval_ms: Int = Field(
+        0, ge=0, description=_bound("Lower", "assignment.interval.ms")
+    )
+    group_consumer_max_assignment_interval_ms: Int = Field(
+        15_000, ge=0, description=_bound("Upper", "assignment.interval.ms")
+    )
     group_consumer_max_size: Int = Field(_MAX_INT, ge=1, description="Maximum number of members in a consumer group.")
     group_consumer_assignors: Assignors = Field(
         "uniform,range", description="Assignors that members may choose: uniform, range. The first is the default."
@@ -61,7 +69,9 @@ class CoordinatorProperties(BaseModel):
         "downgrade (to classic) or disabled.",
     )
     group_consumer_regex_refresh_interval_ms: Int = Field(
-        600_000, ge=10_000, description="How often regular expressions of consumer groups are looked up again, in ms."
+        600_000,
+        ge=10_000,
+        description="How often regular expressions of consumer groups are matched with the topics again, in ms.",
     )
     offset_metadata_max_bytes: Int = Field(
         4_096, description="Maximum length of the metadata of a committed offset, in UTF-16 units."
@@ -87,7 +97,7 @@ class CoordinatorProperties(BaseModel):
         "snappy, 3 lz4, 4 zstd.",
     )
     offsets_load_buffer_size: Int = Field(
-        5_242_880, ge=1, description="How much of __consumer_offsets is read at a time when it is loaded, in bytes."
+        5_242_880, ge=1, description="Bytes of __consumer_offsets that are read at a time when it is loaded."
     )
     offsets_retention_minutes: Int = Field(10_080, ge=1, description="How long unused offsets are kept, in minutes.")
     offsets_retention_check_interval_ms: Long = Field(
@@ -102,15 +112,15 @@ class CoordinatorProperties(BaseModel):
         2,
         ge=0,
         le=2,
-        description="The level of Kafka's feature of that name, by which clients choose a protocol. 2: that of "
-        "KIP-890, in which every transaction has its own epoch; 0 and 1: the one before. 0 writes records of "
-        "__transaction_state that older Kafkas read, too.",
+        description="Level of Kafka's feature of that name, by which clients choose a protocol. 2: KIP-890, with an "
+        "epoch for every transaction; 0 and 1: the protocol before. With 0, older Kafkas can read the records of "
+        "__transaction_state, too.",
     )
     transaction_state_log_num_partitions: Int = Field(
         4,
         ge=1,
-        description="Partitions of __transaction_state, each of which has a process once a transactional.id of it is "
-        "used (Kafka: 50); read when the topic is created, by the first client that wants transactions.",
+        description="Partitions of __transaction_state (Kafka: 50), each with a process once a transactional.id of it "
+        "is used; read when the topic is created, by the first client that wants transactions.",
     )
     transaction_state_log_replication_factor: Int = Field(
         3,
@@ -123,7 +133,7 @@ class CoordinatorProperties(BaseModel):
         104_857_600, ge=14, description="Size of a segment file of __transaction_state, in bytes."
     )
     transaction_state_log_load_buffer_size: Int = Field(
-        5_242_880, ge=1, description="How much of __transaction_state is read at a time when it is loaded, in bytes."
+        5_242_880, ge=1, description="Bytes of __transaction_state that are read at a time when it is loaded."
     )
     transaction_max_timeout_ms: Int = Field(
         900_000, ge=1, description="Maximum transaction.timeout.ms of a producer, in ms."
@@ -139,14 +149,17 @@ class CoordinatorProperties(BaseModel):
     )
     transaction_partition_verification_enable: Bool = Field(
         True,
-        description="Whether a partition verifies with the coordinator that a producer's transaction is open before it "
-        "writes the first batch of it. Producers that follow KIP-890 part 2 always have it verified.",
+        description="Whether a partition verifies with the coordinator that a producer's transaction is open before "
+        "it writes the transaction's first batch. Always so for producers that follow KIP-890 part 2.",
     )
     add_partitions_to_txn_retry_backoff_ms: Int = Field(
         20,
         ge=1,
-        description="How often a partition is added to a transaction again while the previous one is ending, in ms.",
+        description="Pause between two attempts to add a partition to a transaction while the previous transaction is "
+        "ending, in ms.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: Int = Field(
-        100, ge=0, description="For how long it does so before the producer gets an error, in ms."
+        100,
+        ge=0,
+        description="How long adding a partition to a transaction is tried before the producer gets an error, in ms.",
     )

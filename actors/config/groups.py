@@ -33,7 +33,7 @@ class GroupConfigs(BaseModel):
         5_000, ge=1, description="How often members of a consumer group should send a heartbeat, in ms."
     )
     consumer_session_timeout_ms: Int = Field(
-        45_000, ge=1, description="How long a member of a consumer group may send no heartbeat, in ms."
+        45_000, ge=1, description="Time without a heartbeat after which a member of a consumer group is removed, in ms."
     )
     group_byte_rate: Long | None = Field(
         None,

@@ -52,16 +52,22 @@ class LogProperties(BaseModel):
         9,
         ge=1,
         le=17,
-        description="As compression.gzip.level, with lz4. As in Kafka, 9 is the fastest; of the others, higher ones "
-        "compress more, up to 12.",
+        description="Level at which batches are compressed with compression.type=lz4: 1 to 17. As in Kafka, 9 is the "
+        "fastest; of the others, higher ones compress more, up to 12.",
     )
-    compression_zstd_level: Int = Field(3, ge=-131_072, le=22, description="As compression.gzip.level, with zstd.")
+    compression_zstd_level: Int = Field(
+        3,
+        ge=-131_072,
+        le=22,
+        description="Level at which batches are compressed "
+        "with compression.type=zstd: up to 22; negative ones are faster.",
+    )
     log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
     log_retention_ms: Long | None = Field(
         None, ge=-1, description="How long records are kept, in ms; -1: forever. Overrides .minutes and .hours."
     )
-    log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; overrides .hours.")
-    log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
+    log_retention_minutes: Int | None = Field(None, ge=-1, description="log.retention.ms in minutes; overrides .hours.")
+    log_retention_hours: Int = Field(168, ge=-1, description="log.retention.ms in hours.")
     log_retention_bytes: Long = Field(
         -1, ge=-1, description="Size above which a partition loses old segments, in bytes; -1: no limit."
     )
@@ -71,14 +77,14 @@ class LogProperties(BaseModel):
     log_roll_ms: Long | None = Field(
         None, ge=1, description="Maximum age of a segment before the next one begins, in ms. Overrides .hours."
     )
-    log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
+    log_roll_hours: Int = Field(168, ge=1, description="log.roll.ms in hours.")
     log_roll_jitter_ms: Long | None = Field(
         None,
         ge=0,
-        description="Maximum time by which a segment is closed before its maximum age, in ms: another part of it for "
-        "each segment, so that not all are closed at the same time. Overrides .hours.",
+        description="Maximum time by which a segment is closed before its maximum age, in ms. It differs between "
+        "segments, so that not all are closed at the same time. Overrides .hours.",
     )
-    log_roll_jitter_hours: Int = Field(0, ge=0, description="As log.roll.jitter.ms.")
+    log_roll_jitter_hours: Int = Field(0, ge=0, description="log.roll.jitter.ms in hours.")
     log_index_interval_bytes: Int = Field(
         4096, ge=0, description="Bytes of a segment between two entries of its index."
     )
@@ -100,13 +106,14 @@ class LogProperties(BaseModel):
     log_message_timestamp_before_max_ms: Long = Field(
         _MAX_LONG,
         ge=0,
-        description="How old a record's CreateTime may be when it is produced, in ms; if not, INVALID_TIMESTAMP.",
+        description="How old a record's CreateTime may be when it is produced, in ms; older ones are refused with "
+        "INVALID_TIMESTAMP.",
     )
     log_message_timestamp_after_max_ms: Long = Field(
         3_600_000,
         ge=0,
-        description="How far a record's CreateTime may be ahead of the clock when it is produced, in ms; "
-        "if not, INVALID_TIMESTAMP.",
+        description="How far a record's CreateTime may be ahead of the clock when it is produced, in ms; later ones "
+        "are refused with INVALID_TIMESTAMP.",
     )
     log_cleanup_policy: CleanupPolicy = Field(
         "delete", description="delete, compact, or both; empty: records are kept forever, except for DeleteRecords."

@@ -122,26 +122,29 @@ class MusterConfig(
     )
     broker_rack: Text | None = Field(
         None,
-        description="The rack of a gateway, in which it is preferred by consumers with that client.rack; may have the "
-        "placeholders of advertised.listeners: {label:rack} is what ray start --labels rack=... says of the node. "
-        "none: the node's label ray.io/availability-zone, if it has one.",
+        description="Rack of a gateway, which consumers with that client.rack prefer; may have the placeholders of "
+        "advertised.listeners: {label:rack} is the label that ray start --labels rack=... gives the node. none: the "
+        "node's label ray.io/availability-zone, if it has one.",
     )
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
     queued_max_response_bytes: Long = Field(
         67_108_864,
         ge=1 << 20,
-        description="Maximum memory of responses that clients of a gateway have not taken, in bytes, over all of its "
-        "connections: a little more than one response of fetch.max.bytes. Beyond it, records that are in files of its "
-        "node are read again when the client takes them; connections with other responses are closed, first the one "
-        "whose client has taken nothing for longest.",
+        description="Maximum memory of a gateway's responses that clients have not taken, in bytes; the default is a "
+        "little more than one response of fetch.max.bytes. Beyond it, records in files of the gateway's node are "
+        "read again when the client takes them; connections with other responses are closed, first the one whose "
+        "client has taken nothing for longest.",
     )
-    connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
+    connections_max_idle_ms: Long = Field(
+        600_000, ge=-1, description="Time after which an idle connection is closed, in ms."
+    )
     connection_invalid_request_delay_ms: Int = Field(
         1_000,
         ge=0,
-        description="How long a connection is left open, and not read, after what is no request that the gateway "
-        "serves, in ms, so that clients that connect anew for each take little time from others: at random, from half "
-        "of it to half as much again, so that they do not all come back at once. 0: it is closed at once, as by Kafka.",
+        description="How long a connection stays open, unread, after bytes that are no request the gateway serves, in "
+        "ms: clients that connect anew for each then take little time from others. Each delay is random, from half "
+        "to one and a half times this, so that they do not all come back at once. 0: the connection is closed at "
+        "once, as by Kafka.",
     )
     max_connections: Int = Field(
         _MAX_INT,
@@ -162,8 +165,8 @@ class MusterConfig(
     min_incremental_fetch_session_eviction_ms: Long = Field(
         120_000,
         ge=0,
-        description="After how long without use a fetch session gives way to any other, in ms. Before, one that has "
-        "lived so long gives way to a session of more partitions.",
+        description="Time without use after which a fetch session gives way to any other, in ms. Before, a session "
+        "that has lived so long gives way to one of more partitions.",
     )
 
     # Muster
@@ -194,7 +197,7 @@ class MusterConfig(
     audit_interval_ms: Long = Field(
         30_000,
         ge=0,
-        description="How often the bytes that commits imply are compared with the attributed bytes, in ms; 0: never.",
+        description="How often the bytes implied by commits are compared with the attributed bytes, in ms; 0: never.",
     )
     attribution_simple_ttl_ms: Long = Field(
         600_000,
@@ -388,7 +391,7 @@ class MusterConfig(
 
     @property
     def roll_ms(self) -> int:
-        """How old a segment may become before the next begins, in ms; .ms overrides .hours."""
+        """Maximum age of a segment before the next one begins, in ms; .ms overrides .hours."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
     @property

@@ -21,8 +21,8 @@ class SecurityProperties(BaseModel):
     connections_max_reauth_ms: Long = Field(
         0,
         ge=0,
-        description="How long a session lasts before the client has to authenticate again on its connection (KIP-368),"
-        " in ms; 0: it does not end. Connections of clients that do not are closed.",
+        description="Lifetime of a session, after which the client has to authenticate again on its connection "
+        "(KIP-368), in ms; 0: no end. Connections of clients that do not are closed.",
     )
     sasl_server_max_receive_size: Int = Field(
         524_288, ge=1, description="Maximum size of a request of a client that is not authenticated, in bytes."
@@ -30,33 +30,35 @@ class SecurityProperties(BaseModel):
     connection_failed_authentication_delay_ms: Int = Field(
         100,
         ge=0,
-        description="How long the response to a failed login, and the end of its connection, are delayed, in ms; less"
-        " than connections.max.idle.ms.",
+        description="Delay of the response to a failed login, and of the end of its connection, in ms; less than "
+        "connections.max.idle.ms.",
     )
     sasl_oauthbearer_jwks_endpoint_url: Text | None = Field(
         None,
-        description="Where the public keys (JWKS) are that verify tokens of OAUTHBEARER: file, http or https. They are"
-        " read again when a token names another key.",
+        description="URL of the public keys (JWKS) that verify tokens of OAUTHBEARER: file, http or https. They are "
+        "read again when a token names another key.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Long = Field(
-        3_600_000, ge=1, description="How old these keys may become, in ms, before they are read again."
+        3_600_000,
+        ge=1,
+        description="Age at which the keys of sasl.oauthbearer.jwks.endpoint.url are read again, in ms.",
     )
     sasl_oauthbearer_jwks_endpoint_ssl_truststore_location: Text | None = Field(
         None,
-        description="A PEM file with the authorities of which one must have signed the certificate of that URL, with"
-        " https. None: those that the system trusts.",
+        description="PEM file with the authorities for the certificate of sasl.oauthbearer.jwks.endpoint.url, with "
+        "https. None: those that the system trusts.",
     )
     sasl_oauthbearer_expected_audience: Names | None = Field(
-        None, description="Names with commas, of which the claim aud of a token must have one. None: it is not checked."
+        None, description="Names with commas: the claim aud of a token must have one of them. None: it is not checked."
     )
     sasl_oauthbearer_expected_issuer: Text | None = Field(
-        None, description="What the claim iss of a token must be. None: it is not checked."
+        None, description="Required claim iss of a token. None: it is not checked."
     )
     sasl_oauthbearer_clock_skew_seconds: Int = Field(
         30, ge=0, description="How far the clock of the identity provider may differ, in s."
     )
     sasl_oauthbearer_sub_claim_name: Text = Field(
-        "sub", description="The claim of a token that names the user.", min_length=1
+        "sub", description="Claim of a token that names the user.", min_length=1
     )
 
     # authorization
@@ -69,24 +71,24 @@ class SecurityProperties(BaseModel):
         "", description="Principals that may do everything, as User:NAME with semicolons; ACLs do not apply to them."
     )
     allow_everyone_if_no_acl_found: Bool = Field(
-        False, description="Whether everyone may do everything with a resource that no ACL is about."
+        False, description="Whether everyone may do everything with a resource that has no ACLs."
     )
 
     # the HTTP port, and ports without authentication
     http_tokens_file: Text | None = Field(
         None,
-        description="Property file of who may use the HTTP port with a bearer token, as written by muster token add; "
+        description="Property file of the users and bearer tokens of the HTTP port, as written by muster token add; "
         "every node must be able to read it. Changes apply to the next request.",
     )
     metrics_hash_names: Bool = Field(
         False,
-        description="Whether /metrics has a hash in place of each name of a group, topic or client that the caller may "
-        "not DESCRIBE; the same on all gateways, also after a restart. false: their series are summed up, as ~other.",
+        description="Whether /metrics has hashes in place of the groups, topics and clients that the caller may not "
+        "DESCRIBE, equal on all gateways and after a restart. false: their series are summed up, as ~other.",
     )
     listeners_unauthenticated_enable: Bool = Field(
         False,
-        description="Whether other hosts may use listeners and the HTTP port without authentication, which muster up "
-        "refuses otherwise; also muster up --insecure. Not needed for ports on loopback.",
+        description="Whether listeners and the HTTP port may be open to other hosts without authentication; otherwise "
+        "muster up refuses such ports. The same as muster up --insecure. Not needed for ports on loopback.",
     )
 
     @field_validator("http_tokens_file", "sasl_oauthbearer_jwks_endpoint_ssl_truststore_location")

@@ -37,39 +37,39 @@ class TopicConfigs(BaseModel):
 
     cleanup_policy: CleanupPolicy | None = Field(
         None,
-        description="delete, compact, or both; empty: records are kept for ever, but for DeleteRecords.",
+        description="delete, compact, or both; empty: records are kept forever, except for DeleteRecords.",
         json_schema_extra={"synonym": "log_cleanup_policy"},
     )
     compression_gzip_level: GzipLevel | None = Field(
         None,
-        description="Level at which batches are compressed anew with compression.type=gzip: 1 to 9, or "
-        "-1: the default of zlib.",
+        description="Level at which batches are compressed with compression.type=gzip: 1 to 9; -1: zlib's default.",
         json_schema_extra={"synonym": "compression_gzip_level"},
     )
     compression_lz4_level: Int | None = Field(
         None,
         ge=1,
         le=17,
-        description="As compression.gzip.level, with lz4: 1 to 17. As in Kafka, 9 is the fastest; of the others, "
-        "higher ones compress more, up to 12.",
+        description="Level at which batches are compressed with compression.type=lz4: 1 to 17. As in Kafka, 9 is the "
+        "fastest; of the others, higher ones compress more, up to 12.",
         json_schema_extra={"synonym": "compression_lz4_level"},
     )
     compression_type: Compression | None = Field(
         None,
-        description="Codec that records are stored in: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
+        description="Codec in which records are stored: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
         json_schema_extra={"synonym": "compression_type"},
     )
     compression_zstd_level: Int | None = Field(
         None,
         ge=-131_072,
         le=22,
-        description="As compression.gzip.level, with zstd: up to 22; negative ones are faster.",
+        description="Level at which batches are compressed with compression.type=zstd: up to 22; negative ones are "
+        "faster.",
         json_schema_extra={"synonym": "compression_zstd_level"},
     )
     delete_retention_ms: Long | None = Field(
         None,
         ge=0,
-        description="For how long the cleaner keeps a tombstone that it has seen, in ms.",
+        description="How long the cleaner keeps a tombstone that it has seen, in ms.",
         json_schema_extra={"synonym": "log_cleaner_delete_retention_ms"},
     )
     errors_deadletterqueue_group_enable: Bool | None = Field(
@@ -86,13 +86,13 @@ class TopicConfigs(BaseModel):
     flush_messages: Long | None = Field(
         None,
         ge=1,
-        description="After so many records the log is synced; 1: whatever is acknowledged has been.",
+        description="Number of records after which the log is synced. 1: every acknowledged record is synced.",
         json_schema_extra={"synonym": "log_flush_interval_messages"},
     )
     flush_ms: Long | None = Field(
         None,
         ge=0,
-        description="How long a record may wait to be synced, in ms; only with flush.messages above 1.",
+        description="Maximum time before a record is synced, in ms; only with flush.messages above 1.",
         json_schema_extra={"synonym": "log_flush_interval_ms"},
     )
     follower_replication_throttled_replicas: ThrottledReplicas | None = Field(
@@ -103,7 +103,7 @@ class TopicConfigs(BaseModel):
     index_interval_bytes: Int | None = Field(
         None,
         ge=0,
-        description="How many bytes of a segment lie between two entries of its index.",
+        description="Bytes of a segment between two entries of its index.",
         json_schema_extra={"synonym": "log_index_interval_bytes"},
     )
     leader_replication_throttled_replicas: ThrottledReplicas | None = Field(
@@ -126,7 +126,7 @@ class TopicConfigs(BaseModel):
     max_compaction_lag_ms: Long | None = Field(
         None,
         ge=1,
-        description="How old a record may become before its log is cleaned whatever its dirty ratio is, in ms.",
+        description="Age of a record after which its log is cleaned whatever its dirty ratio, in ms.",
         json_schema_extra={"synonym": "log_cleaner_max_compaction_lag_ms"},
     )
     max_decompressed_message_bytes: Int | None = Field(
@@ -139,7 +139,7 @@ class TopicConfigs(BaseModel):
     max_message_bytes: Int | None = Field(
         None,
         ge=0,
-        description="Largest record batch that is accepted, in bytes.",
+        description="Maximum size of an accepted record batch, in bytes.",
         json_schema_extra={"synonym": "message_max_bytes"},
     )
     message_timestamp_after_max_ms: Long | None = Field(
@@ -156,20 +156,20 @@ class TopicConfigs(BaseModel):
     )
     message_timestamp_type: TimestampType | None = Field(
         None,
-        description="Whether a record's time is the producer's or the time of the append.",
+        description="Whether a record's timestamp is the producer's or the time of the append.",
         json_schema_extra={"synonym": "log_message_timestamp_type"},
     )
     min_cleanable_dirty_ratio: Double | None = Field(
         None,
         ge=0,
         le=1,
-        description="Share of a log, by bytes, that has to be new before it is cleaned.",
+        description="Minimum share of a log, by bytes, that must be new before it is cleaned.",
         json_schema_extra={"synonym": "log_cleaner_min_cleanable_ratio"},
     )
     min_compaction_lag_ms: Long | None = Field(
         None,
         ge=0,
-        description="How old a record has to be before it is cleaned, in ms.",
+        description="Minimum age of a record before it is cleaned, in ms.",
         json_schema_extra={"synonym": "log_cleaner_min_compaction_lag_ms"},
     )
     min_insync_replicas: Int | None = Field(
@@ -212,13 +212,13 @@ class TopicConfigs(BaseModel):
     )
     retention_bytes: Long | None = Field(
         None,
-        description="Size at which a partition loses old segments, in bytes; negative: no limit.",
+        description="Size above which a partition loses old segments, in bytes; negative: no limit.",
         json_schema_extra={"synonym": "log_retention_bytes"},
     )
     retention_ms: Long | None = Field(
         None,
         ge=-1,
-        description="How long records are kept, in ms; -1: for ever.",
+        description="How long records are kept, in ms; -1: forever.",
         json_schema_extra={"synonym": "log_retention_ms"},
     )
     segment_bytes: Int | None = Field(
@@ -236,14 +236,14 @@ class TopicConfigs(BaseModel):
     segment_jitter_ms: Long | None = Field(
         None,
         ge=0,
-        description="By how much earlier than segment.ms a segment may be closed, in ms: each by another "
-        "part of it, so that not all begin anew at the same time.",
+        description="Maximum time by which a segment is closed before segment.ms, in ms. It differs between segments, "
+        "so that not all are closed at the same time.",
         json_schema_extra={"synonym": "log_roll_jitter_ms"},
     )
     segment_ms: Long | None = Field(
         None,
         ge=1,
-        description="How old a segment may become before the next begins, in ms.",
+        description="Maximum age of a segment before the next one begins, in ms.",
         json_schema_extra={"synonym": "log_roll_ms"},
     )
     unclean_leader_election_enable: Bool | None = Field(

@@ -23,13 +23,13 @@ class ZooKeeperProperties(BaseModel):
     )
     zookeeper_set_acl: Bool = Field(
         False,
-        description="Whether only Muster may change the nodes that it creates in ZooKeeper; /config/users, "
-        "/config/brokers and ACLs only Muster may read. Needs zookeeper.credentials.file or a certificate. Always so "
-        "in the ZooKeeper that Muster runs. Existing nodes: muster zookeeper secure.",
+        description="Whether only Muster may change its nodes in ZooKeeper, and read /config/users, /config/brokers "
+        "and ACLs. Needs zookeeper.credentials.file or a certificate. Always so in the ZooKeeper that Muster runs. "
+        "Existing nodes: muster zookeeper secure.",
     )
     zookeeper_credentials_file: Text | None = Field(
         None,
-        description="File with one line USER:PASSWORD, as Muster is known to ZooKeeper (digest); every node must be "
+        description="File with one line USER:PASSWORD: Muster's digest credentials for ZooKeeper; every node must be "
         "able to read it.",
     )
     zookeeper_ssl_client_enable: Bool = Field(False, description="Whether ZooKeeper is reached over TLS.")
@@ -39,7 +39,7 @@ class ZooKeeperProperties(BaseModel):
     )
     zookeeper_ssl_truststore_location: Text | None = Field(
         None,
-        description="PEM file with the certificates that ZooKeeper's must be signed with; none: those of the system.",
+        description="PEM file with the authorities for ZooKeeper's certificate; none: those of the system.",
     )
     zookeeper_ssl_endpoint_identification_algorithm: Text = Field(
         "HTTPS",

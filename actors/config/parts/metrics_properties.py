@@ -16,9 +16,9 @@ class MetricsProperties(BaseModel):
         None,
         ge=0,
         le=65535,
-        description="Port of the first gateway's /metrics, the others count up; 0: free ports. Where there is one "
-        f"gateway on each node, all have this port. none: free ports, but {DEFAULT_METRICS_PORT} with --address and a "
-        "port that is not 0.",
+        description="Port of the first gateway's /metrics; further gateways on a host use the following ports, and "
+        "gateways on nodes of their own all use this one. 0: free ports. none: 9404 with --address, unless the "
+        "listener's port is 0; else free ports.",
     )
     metrics_samples_flush_ms: Long = Field(
         5_000, ge=100, description="How often samples are written as Parquet, in ms."
@@ -29,7 +29,8 @@ class MetricsProperties(BaseModel):
     metrics_commits_flush_ms: Long = Field(
         10_000,
         ge=100,
-        description="Length of the windows for which the table commits has a row per group and partition, in ms.",
+        description="Length of the windows of the table commits, which has a row per window, group and partition, in "
+        "ms.",
     )
     metrics_end_offsets_flush_ms: Long = Field(
         10_000,
@@ -45,8 +46,8 @@ class MetricsProperties(BaseModel):
     metrics_registrations_snapshot_ms: Long = Field(
         21_600_000,
         ge=1_000,
-        description="How often the table registrations gets a snapshot of which client consumes for which "
-        "group, in ms: how far back a reader has to look.",
+        description="How often the table registrations gets a snapshot of all clients and their groups, in ms: how "
+        "far back a reader has to look.",
     )
     metrics_retention_ms: Long = Field(
         2_592_000_000,
@@ -62,9 +63,8 @@ class MetricsProperties(BaseModel):
     metrics_compaction_grace_ms: Long = Field(
         86_400_000,
         ge=0,
-        description="How long table files stay after they were merged or their retention ended, for readers "
-        "that began earlier and for streams, in ms: choose longer than the longest job, and than a "
-        "stream is ever down.",
+        description="How long table files stay after they were merged or expired, in ms, for readers that began "
+        "earlier and for streams. Choose more than the longest job takes, and than a stream is ever down.",
     )
     metrics_max_group_series: Int = Field(
         10_000,
@@ -78,8 +78,7 @@ class MetricsProperties(BaseModel):
     metrics_group_series_retention_ms: Long = Field(
         900_000,
         ge=1_000,
-        description="How long a group must have had no client and fetched nothing before its fetch series are "
-        "removed, in ms.",
+        description="Time without a client and a fetch after which a group's fetch series are removed, in ms.",
     )
     metrics_kop_compatible: Bool = Field(
         False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."

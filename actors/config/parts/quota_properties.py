@@ -17,13 +17,16 @@ class QuotaProperties(BaseModel):
     quota_window_num: Int = Field(
         11, ge=1, description="Number of samples over which the rates of clients, groups and connections are measured."
     )
-    quota_window_size_seconds: Int = Field(1, ge=1, description="Length of such a sample, in seconds.")
+    quota_window_size_seconds: Int = Field(1, ge=1, description="Length of a sample of quota.window.num, in seconds.")
     controller_quota_window_num: Int = Field(
         11,
         ge=1,
-        description="Number of samples of controller_mutation_rate: a client may use that quota for so many at once.",
+        description="Number of samples over which controller_mutation_rate is measured; a client may use the quota of "
+        "all of them at once.",
     )
-    controller_quota_window_size_seconds: Int = Field(1, ge=1, description="Length of such a sample, in seconds.")
+    controller_quota_window_size_seconds: Int = Field(
+        1, ge=1, description="Length of a sample of controller.quota.window.num, in seconds."
+    )
     max_connections_per_ip: Int = Field(
         _MAX_INT,
         ge=0,

@@ -77,8 +77,8 @@ class SslProperties(BaseModel):
 
     metrics_security_protocol: HttpProtocol = Field(
         "PLAINTEXT",
-        description="PLAINTEXT or SSL: whether the HTTP port (/metrics and the other paths) is HTTPS. For it alone: "
-        "listener.name.metrics.ssl...., else it uses the ssl. properties, also ssl.client.auth.",
+        description="PLAINTEXT or SSL: whether the HTTP port (/metrics and the other paths) is HTTPS. It uses "
+        "listener.name.metrics.ssl.* where they are set, else ssl.*, also ssl.client.auth.",
     )
     internal_ssl_enable: Bool = Field(
         False,
