@@ -116,7 +116,8 @@ GATEWAY = (
     _counter("muster_connections_opened_total", "Client connections accepted."),
     _counter(
         "muster_connections_closed_total{reason}",
-        "Client connections that were closed for a reason; the log tells of the first, and how many followed.",
+        "Client connections that were closed for a reason; the log has the first, and the number of those that "
+        "followed.",
     ),
     _counter("muster_successful_authentications_total{listener}", "First logins of connections, by SASL."),
     _counter("muster_failed_authentications_total{listener}", "Logins by SASL that failed."),
@@ -128,7 +129,10 @@ GATEWAY = (
         "muster_successful_reauthentications_total{listener}",
         "Clients that authenticated again on their connection (KIP-368).",
     ),
-    _counter("muster_failed_reauthentications_total{listener}", "The same, where it failed."),
+    _counter(
+        "muster_failed_reauthentications_total{listener}",
+        "Clients that failed to authenticate again on their connection.",
+    ),
     _summary("muster_reauthentication_duration_seconds{listener}", "How long clients took to authenticate again."),
     _counter(
         "muster_expired_connections_killed_total{listener}",
@@ -146,7 +150,7 @@ GATEWAY = (
     ),
     _counter(
         "muster_group_metrics_scrape_errors_total{actor}",
-        "Times that a coordinator said nothing of its groups, or transactions, in time; that scrape is without them.",
+        "Coordinators that did not respond to a scrape in time; that scrape is without their groups or transactions.",
     ),
     _counter(
         "muster_faults_injected_total{action,api,actor}",
@@ -161,16 +165,16 @@ GATEWAY = (
     _gauge("muster_storage_size_bytes", "Size of the file system of storage.path, on this node."),
     _gauge("muster_controller_epoch", "Epoch of the controller whose view is in use."),
     _gauge("muster_view_version", "Version of the cluster view in use."),
-    _gauge("muster_acls", "ACLs that this gateway decides by; Kafka's acls-total-count."),
+    _gauge("muster_acls", "ACLs in force at this gateway; Kafka's acls-total-count."),
     _counter(
         "muster_authorizations_total{result}",
-        "Decisions about what clients may do, allowed or denied, of which Kafka has the rates per minute.",
+        "Decisions on requests of clients, allowed or denied; Kafka has their rates per minute.",
     ),
     _gauge("muster_registrations", "Clients that the group coordinators named to this gateway."),
     _gauge(
         "muster_ambiguous_clients",
-        "Pairs of host and client id that clients of more than one group (and of one principal) have in common, in "
-        "the whole cluster; a client.id of its own makes a client certain.",
+        "Pairs of host and client id that clients of several groups of one principal share, in the whole cluster; a "
+        "client.id of its own makes a client certain.",
     ),
     _gauge("muster_zookeeper_connected", "1 while this gateway is connected to ZooKeeper."),
     _counter("muster_zookeeper_outages_total", "Times that this gateway lost its connection to ZooKeeper."),
@@ -186,11 +190,11 @@ CLIENTS = (
         "muster_client_metric_total{group,client_id,client_instance_id,metric,attributes}",
         "A counter that a client has pushed, since its first push to this gateway.",
     ),
-    _gauge("muster_client_instances", "Clients that have requested what to push."),
+    _gauge("muster_client_instances", "Clients that have requested their subscription to metrics."),
     _counter("muster_client_metric_pushes_total{error}", "PushTelemetry requests, by Kafka's name of the error."),
     _counter(
         "muster_client_metric_points_left_out_total",
-        "Values that clients have pushed and that have no series (metrics.max.client.series).",
+        "Pushed values without a series (metrics.max.client.series).",
     ),
 )
 """Families that clients push (muster.gateway.metrics.clients)."""
@@ -199,7 +203,8 @@ _SHARED_BY = "{quota,user,client_id,group}"
 QUOTAS = (
     _counter(
         f"muster_quota_throttled_responses_total{_SHARED_BY}",
-        "Responses after which clients had to pause, by who shares the quota; all but quota empty: those beyond 1000.",
+        "Responses after which clients had to pause, by the quota's user, client id or group; beyond 1000 of these, "
+        "all labels but quota are empty.",
     ),
     _counter(f"muster_quota_throttle_seconds_total{_SHARED_BY}", "Sum of the throttle times of these responses."),
     _gauge("muster_quota_measures", "Live measures of clients and groups with a quota."),
@@ -329,8 +334,8 @@ LAG = (
         "muster_group_lag_seconds{group,topic,partition}",
         "Age of the first record that the group has not consumed, by the clock of its log; absent if that is unknown.",
     ),
-    _gauge("muster_group_total_lag_messages{group}", "The sum over the partitions of the group."),
-    _gauge("muster_group_max_lag_seconds{group}", "The largest of the partitions of the group."),
+    _gauge("muster_group_total_lag_messages{group}", "Lag of the group, summed over its partitions."),
+    _gauge("muster_group_max_lag_seconds{group}", "Largest lag among the group's partitions."),
     _gauge("muster_group_partitions_behind{group}", "Partitions in which the group has a lag."),
     _gauge(
         "muster_folded_lag_series",
@@ -346,8 +351,8 @@ TRANSACTIONS = (
     ),
     _gauge(
         "muster_transaction_oldest_seconds{transactions_partition}",
-        "How long ago the oldest transaction began that is ongoing, or whose markers are not all written; 0 if there "
-        "is none. Readers of committed records wait for it. Kafka: PartitionsWithLateTransactionsCount.",
+        "Age of the oldest transaction that is ongoing, or whose markers are not all written; 0 without one. Readers "
+        "of committed records wait for it. Kafka: PartitionsWithLateTransactionsCount.",
     ),
     _counter(
         "muster_transactions_completed_total{transactions_partition,outcome}",
@@ -372,31 +377,30 @@ TRANSACTIONS = (
 AUDIT = (
     _counter(
         "muster_audit_implied_bytes_total{group,topic,partition}",
-        f"Bytes of the batches that the group's commits went past, each once. {_OF_AUDIT}",
+        f"Bytes of the batches that the group's commits passed, each once. {_OF_AUDIT}",
     ),
     _counter(
         "muster_audit_attributed_bytes_total{group,topic,partition}",
-        "Bytes that gateways sent for the group, as the audit heard of them, when their attribution was final. "
-        f"{_OF_AUDIT}",
+        f"Bytes that gateways sent for the group, reported to the audit once their attribution was final. {_OF_AUDIT}",
     ),
     _gauge(
         "muster_audit_drift_bytes{group,topic,partition,cause}",
-        "Why these two differ: attributed - implied = prefetch + reread + retention + mislabelled - (waiting + "
-        "unknown + admin_commit + reset + mislabelled_elsewhere + lost). lost, mislabelled and mislabelled_elsewhere "
-        "are unexplained; a cause is absent while it is 0.",
+        "Difference of these two by cause: attributed - implied = prefetch + reread + retention + mislabelled - "
+        "(waiting + unknown + admin_commit + reset + mislabelled_elsewhere + lost). lost, mislabelled and "
+        "mislabelled_elsewhere are unexplained; a cause is absent while it is 0.",
     ),
     _counter(
         "muster_audit_removed_offsets_total{group,topic,partition}",
-        f"Offsets that the group's commits went past unread, and that were gone from the log by then. {_OF_AUDIT}",
+        f"Offsets that the group's commits passed unread, and that were gone from the log by then. {_OF_AUDIT}",
     ),
     _counter("muster_audit_rounds_total", "Rounds of the audit, since its process started."),
     _counter(
         "muster_audit_incomplete_rounds_total",
-        "Those in which not every gateway was heard, so that nothing new was judged.",
+        "Rounds in which not every gateway responded, so that nothing new was judged.",
     ),
     _gauge(
         "muster_audit_partitions_left_out",
-        "Groups' partitions that are in the report and not here, beyond metrics.max.group.series.",
+        "Partitions of groups that are in the report and not here, beyond metrics.max.group.series.",
     ),
 )
 """The latest report of the audit (muster.gateway.metrics.audit)."""
@@ -427,7 +431,7 @@ RECONCILER = (
     ),
     _gauge(
         "muster_reconciler_oldest_divergence_seconds",
-        "How long ago the oldest difference was first seen that is still there; 0 if there is none.",
+        "Age of the oldest difference that is still there; 0 without one.",
     ),
     _gauge("muster_reconciler_suspects", "Nodes that are removed or overwritten if the next round finds the same."),
     _gauge(
