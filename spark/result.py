@@ -71,6 +71,8 @@ class Shown:
     rows: Sequence[tuple[Any, ...]]
     cut: bool
     """Whether there are more rows than :data:`MAX_ROWS`; the others are missing."""
+    total: Mapping[str, Any] | None = None
+    """The sums over all rows, the missing ones included; None: the section has none."""
     plot: Plot | None = None
     plotted: Plotted | None = None
     """For a section that is cut, what its plot draws, if plots were requested; otherwise that is in ``rows``."""
@@ -166,7 +168,7 @@ def _cause(error: Exception) -> str:
 
 
 def _shown(section: Section, options: Options, plots: bool) -> Shown:
-    frame, zone = section.frame, ZoneInfo(options.timezone)
+    frame, total, zone = section.frame, section.total, ZoneInfo(options.timezone)
     rows = frame.limit(MAX_ROWS + 1).collect()
     is_cut = len(rows) > MAX_ROWS
     return Shown(
@@ -179,6 +181,9 @@ def _shown(section: Section, options: Options, plots: bool) -> Shown:
         ],
         rows=[tuple(_plain(value, zone) for value in row) for row in rows[:MAX_ROWS]],
         cut=is_cut,
+        total=None
+        if total is None
+        else {name: _plain(sum_, zone) for name, sum_ in total.collect()[0].asDict().items()},
         plot=section.plot,
         plotted=_plotted(section.frame, section.plot, options) if plots and is_cut and section.plot else None,
     )

@@ -121,6 +121,11 @@ def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
     )
 
 
+def total(charged: DataFrame) -> DataFrame:
+    """One row: groups, messages, bytes, cost of :func:`chargeback`; what has no group counts in the sums."""
+    return charged.agg(F.count("group").alias("groups"), *_sent(), F.sum("cost").alias("cost"))
+
+
 def per_gateway(sent: DataFrame) -> DataFrame:
     """gateway, group (null: unattributed), messages, bytes; ordered. For comparison with the gateways' counters."""
     keys = ["gateway", "group"]
@@ -144,11 +149,11 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
     sent = steps.groupBy("bucket", *keys).agg(*_sent()).cache()
     runs = runs_per_consumer_and_partition(everything).cache()
     by_partition, consumers = partitions_of(runs).cache(), per_consumer(runs)
-    of_group = ("group",)
+    of_group, charged = ("group",), chargeback(sent, options.price_per_gib)
     per_bucket = everything.steps(*of_group, seconds=options.bucket_seconds)
     return [
         Section("groups", "Messages and bytes per group", per_group(by_partition), _DISTINCT),
-        Section("chargeback", "Bytes and cost per group", chargeback(sent, options.price_per_gib), _CHARGE),
+        Section("chargeback", "Bytes and cost per group", charged, _CHARGE, total=total(charged)),
         Section("top_consumers", "Consumers that were sent the most", top_consumers(consumers, options.top)),
         Section("resent", "Consumers that were sent the most again", most_resent(consumers, options.top), _RESENT),
         Section(

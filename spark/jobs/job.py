@@ -88,6 +88,8 @@ class Section:
     note: str = ""
     """How to read it, if the title does not say so; one or two sentences."""
     plot: Plot | None = None
+    total: DataFrame | None = None
+    """One row of sums over all rows, whatever limit the frame or an answer has."""
     bulk: bool = False
     """Whether the frame is as large as the tables, for other programs: written as Parquet, and never shown."""
 

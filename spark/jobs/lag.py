@@ -12,7 +12,6 @@ then by its clock; a negative age is zero; a commit beyond the known log end is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,14 +20,14 @@ from pyspark.sql import functions as F
 from muster.actors.tables.schemas.groups import GROUP_EVENTS
 from muster.actors.tables.schemas.offsets import COMMITS, END_OFFSETS
 from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.lag_groups import MEMBER, per_group, per_member, total
 from muster.spark.jobs.lag_verdicts import (
     ENDED,
-    OK,
     PARTITION,
+    RULES,
     STALLED,
     STOPPED,
-    VERDICTS,
-    WARNING,
+    Rules,
     judged,
     over_window,
     severity,
@@ -43,27 +42,6 @@ CLOCK_SKEW_MS = 5_000
 """How much later than its member's departure a commit may be: by another coordinator's clock, or durable late."""
 
 _COMMITTED = "commit"
-_MEMBER = ["member_id", "client_id", "host"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The parameters of the verdicts, with the defaults of Burrow and of the cluster."""
-
-    intervals: int = 10
-    """How many rows of ``commits`` are used, per partition of a group (Burrow: ``storage.intervals``)."""
-    commits_flush_ms: int = 10_000
-    """The length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
-    end_offsets_flush_ms: int = 10_000
-    """The length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
-
-    @property
-    def recent_ms(self) -> int:
-        """A group that had no lag within this time has not stopped (Burrow keeps as many log ends as commits)."""
-        return self.intervals * self.end_offsets_flush_ms
-
-
-RULES = Rules()
 
 
 def per_partition(
@@ -102,7 +80,7 @@ def _judged_partitions(
     span_s = (F.col("newest.at_ms") - F.col("oldest.at_ms")) / 1000
     return verdicts.select(
         *PARTITION,
-        *(F.col(f"newest.{name}").alias(name) for name in _MEMBER),
+        *(F.col(f"newest.{name}").alias(name) for name in MEMBER),
         F.timestamp_millis("newest.at_ms").alias("committed"),
         F.col("newest.offset").alias("offset"),
         "log_end",
@@ -179,51 +157,6 @@ def gone(commits: DataFrame) -> DataFrame:
             "client_id",
         )
         .orderBy(F.col("at").desc(), *PARTITION)
-    )
-
-
-def per_group(partitions: DataFrame) -> DataFrame:
-    """One row per group of :func:`per_partition`; its verdict is the worst of its partitions, worst groups first.
-
-    ``status`` is Burrow's status of a group: OK (for ENDED as well), WARN, ERR. Times are the longest; a group has
-    caught up when its last partition has, so catch_up_seconds is null if that of one partition is.
-    """
-    status = F.when(F.col("verdict").isin(OK, ENDED), "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
-    worst = partitions.groupBy("group").agg(
-        *_sums(),
-        *(F.count_if(F.col("verdict") == name).alias(f"{name.lower()}_partitions") for name in VERDICTS[1:]),
-        F.count_if(F.col("log_end").isNull()).alias("unknown_partitions"),
-    )
-    return worst.withColumn("status", status).orderBy(severity().desc(), F.col("lag_messages").desc(), "group")
-
-
-def per_member(partitions: DataFrame) -> DataFrame:
-    """As :func:`per_group`, for each member by its last commits; null member_id: outside a generation.
-
-    A partition counts for the member that committed it last: until its new owner commits, for the previous one.
-    """
-    by = ["group", *_MEMBER]
-    return (
-        partitions.groupBy(*by)
-        .agg(*_sums())
-        .orderBy(severity().desc(), F.col("lag_messages").desc(), *(F.col(name).asc_nulls_last() for name in by))
-    )
-
-
-def _sums() -> tuple[Column, ...]:
-    worst = F.max_by(F.struct("verdict", "rule"), F.struct(severity(), "lag_messages"))
-    return (
-        F.count("*").alias("partitions"),
-        F.sum("lag_messages").alias("lag_messages"),
-        F.sum("lost_messages").alias("lost_messages"),
-        F.max("lag_seconds").alias("lag_seconds"),
-        F.sum("consumed_per_second").alias("consumed_per_second"),
-        F.sum("produced_per_second").alias("produced_per_second"),
-        F.when(F.count_if(F.col("catch_up_seconds").isNull()) == 0, F.max("catch_up_seconds")).alias(
-            "catch_up_seconds"
-        ),
-        worst["verdict"].alias("verdict"),
-        worst["rule"].alias("rule"),
     )
 
 
@@ -320,7 +253,7 @@ def _rows(commits: DataFrame) -> DataFrame:
         "lowest",
         "previous",
         "commits",
-        *_MEMBER,
+        *MEMBER,
     )
 
 
@@ -353,14 +286,16 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms).persist()
     # One row per partition of a group, for three sections: the windows are sorted once.
     partitions = _judged_partitions(commits, ends, departed, _ms(options.now), rules).persist()
+    groups = per_group(partitions, rules)
     worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
     return [
         Section(
             "groups",
             "Lag per group",
-            per_group(partitions),
+            groups,
             "Verdicts are Burrow's, of the worst partition; ENDED: its members left, and had read to the end. No "
             "catch_up_seconds: never, as it stands, or it is unknown: there is one row of commits, or no log end.",
+            total=total(groups),
         ),
         Section(
             "partitions",

@@ -31,6 +31,8 @@ Burrow stores commits; ``commits`` has one row per flush window in which the gro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -38,6 +40,26 @@ OK, ENDED, WARNING, STOPPED, STALLED, REWIND = VERDICTS = ("OK", "ENDED", "WARNI
 """From best to worst, in the order of Burrow's status constants, which do not include ENDED."""
 
 PARTITION = ["group", "topic", "partition"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The parameters of the verdicts, with the defaults of Burrow and of the cluster."""
+
+    intervals: int = 10
+    """How many rows of ``commits`` are used, per partition of a group (Burrow: ``storage.intervals``)."""
+    commits_flush_ms: int = 10_000
+    """The length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
+    end_offsets_flush_ms: int = 10_000
+    """The length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
+
+    @property
+    def recent_ms(self) -> int:
+        """A group that had no lag within this time has not stopped (Burrow keeps as many log ends as commits)."""
+        return self.intervals * self.end_offsets_flush_ms
+
+
+RULES = Rules()
 
 
 def over_window(rows: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -57,6 +58,15 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
     return groups.select(*counts[:place], per_hour, *counts[place:]).orderBy(
         F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), "group"
     )
+
+
+def total(groups: DataFrame, *troubled: DataFrame) -> DataFrame:
+    """One row: groups, rebalances, per_hour, lost_partition_seconds of all rows of :func:`per_group`, and
+    troubled_groups: how many groups the frames ``troubled`` name."""
+    sums = ("rebalances", "per_hour", "lost_partition_seconds")
+    summed = groups.agg(F.count("*").alias("groups"), *(F.sum(name).alias(name) for name in sums))
+    named = reduce(DataFrame.unionByName, (frame.select("group") for frame in troubled))
+    return summed.crossJoin(named.agg(F.count_distinct("group").alias("troubled_groups")))
 
 
 def per_cause(rebalances: DataFrame) -> DataFrame:
@@ -166,14 +176,16 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     rebalances, events = (options.of_groups(tables[name]) for name in (REBALANCES, GROUP_EVENTS))
     changes = comings_and_goings(rebalances, events)
     returned = returns(changes, rejoin_seconds=FLAP_RULES.rejoin_seconds)
-    flaps = flapping(returned)
+    flaps, found_storms = flapping(returned).persist(), storms(rebalances).persist()  # a row per client, or storm
     until = options.now if options.end is None and options.start is not None else options.end
+    groups = per_group(rebalances, start=options.start, end=until)
     return [
         Section(
             "groups",
             "Rebalances per group, most expensive first",
-            per_group(rebalances, start=options.start, end=until).limit(options.top),
+            groups.limit(options.top),
             "lost_partition_seconds: the sum of the consumption pauses of all partitions.",
+            total=total(groups, found_storms, flaps),
         ),
         Section("causes", "Why groups rebalanced", per_cause(rebalances).limit(options.top)),
         Section(
@@ -185,7 +197,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section(
             "storms",
             "Storms",
-            storms(rebalances).limit(options.top),
+            found_storms.limit(options.top),
             f"{STORM_RULES.rebalances} or more rebalances of a group within {STORM_RULES.within_minutes:g} minutes; "
             "the most frequent cause and triggering member.",
         ),

@@ -61,7 +61,8 @@ class _JobOnPage:
     """Further sentences of the screen."""
     table: PageTable
     """The worst rows."""
-    more_rows: int
+    more_rows: str
+    """How many rows there are beyond those; empty if none."""
     plot: str
     left_out: str
     parts: Sequence[_Part]
@@ -101,7 +102,7 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
         screen=screen,
         more=screen.more[:MOST],
         table=page_table(job_screen.text if job_screen else result.title, screen.columns, screen.rows[:LEAD_ROWS]),
-        more_rows=len(screen.rows) - LEAD_ROWS,
+        more_rows=_more_rows(screen),
         plot=plot,
         left_out=left_out,
         parts=[
@@ -111,6 +112,15 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
         ],
         empty=[section.title for section in result.sections if not section.rows],
     )
+
+
+def _more_rows(screen: Screen) -> str:
+    count = len(screen.rows) if screen.count is None else screen.count
+    if count <= LEAD_ROWS:
+        return ""
+    below = min(len(screen.rows), PAGE_ROWS)
+    where = " in the tables below" if count == below else f"; the tables below have the first {below:,}"
+    return f"{count - LEAD_ROWS:,} more{where}."
 
 
 def _screen(result: JobResult, job_screen: JobScreen | None) -> Screen:

@@ -49,6 +49,7 @@ def to_json(results: Sequence[JobResult], options: Options, *, indent: int | Non
                     "note": section.note,
                     "types": {column.name: column.kind for column in section.columns},
                     "complete": not section.cut,
+                    **({} if section.total is None else {"total": section.total}),
                     "rows": [
                         dict(zip((column.name for column in section.columns), row, strict=True)) for row in section.rows
                     ],

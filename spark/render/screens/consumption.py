@@ -9,10 +9,10 @@ from muster.spark.render.screens.screen import (
     Row,
     Screen,
     counted,
-    is_cut,
     listed,
     named,
     rows_of,
+    total_of,
 )
 from muster.spark.result import JobResult
 from muster.spark.units import cell_in
@@ -36,11 +36,16 @@ def _screen(result: JobResult) -> Screen:
     charged = rows_of(result, "chargeback")
     rows = sorted((_row(row, again.get(row["group"])) for row in charged), key=lambda row: -row["bytes"])
     has_cost = any(row["cost"] is not None for row in charged)
+    total = total_of(result, "chargeback")
+    groups = total.get("groups", sum(row["has_group"] for row in rows))
+    whole = total.get("bytes", sum(row["bytes"] for row in rows)) or 0
     return Screen(
         level=Level.INFO,
-        summary=_summary(rows, cut=is_cut(result, "chargeback")),
+        summary=_summary(rows, groups, whole),
         columns=(*_COLUMNS, *((_COST,) if has_cost else ())),
         rows=rows,
+        total={**total, "group": counted(groups, "group"), "share_percent": 100.0} if whole and total else None,
+        count=groups + sum(not row["has_group"] for row in rows),
     )
 
 
@@ -56,15 +61,12 @@ def _row(charge: Row, group: Row | None) -> Row:
     }
 
 
-def _summary(rows: list[Row], *, cut: bool) -> str:
-    groups = [row for row in rows if row["has_group"]]
-    whole = sum(row["bytes"] for row in rows)
+def _summary(rows: list[Row], count: int, whole: int) -> str:
     if not whole:
         return "Nothing was sent."
-    most = [f"{named(row['group'])} {row['bytes'] / whole:.0%}" for row in groups]
-    more = " and more" if cut else ""
-    shares = f": {listed(most)}" if most else ""
-    return f"{counted(len(groups), 'group')}{more}, {cell_in(whole, 'bytes')} sent{shares}."
+    most = [f"{named(row['group'])} {row['bytes'] / whole:.0%}" for row in rows if row["has_group"]]
+    shares = f": {listed(most, count=count)}" if most else ""
+    return f"{counted(count, 'group')}, {cell_in(whole, 'bytes')} sent{shares}."
 
 
 SCREEN = JobScreen(job="consumption", short="who reads", text="Who reads how much?", plot="per_bucket", screen=_screen)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.spark.jobs.lag import RULES
-from muster.spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
+from muster.spark.jobs.lag_verdicts import ENDED, OK, REWIND, RULES, STALLED, STOPPED, WARNING
 from muster.spark.render.screens.screen import (
     JobScreen,
     Lead,
@@ -14,10 +13,10 @@ from muster.spark.render.screens.screen import (
     Row,
     Screen,
     counted,
-    is_cut,
     listed,
     named,
     rows_of,
+    total_of,
 )
 from muster.spark.result import JobResult
 from muster.spark.units import lasting
@@ -43,34 +42,44 @@ def _screen(result: JobResult) -> Screen:
         ({**row, "catches_up": _catches_up(row)} for row in rows_of(result, "groups")),
         key=lambda row: (_rank(row), -(row["lag_messages"] or 0), row["group"]),
     )
+    total = total_of(result, "groups")
     lost = [row for row in groups if row["lost_messages"] and row["verdict"] != ENDED]
     bad = [row for row in groups if row["verdict"] in _BAD]
-    behind = [row for row in groups if _falls_behind(row)]
+    behind = [row for row in groups if row["falls_behind"]]
     ended = [row for row in groups if row["verdict"] == ENDED]
+    count = total.get("groups", len(groups))
     return Screen(
         level=Level.ACT if bad else Level.LOOK if behind or lost else Level.WELL,
-        summary=_summary(groups, bad, behind, cut=is_cut(result, "groups")),
+        summary=_summary(count, _Some(bad, total.get("stuck_groups")), _Some(behind, total.get("behind_groups"))),
         more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
         rows=groups,
+        total={**total, "group": counted(count, "group")} if total else None,
+        count=count,
     )
 
 
-def _summary(groups: Sequence[Row], bad: Sequence[Row], behind: Sequence[Row], *, cut: bool) -> str:
-    if not groups:
+class _Some:
+    """Groups that have something in common, the worst first, and how many there are in all."""
+
+    def __init__(self, rows: Sequence[Row], count: int | None) -> None:
+        self.count = len(rows) if count is None else count
+        self.names = listed([_standing(row) for row in rows], most=2, count=self.count)
+
+    def sentence(self, verb: str, of: str, rest: str) -> str:
+        return f"{self.count:,}{of} {verb}{'s' if self.count == 1 else ''} {rest}: {self.names}."
+
+
+def _summary(count: int, bad: _Some, behind: _Some) -> str:
+    if not count:
         return "No group has committed anything."
-    whole = counted(len(groups), "group") + (" and more" if cut else "")
-    if not bad and not behind:
-        return f"No group falls behind: {whole}."
+    whole = counted(count, "group")
     said = []
-    if bad:
-        names = listed([_standing(row) for row in bad], most=2)
-        said.append(f"{len(bad):,} of {whole} {_gets('get', bad)} no further: {names}.")
-    if behind:
-        verb = _gets("fall", behind)
-        of = "" if bad else f" of {whole}"
-        said.append(f"{len(behind):,}{of} {verb} behind: {listed([_standing(row) for row in behind], most=2)}.")
-    return " ".join(said)
+    if bad.count:
+        said.append(bad.sentence("get", f" of {whole}", "no further"))
+    if behind.count:
+        said.append(behind.sentence("fall", "" if bad.count else f" of {whole}", "behind"))
+    return " ".join(said) or f"No group falls behind: {whole}."
 
 
 def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
@@ -90,17 +99,6 @@ def _standing(row: Row) -> str:
     if row["lag_messages"] is not None:
         facts.append(f"{row['lag_messages']:,} behind")
     return f"{named(row['group'])} ({', '.join(facts)})" if facts else named(row["group"])
-
-
-def _gets(verb: str, rows: Sequence[Row]) -> str:
-    return f"{verb}s" if len(rows) == 1 else verb
-
-
-def _falls_behind(row: Row) -> bool:
-    """By Burrow's rules, or because it is late and produces faster than it consumes."""
-    if row["verdict"] == WARNING:
-        return True
-    return row["verdict"] == OK and (row["lag_seconds"] or 0) >= _BEHIND_S and _is_slower(row)
 
 
 def _is_slower(row: Row) -> bool:
@@ -127,7 +125,7 @@ def _rank(row: Row) -> Any:
     order = (*_BAD, WARNING)
     if row["verdict"] in order:
         return order.index(row["verdict"])
-    if _falls_behind(row):
+    if row["falls_behind"]:
         return len(order)
     return len(order) + (2 if row["verdict"] == ENDED else 1 if row["lag_messages"] else 3)
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, counted, listed, named, rows_of
+from muster.spark.render.screens.screen import (
+    JobScreen,
+    Lead,
+    Level,
+    Row,
+    Screen,
+    counted,
+    listed,
+    named,
+    rows_of,
+    total_of,
+)
 from muster.spark.result import JobResult
 
 _COLUMNS = (
@@ -23,27 +34,31 @@ def _screen(result: JobResult) -> Screen:
     storms, flapping = rows_of(result, "storms"), rows_of(result, "flapping")
     groups = [_with_cause(row, triggering_members, advice) for row in rows_of(result, "groups")]
     troubled = list(dict.fromkeys(row["group"] for row in (*storms, *flapping)))
+    total = total_of(result, "groups")
+    sums = {"groups": len(groups), "rebalances": sum(row["rebalances"] for row in groups), **total}
     return Screen(
         level=Level.LOOK if troubled or advice else Level.WELL,
-        summary=_summary(groups, triggering_members, troubled, advised=bool(advice)),
+        summary=_summary(sums, triggering_members, troubled, advised=bool(advice)),
         more=[
             f"{named(row['group'])}: {row['advice']} ({row['setting']}). {_sentence(row['evidence'])}" for row in advice
         ],
         columns=_COLUMNS,
         rows=groups,
+        total={**total, "group": counted(sums["groups"], "group")} if groups and total else None,
+        count=sums["groups"],
     )
 
 
-def _summary(groups: list[Row], triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
-    if not groups:
+def _summary(sums: Row, triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
+    if not sums["groups"]:
         return "No group rebalanced." if not triggering_members else _triggered_by(triggering_members[0])
-    total = sum(row["rebalances"] for row in groups)
-    whole = f"{counted(total, 'rebalance')} of {counted(len(groups), 'group')}"
+    whole = f"{counted(sums['rebalances'], 'rebalance')} of {counted(sums['groups'], 'group')}"
     if troubled:
-        verb = "rebalances" if len(troubled) == 1 else "rebalance"
+        count = sums.get("troubled_groups", len(troubled))
+        verb = "rebalances" if count == 1 else "rebalance"
         of = [row for row in triggering_members if row["group"] in troubled]
         who = f" {_triggered_by(of[0])}" if of else ""
-        return f"{listed([named(group) for group in troubled])} {verb} again and again.{who}"
+        return f"{listed([named(group) for group in troubled], count=count)} {verb} again and again.{who}"
     return f"{whole}: {'no group again and again, but they could cost less' if advised else 'no group too often'}."
 
 

@@ -52,6 +52,10 @@ class Screen:
     columns: Sequence[Lead] = ()
     rows: Sequence[Row] = ()
     """Worst first."""
+    total: Row | None = None
+    """The last line of the table: sums, by column; its first column says of what. None: sums would mean nothing."""
+    count: int | None = None
+    """How many rows there are, if ``rows`` may be only the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,9 @@ def _of_section(result: JobResult, name: str) -> Iterator[Row]:
                 yield dict(zip((column.name for column in section.columns), row, strict=True))
 
 
-def is_cut(result: JobResult, name: str) -> bool:
-    """Whether the section has more rows than the answer."""
-    return any(section.cut for section in result.sections if section.name == name)
+def total_of(result: JobResult, name: str) -> Row:
+    """The sums over all rows of the section with that name; empty if the answer has no such section."""
+    return next((section.total or {} for section in result.sections if section.name == name), {})
 
 
 def named(text: str) -> str:
@@ -96,9 +100,10 @@ def named(text: str) -> str:
     )
 
 
-def listed(texts: Sequence[str], *, most: int = MOST) -> str:
-    """``a, b and 3 more``."""
-    shown, left = texts[:most], len(texts) - most
+def listed(texts: Sequence[str], *, most: int = MOST, count: int | None = None) -> str:
+    """``a, b and 3 more``; ``count``: how many there are, if ``texts`` are only the first."""
+    shown = texts[:most]
+    left = (len(texts) if count is None else count) - len(shown)
     if left > 0:
         return f"{', '.join(shown)} and {left:,} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.spark.jobs.job import Options
-from muster.spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition
+from muster.spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition, total
 from tests.spark.rows import NOON, at, collected, nothing, picked, result, table
 
 NOW_S = 600
@@ -327,7 +327,9 @@ def test_sums(spark: SparkSession) -> None:
     ]
     partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)], []).cache()
     columns = ("partitions", "lag_messages", "verdict")
-    assert result(per_group(partitions), "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
+    groups = per_group(partitions)
+    assert result(total(groups), "groups", "stuck_groups", "behind_groups", "lag_messages") == [(3, 1, 1, 8_400)]
+    assert result(groups, "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
         ("billing", "ERR", 3, 5_300, "STALLED", 1, None),
         ("slow", "WARN", 2, 3_100, "WARNING", 0, None),
         ("archive", "OK", 1, 0, "OK", 0, 0.0),
@@ -395,11 +397,15 @@ def test_names_the_stalled_partition(spark: SparkSession) -> None:
         "group_events": nothing(spark, "group_events"),
     }
     options = Options(now=at(NOW_S), top=5, groups=frozenset("bcd"))
-    found = collected(JOB.sections(tables, options), "partitions", "groups", "members")
+    sections = JOB.sections(tables, options)
+    found = collected(sections, "partitions", "groups", "members")
     assert picked(found["partitions"], "group", "partition", "verdict")[0] == ("c", 7, "STALLED")
     assert picked(found["groups"], "group", "stalled_partitions")[0] == ("c", 1)
     assert len(found["groups"]) == 3
     assert len(found["members"]) == 5
+    [of_all] = [section.total for section in sections if section.name == "groups"]
+    lag = sum(row["lag_messages"] for row in found["groups"])
+    assert result(of_all, "groups", "stuck_groups", "behind_groups", "lag_messages") == [(3, 1, 0, lag)]
 
 
 def test_empty_tables(spark: SparkSession) -> None:

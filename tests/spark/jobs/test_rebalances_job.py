@@ -125,6 +125,15 @@ def test_per_group(by_hand: DataFrame) -> None:
     assert result(in_range, "per_hour") == [(1.5,), (0.25,)]
 
 
+def test_sums_count_the_groups_that_a_ranking_leaves_out(by_hand: DataFrame, spark: SparkSession) -> None:
+    tables = {"rebalances": by_hand, "group_events": nothing(spark, "group_events")}
+    [groups] = [of for of in JOB.sections(tables, Options(now=NOON, top=1)) if of.name == "groups"]
+    assert len(groups.frame.collect()) == 1
+    columns = ("groups", "rebalances", "troubled_groups", "lost_partition_seconds")
+    assert groups.total is not None
+    assert result(groups.total, *columns) == [(2, 7, 1, 100.0)]
+
+
 def test_causes_and_triggering_members(by_hand: DataFrame) -> None:
     assert result(per_cause(by_hand), "group", "cause", "rebalances", "share", "lost_partition_seconds") == [
         ("billing", LEFT, 3, 0.5, 48.0),

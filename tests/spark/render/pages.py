@@ -8,7 +8,9 @@ from typing import Any
 from muster.spark.result import Column, JobResult, Shown
 
 
-def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Shown:
+def section(
+    name: str, *rows: dict[str, Any], columns: Sequence[str] = (), total: dict[str, Any] | None = None
+) -> Shown:
     names = list(rows[0]) if rows else list(columns)
     return Shown(
         name=name,
@@ -17,6 +19,7 @@ def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Sh
         columns=[Column(column, "string", bool(rows) and isinstance(rows[0][column], int | float)) for column in names],
         rows=[tuple(row.values()) for row in rows],
         cut=False,
+        total=total,
     )
 
 
@@ -34,5 +37,6 @@ def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: An
         "consumed_per_second": 10.0,
         "produced_per_second": 10.0,
         "lost_messages": 0,
+        "falls_behind": verdict == "WARNING",
         "rule": "by some rule",
     } | changes

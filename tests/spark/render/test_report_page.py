@@ -86,7 +86,7 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
     groups = [
         standing("crashed", "STOPPED", None, lost_messages=7),
         standing("slow", "WARNING", 400),
-        standing("slower", "OK", 300, consumed_per_second=1.0),
+        standing("slower", "OK", 300, consumed_per_second=1.0, falls_behind=True),
         standing("catches up", "OK", 200, catch_up_seconds=80.4),
         standing("cron", "ENDED", 900, lost_messages=5),
         standing("keeps up", "OK", 3, consumed_per_second=9.9, lag_seconds=0.4),
@@ -213,6 +213,32 @@ def test_a_screen_has_the_worst_rows_and_the_rest_is_folded() -> None:
     assert f"g-{LEAD_ROWS:02}" not in shown
     assert f"g-{LEAD_ROWS:02}" in folded
     assert f"({LEAD_ROWS + 3} rows)" in folded
+
+
+def test_headlines_count_all_groups_not_those_that_were_fetched() -> None:
+    fetched = [standing(f"g-{number}", "STOPPED", 9) for number in range(2)]
+    sums = {"groups": 16_759, "stuck_groups": 16_000, "behind_groups": 1, "lag_messages": 5, "lost_messages": 0}
+    behind = result("lag", section("groups", *fetched, standing("slow", "WARNING", 4), total=sums))
+    header = render_results([behind], Options(now=NOON)).split("</header>")[0]
+    assert (
+        "16,000 of 16,759 groups get no further: g-0 (STOPPED, 9 behind), g-1 (STOPPED, 9 behind) and 15,998 more."
+        in header
+    )
+    assert "1 falls behind: slow (4 behind)." in header
+    many = [standing(f"g-{number:03}", lag=9) for number in range(300)]
+    page = render_results(
+        [result("lag", section("groups", *many, total={**sums, "stuck_groups": 0}))], Options(now=NOON)
+    )
+    assert "16,753 more; the tables below have the first 200." in page
+    charge = {"group": "billing", "bytes": 1 << 30, "messages": 10, "cost": None}
+    sent = section("chargeback", charge, total={"groups": 9, "bytes": 4 << 30, "messages": 50, "cost": None})
+    assert screen("consumption", sent).summary == "9 groups, 4.0 GiB sent: billing 25% and 8 more."
+    counted = {"group": "billing", "rebalances": 9, "lost_partition_seconds": 9.0, "cause": "member left"}
+    of_all = {"groups": 70, "rebalances": 500, "troubled_groups": 30}
+    stormy = screen("rebalances", section("groups", counted, total=of_all), section("storms", {"group": "billing"}))
+    assert stormy.summary == "billing and 29 more rebalance again and again."
+    calm = screen("rebalances", section("groups", counted, total={**of_all, "troubled_groups": 0}))
+    assert calm.summary == "500 rebalances of 70 groups: no group too often."
 
 
 def test_columns_that_decide_are_first_and_columns_without_a_value_left_out() -> None:
