@@ -60,6 +60,8 @@ def produce(
 
     Keys choose partitions as in Kafka's own producer. The topic is created if auto.create.topics.enable is true.
     """
+    if sys.stdin is None:
+        raise CliError("stdin is closed; messages are its lines")
     separator = None if key_separator is None else key_separator.encode()
     if separator == b"":
         raise CliError("--key-separator is empty")

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def test_an_unknown_property(muster: Muster, tmp_path: Path) -> None:
         muster("up", "--set", "num.partitons=3")
     )
     assert not (tmp_path / "muster-data").exists()
+
+
+def test_messages_from_a_closed_stdin(tmp_path: Path) -> None:
+    command = ["-m", "muster.gateway.cli.main", "topics", "produce", "greetings", "--bootstrap-server", "127.0.0.1:1"]
+    closing = ["sh", "-c", 'exec "$0" "$@" <&-', sys.executable, *command]
+    done = subprocess.run(closing, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert one_line(done) == "muster: stdin is closed; messages are its lines"
 
 
 def test_a_flag_with_a_bad_value_is_named_as_property(muster: Muster) -> None:
