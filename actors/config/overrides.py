@@ -79,8 +79,7 @@ def read_overrides(
         if override is None or not override.is_known:
             raise ValueError(
                 property_without_effect(name)
-                or f"{name} is no property of one listener in Muster; ssl...., "
-                f"{', '.join(sorted(OF_A_LISTENER - SSL_KEYS))} are"
+                or f"{name} cannot be set for one listener; ssl...., {', '.join(sorted(OF_A_LISTENER - SSL_KEYS))} can"
             )
         of = override.listener.upper()
         if of not in found or override.listener != override.listener.lower():

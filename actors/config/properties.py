@@ -348,7 +348,9 @@ class MusterConfig(
             )
         check_ports(found, self.gateway_count or 1)
         if METRICS in self._names[:-1]:
-            raise ValueError("a listener cannot be named METRICS with metrics.security.protocol=SSL; the HTTP port is")
+            raise ValueError(
+                "a listener cannot be named METRICS with metrics.security.protocol=SSL: the HTTP port has that name"
+            )
         for listener in found:
             self.tls(listener)
         self.http_tls  # noqa: B018 - raises if it cannot be

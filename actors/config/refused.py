@@ -10,9 +10,9 @@ from muster.actors.config.kept import KeptProperties
 
 NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
-    (r"log\.dirs?", "say storage.path"),
+    (r"log\.dirs?", "storage.path is the directory"),
     (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
-    (r"replica\.selector\.class", "a consumer's client.rack always counts"),
+    (r"replica\.selector\.class", "client.rack of consumers always applies"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
     (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
     (r"num\.(io|network|recovery|replica)\..*|background\.threads", "there are no thread pools to size"),
@@ -21,7 +21,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
     (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
     (r"inter\.broker\.listener\.name|security\.inter\.broker\.protocol", "gateways do not connect to each other"),
-    (r"ssl\.protocol", "ssl.enabled.protocols says which versions there are"),
+    (r"ssl\.protocol", "ssl.enabled.protocols has the versions"),
     (r"ssl\.endpoint\..*", "gateways do not connect to each other as clients do"),
     (r"ssl\.(provider|engine|secure|trustmanager|keymanager)\b.*", "OpenSSL serves TLS"),
     (

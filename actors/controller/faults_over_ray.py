@@ -99,4 +99,4 @@ async def run_on(node_id: str, work: Callable[..., Any], *arguments: Any) -> Any
             return await task.remote(*arguments)
     except (RayError, TimeoutError) as error:
         cause = last_line(error)
-        raise FaultError(f"node {node_id} did not do it: {cause}") from error
+        raise FaultError(f"node {node_id} failed: {cause}") from error

@@ -146,7 +146,7 @@ class FaultControl:
         if not isinstance(fault, PauseFault) or fault.expires_ms is not None:
             return
         if actor == _CONTROLLER or self._cluster.gateways() == [actor]:
-            raise UnknownTarget(f"no one could end a pause of {actor}: say expires_ms, when it ends by itself")
+            raise UnknownTarget(f"a pause of {actor} needs expires_ms: nothing else could end it")
 
     async def faults(self) -> list[dict[str, Any]]:
         """Return the faults in force, with ``matched`` (requests in scope) and ``hits`` (requests affected)."""

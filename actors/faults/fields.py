@@ -81,7 +81,7 @@ def _name_of_error(value: Any) -> str:
     if str(value).upper() == "NONE":
         raise ValueError("NONE is no error")
     hint = near_miss(value, _ERRORS)
-    raise ValueError(f"{value!r} is no error of Kafka{hint}; say a name as NOT_COORDINATOR, or its number")
+    raise ValueError(f"{value!r} is no error of Kafka{hint}; give a name such as NOT_COORDINATOR, or its number")
 
 
 Text = Annotated[str, Field(strict=True, min_length=1), _else("has to be a text that is not empty")]

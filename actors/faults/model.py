@@ -38,7 +38,7 @@ _Group = Annotated[
     Text | None,
     Field(description="Requests that name this group. Of an actor fault: the offsets actor that owns the group."),
 ]
-_Expiry = Annotated[FromOne | None, Field(description="When the fault ends by itself, in ms from its injection.")]
+_Expiry = Annotated[FromOne | None, Field(description="Time from the injection until the fault ends by itself, in ms.")]
 
 
 class Fault:
@@ -88,7 +88,7 @@ class ActorFault(Fault):
 
     action: str
     actor: Annotated[
-        Actor | None, Field(description="Actor faults: its name in muster status, as offsets-9 or controller.")
+        Actor | None, Field(description="Actor faults: its name in muster status, such as offsets-9 or controller.")
     ] = None
     group: _Group = None
 
@@ -174,7 +174,7 @@ class SlowFault(HeldFault):
     """The actor's process runs the fraction `speed` of the time, by SIGSTOP and SIGCONT."""
 
     action: Literal["slow"]
-    speed: Annotated[Fraction, Field(description="Of slow: the fraction of the time in which the process runs.")]
+    speed: Annotated[Fraction, Field(description="Of slow: fraction of the time in which the process runs.")]
 
 
 @_kind
@@ -204,7 +204,7 @@ class DelayFault(RequestFault):
     """The request is served, or answered, `delay_ms` later; later ones of its connection wait behind it."""
 
     action: Literal["delay"]
-    delay_ms: Annotated[FromOne, Field(description="Of delay: how long, in ms.")]
+    delay_ms: Annotated[FromOne, Field(description="Of delay: its length, in ms.")]
 
 
 @_kind
@@ -238,7 +238,9 @@ _KINDS: Mapping[str, type[Fault]] = {
 }
 ACTIONS: Mapping[str, str] = {action: kind.__doc__ or "" for action, kind in _KINDS.items()}
 FIELDS: Mapping[str, str] = {
-    name: field.description or "What is done." for kind in _KINDS.values() for name, field in _fields_of(kind).items()
+    name: field.description or "Kind of the fault."
+    for kind in _KINDS.values()
+    for name, field in _fields_of(kind).items()
 }
 """Meaning of each field of any kind."""
 
@@ -274,15 +276,15 @@ def _not_for(action: str, name: str) -> str:
     """Why faults of this action do not have the field, which others have."""
     if issubclass(_KINDS[action], RequestFault):
         if name == "actor":
-            return f"{action} is done to requests: actor is for {', '.join(sorted(_having(name)))}"
+            return f"{action} acts on requests: actor is for {', '.join(sorted(_having(name)))}"
     elif name == "when":
-        return f"{action} is done at once: when cannot be said; a plan says at which time"
+        return f"{action} acts at once and takes no when; a plan sets the time"
     elif name == "phase":
-        return f"{action} is done to an actor: there is no request for it to be after"
+        return f"{action} acts on an actor and takes no phase, which is that of a request"
     elif name == "expires_ms":
-        return f"{action} is done at once and does not last: expires_ms cannot be said"
+        return f"{action} acts at once and takes no expires_ms: it does not last"
     elif name in _fields_of(RequestFault):
-        return f"{action} is done to an actor, not to requests: {name} cannot be said"
+        return f"{action} acts on an actor, not on requests, and takes no {name}"
     return f"{name} is for {', '.join(sorted(_having(name)))}, not for {action}"
 
 
@@ -298,5 +300,5 @@ def _not_named(fault: RequestFault, api: str) -> Iterator[str]:
             yield f"a request of {api} names no {scope}"
     needed = "partition" if fault.topic is not None else "group"
     if fault.partition is not None and needed not in named and (fault.topic is None or "topic" in named):
-        what = "no partition of a topic" if fault.topic is not None else "no group: say the topic with the partition"
+        what = "no partition of a topic" if fault.topic is not None else "no group: give the topic of the partition"
         yield f"a request of {api} names {what}"

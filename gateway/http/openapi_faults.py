@@ -33,13 +33,13 @@ def _paths() -> dict[str, Any]:
         "/v1/faults": {
             "post": {
                 "operationId": "injectFault",
-                "summary": "Inject a fault. It is in force on every gateway that lives when this is answered.",
+                "summary": "Inject a fault. It is in force on every live gateway when this is answered.",
                 "requestBody": _content("Fault", required=True),
                 "responses": _responses({"201": ("Injected", "It is in force.")}, "400", "404", "409", "415"),
             },
             "get": {
                 "operationId": "listFaults",
-                "summary": "What is in force, in the order of injection.",
+                "summary": "List the faults in force, in the order of injection.",
                 "responses": _responses({"200": ("Faults", "All of them.")}),
             },
             "delete": {
@@ -74,8 +74,8 @@ def _paths() -> dict[str, Any]:
         "/v1/faults/plan/check": {
             "post": {
                 "operationId": "checkPlan",
-                "summary": "Check a plan and do nothing: its steps in the order of their times, with the seeds that "
-                "the plan's decides, for a client that keeps the times itself.",
+                "summary": "Check a plan without running it. The steps are in the order of their times, with seeds "
+                "from the plan's, for a client that keeps the times itself.",
                 "requestBody": _plan(),
                 "responses": _responses({"200": ("CheckedPlan", "It can be run.")}, "400", "415"),
             }
@@ -139,8 +139,7 @@ def _schemas() -> dict[str, Any]:
                             "fault": _ref("Fault"),
                             "clear": {
                                 "oneOf": [{"type": "integer"}, {"const": "all"}],
-                                "description": "The step whose fault ends here, by its number, or all. In place of "
-                                "fault.",
+                                "description": "Number of the step whose fault ends here, or all. In place of fault.",
                             },
                         },
                         *("step", "at_ms", "does"),
@@ -159,8 +158,8 @@ def _schemas() -> dict[str, Any]:
 
 def _steps(kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps of a plan: each a fault at a time, or the end of one."""
-    at = {"type": ["string", "number"], "description": "From the start of the plan: 500ms, 2s, 1.5m, or seconds."}
-    named = {"at": at, "name": {**_TEXT, "description": "What a later step clears it by."}}
+    at = {"type": ["string", "number"], "description": "Time from the start of the plan: 500ms, 2s, 1.5m, or seconds."}
+    named = {"at": at, "name": {**_TEXT, "description": "Name by which a later step clears it."}}
     steps = [_object({"at": at, "clear": {**_TEXT, "description": "Name of an earlier step, or all."}}, "at", "clear")]
     for kind in kinds:
         fields = dict(kind["properties"])

@@ -55,7 +55,7 @@ def read_header(data: bytes) -> Header | None:
     _, version_and_command, family, length = _FIXED.unpack_from(data)
     version, command = version_and_command >> 4, version_and_command & 0xF
     if version != _VERSION:
-        raise BadHeader(f"version {version} of the PROXY protocol, {_VERSION} is what is read")
+        raise BadHeader(f"version {version} of the PROXY protocol, but only {_VERSION} is read")
     size_bytes = _FIXED.size + length
     if size_bytes > MAX_BYTES:
         raise BadHeader(f"a PROXY header of {size_bytes} bytes is announced, the limit is {MAX_BYTES}")
@@ -89,7 +89,7 @@ def _source(addresses: struct.Struct, data: bytes) -> Source:
 
 def _what_else(data: bytes) -> str:
     if VERSION_1.startswith(data[: len(VERSION_1)]):
-        return "version 1 of the PROXY protocol, 2 is what is read; say send-proxy-v2 in the balancer"
+        return "version 1 of the PROXY protocol, but only 2 is read; set send-proxy-v2 in the balancer"
     return (
         "no PROXY protocol header came first, and proxy.protocol.enable=true expects one of every connection; "
         "connect through the load balancer, or have it send version 2"

@@ -132,10 +132,10 @@ def test_clients_get_the_advertised_address(template: str | None, address: tuple
         ),
         (
             {"listener.name.plaintext.fetch.max.bytes": "2048"},
-            "listener.name.plaintext.fetch.max.bytes is no property of one listener in Muster; ssl...., connection",
+            "listener.name.plaintext.fetch.max.bytes cannot be set for one listener; ssl...., connection",
         ),
         ({"broker.rack": "{zone}"}, "broker.rack={zone} has the unknown placeholder {zone}"),
-        ({"replica.selector.class": "x"}, "replica.selector.class has no effect in Muster (a consumer's client.rack"),
+        ({"replica.selector.class": "x"}, "replica.selector.class has no effect in Muster (client.rack"),
         (
             {"listener.name.plaintext.gssapi.sasl.kerberos.service.name": "x"},
             "listener.name.plaintext.gssapi.sasl.kerberos.service.name has no effect in Muster (Kerberos (GSSAPI)",

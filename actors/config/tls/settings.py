@@ -90,7 +90,7 @@ def _keystore_problem(store: KeyStore) -> str | None:
     if store.location is None and store.key is None:
         return "TLS needs a key: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain"
     if store.key is not None and store.type != "PEM":
-        return f"ssl.keystore.key needs ssl.keystore.type=PEM, which is {store.type}"
+        return f"ssl.keystore.key needs ssl.keystore.type=PEM, not {store.type}"
     if store.type == "PEM" and store.password is not None:
         return "ssl.keystore.password is for PKCS12; the key of a PEM file has ssl.key.password"
     return None
@@ -100,7 +100,7 @@ def _truststore_problem(store: TrustStore) -> str | None:
     if store.location is not None and store.certificates is not None:
         return "ssl.truststore.location excludes ssl.truststore.certificates"
     if store.certificates is not None and store.type != "PEM":
-        return f"ssl.truststore.certificates needs ssl.truststore.type=PEM, which is {store.type}"
+        return f"ssl.truststore.certificates needs ssl.truststore.type=PEM, not {store.type}"
     if store.type == "PEM" and store.password is not None:
         return "ssl.truststore.password is for PKCS12; a PEM file has none"
     return None

@@ -218,7 +218,7 @@ class Muster(Cluster):
 
     def _from_ready_line(self, what: str) -> str:
         if what not in self._ready:
-            raise RuntimeError("this Muster does not run")
+            raise RuntimeError("this Muster is not running")
         return self._ready[what]
 
     def __enter__(self) -> Self:

@@ -155,7 +155,7 @@ class TestClient:
     )
     def test_what_the_gateway_has_to_do_itself(self, faults: FaultClient, actor: psutil.Process, name: str) -> None:
         """The controller cannot stop itself, nor a gateway before it has responded."""
-        with pytest.raises(UnknownTarget, match="no one could end a pause"):
+        with pytest.raises(UnknownTarget, match="nothing else could end it"):
             faults.pause(name)
         fault = faults.pause(name, expires_ms=600_000)
         while name != "controller" and not faults.faults():
