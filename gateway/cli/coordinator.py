@@ -79,7 +79,7 @@ class _Connection:
         try:
             scram.set_server_first(self._send_token(scram.get_client_first()))
             scram.set_server_final(self._send_token(scram.get_client_final()))
-        except ScramException as error:
+        except (ScramException, ValueError) as error:  # of a number that is none
             raise CliError(f"the login failed: {error}") from error
 
     def _send_token(self, token: str) -> str:

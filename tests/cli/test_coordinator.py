@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from muster.gateway.cli import http as cli_http
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
+from muster.gateway.cli.login import ClientTls, Login, Security
 from muster.gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42
@@ -114,6 +116,32 @@ def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytes
         pytest.raises(CliError, match=f"coordinator of group g does not respond .*{why}"),
     ):
         offsets.delete_group(found)
+
+
+@pytest.mark.parametrize("iterations", ["1", "2000000000", "many"])
+def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, to guess it, or for an hour: no proof is sent. The limits are those of scramp 1.4.10."""
+    security = Security("SASL_PLAINTEXT", Login("SCRAM-SHA-256", "ann", "secret"), ClientTls(None))
+    monkeypatch.setattr(coordinator, "current_security", lambda: security)
+    proofs = []
+
+    def demand(port: int, frame: bytes) -> bytes:
+        header = codec.decode_header(frame)
+        proofs.extend(re.findall(rb",p=.*", frame))
+        body: dict[str, Any] = {"error_code": ErrorCode.none, "mechanisms": ["SCRAM-SHA-256"]}
+        if nonce := re.search(rb"r=([\w+/=-]+)", frame):
+            first = f"r={nonce[1].decode()}more,s={'A' * 24},i={iterations}"
+            body = {"error_code": ErrorCode.none, "auth_bytes": first.encode(), "error_message": None}
+        reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return len(reply).to_bytes(4, "big") + reply
+
+    with (
+        listening(demand) as address,
+        Coordinator(address, "g") as found,
+        pytest.raises(CliError, match="the login failed"),
+    ):
+        offsets.delete_group(found)
+    assert proofs == []
 
 
 @contextmanager
