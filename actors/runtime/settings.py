@@ -6,10 +6,12 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from muster.actors.config import MusterConfig
 from muster.placement.zookeeper.access import ANYONE, Access
+
+if TYPE_CHECKING:  # commands need its constants, and its import takes longer than they may
+    from muster.actors.config import MusterConfig
 
 LogFormat = Literal["text", "json"]
 JSON_LOG: LogFormat = "json"

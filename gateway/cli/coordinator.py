@@ -7,7 +7,7 @@ import dataclasses
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from scramp import ScramClient, ScramException
 
@@ -16,10 +16,13 @@ from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import SIZE_BYTES, framed
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import TIMEOUT_S
-from muster.gateway.cli.login import Login, current_security
+from muster.gateway.cli.login import current_security
 from muster.gateway.security.mechanisms import PLAIN
 from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.placement.host_port import host_port
+
+if TYPE_CHECKING:
+    from muster.gateway.cli.command_config import Login
 
 FIND_COORDINATOR = 10
 _FIND_COORDINATOR_VERSION = 4

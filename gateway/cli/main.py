@@ -5,28 +5,18 @@ stdout has results only; progress, logs and errors go to stderr. An error is one
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
-from typing import NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from muster.actors.runtime import terminal
-from muster.gateway.cli.distribution import installed_version
 from muster.gateway.cli.errors import StopRequested
-from muster.gateway.cli.suggestions import Commands, with_verbose_first
+from muster.gateway.cli.lazy import Command as _Command
+from muster.gateway.cli.lazy import LazyCommands
+from muster.gateway.cli.suggestions import with_verbose_first
 from muster.gateway.cli.without_iri_grammar import without_iri_grammar
-
-
-class _Command(NamedTuple):
-    target: str
-    """``MODULE:ATTRIBUTE``, in this package."""
-    summary: str
-    """The first sentence of its help."""
-
 
 _COMMANDS = {
     "up": _Command("lifecycle.up:up", "Start Muster and serve until SIGINT or SIGTERM."),
@@ -82,41 +72,19 @@ _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "N
 """Its message is the help. It does not exist before click 8.2, where the help was written at once."""
 
 
-class _Lazy(Commands):
-    """Imports a command only when it runs: help and completion stay fast."""
+def _print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
+    if not is_requested:
+        return
+    from muster.gateway.cli.distribution import installed_version  # its import takes long
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return command.name if command else name, command, rest
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = _COMMANDS.get(_FORMER_NAMES.get(cmd_name, cmd_name))
-        if found is None:
-            return None
-        module, _, attribute = found.target.partition(":")
-        command: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in _COMMANDS.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = [
-            CompletionItem(name, help=command.summary)
-            for name, command in _COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+    terminal.line(f"muster, version {installed_version() or 'from a checkout that is not installed'}")
+    context.exit()
 
 
 @click.group(
-    cls=_Lazy,
+    cls=LazyCommands,
+    lazy=_COMMANDS,
+    former_names=_FORMER_NAMES,
     epilog="""Example: muster up --port 9092
 
     \b
@@ -128,7 +96,14 @@ class _Lazy(Commands):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("-v", "--verbose", is_flag=True, help="Debug log and tracebacks, on stderr.")
-@click.version_option(installed_version() or "from a checkout that is not installed", prog_name="muster")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def cli(verbose: bool) -> None:
     """Kafka topics and consumer groups on a Ray cluster."""
     handler = logging.StreamHandler()

@@ -14,7 +14,7 @@ import click
 from muster.actors.runtime import terminal
 from muster.actors.runtime.errors import first_line
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle import ray_connection
 from muster.gateway.cli.login import with_login
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.storage import directory as storage
@@ -112,7 +112,7 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 def connected(directory: Path, address: str | None) -> Iterator[None]:
     """Within, this process is connected to the Ray of the selected Muster. Raises CliError."""
     if address is not None:
-        own_ray.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
+        ray_connection.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
     else:
         _connect_to(state_of(directory), directory)
     import ray
@@ -125,7 +125,7 @@ def connected(directory: Path, address: str | None) -> Iterator[None]:
 
 def _connect_to(state: storage.RunState, directory: Path) -> None:
     if storage.holder(directory) is not None:
-        own_ray.connect(state.ray_address, state.ray_token_path)
+        ray_connection.connect(state.ray_address, state.ray_token_path)
         return
     if not connect_to_left(state, directory):
         raise nothing_runs(directory)
@@ -138,9 +138,9 @@ def _connect_to(state: storage.RunState, directory: Path) -> None:
 
 def connect_to_left(state: storage.RunState, directory: Path) -> bool:
     """Connect to the Ray of a killed ``muster up``. Returns whether that Ray runs, with actors of that storage."""
-    if not own_ray.listens(state.ray_address):
+    if not ray_connection.listens(state.ray_address):
         return False
-    own_ray.connect(state.ray_address, state.ray_token_path)
+    ray_connection.connect(state.ray_address, state.ray_token_path)
     import ray
 
     from muster.gateway import cluster

@@ -21,7 +21,7 @@ from muster.actors.config import (
 )
 from muster.actors.config.properties import property_names
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.options import read_config
+from muster.gateway.cli.properties import read_config
 
 
 @pytest.mark.parametrize(

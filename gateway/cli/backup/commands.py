@@ -19,8 +19,9 @@ from muster.gateway.cli.backup.nodes import check_empty, read_lines
 from muster.gateway.cli.backup.restoring import check_storage, restore
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config, with_properties
+from muster.gateway.cli.options import with_properties
 from muster.gateway.cli.output import Progress, Steps, counted, print_json
+from muster.gateway.cli.properties import read_config
 from muster.gateway.cli.running import connected, state_of
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.placement.zookeeper.access import Access

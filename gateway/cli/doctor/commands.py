@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from muster.actors.config import MusterConfig
-from muster.actors.runtime.zookeeper import embedded_access
-from muster.gateway.cli.doctor import cluster, machine, places
-from muster.gateway.cli.doctor.findings import Finding, from_error, ok, passes, warning
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.config_checks import (
-    check_certificates,
-    check_listeners,
-    check_tokens,
-    check_users,
-)
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config, with_properties
+from muster.gateway.cli.options import with_properties
 from muster.gateway.cli.output import counted, print_json, print_table
-from muster.gateway.cli.running import status_of
-from muster.gateway.cli.storage import directory as storage_directory
-from muster.gateway.security.tls.listeners import TlsListeners
 
-_MIN_DAYS = 30
 _COLUMNS = ("CHECK", "RESULT", "FOUND", "MEND")
 
 
@@ -53,107 +38,13 @@ def doctor(
     Takes the options of muster up, before a start or beside a Muster that runs on that storage. Nothing is changed. The
     exit code is 1 if a check failed; warnings do not count.
     """
+    from muster.gateway.cli.doctor.checks import checked  # takes as long as all that it checks
+
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
-    found = list(_checked(file, sets, flags, address))
+    found = list(checked(file, sets, flags, address))
     if as_json:
         print_json([asdict(finding) for finding in found])
     else:
         print_table(_COLUMNS, [(each.check, each.level, each.found, each.mend) for each in found])
     if broken := sum(finding.level == "failed" for finding in found):
         raise CliError(f"{counted(broken, 'check')} failed")
-
-
-def _checked(
-    file: Path | None, sets: tuple[str, ...], flags: dict[str, str | None], address: str | None
-) -> Iterator[Finding]:
-    try:
-        config = read_config(file, sets, flags)
-    except CliError as error:
-        yield from_error("configuration", error)
-        config = MusterConfig.from_properties({"storage.path": flags["storage.path"]} if flags["storage.path"] else {})
-    else:
-        yield from _configuration(config, on_cluster=address is not None)
-    storage = Path(config.storage_path).absolute()
-    try:
-        state = storage_directory.read_state(storage)
-    except CliError as error:
-        yield from_error("run state", error)
-        state = None
-    is_running = storage_directory.holder(storage) is not None
-    yield from machine.installation()
-    yield from machine.java()
-    yield from machine.ray(address)
-    yield from machine.descriptors(storage, config.log_actors)
-    yield from machine.memory(config, is_running=is_running)
-    yield from machine.kernel()
-    yield from places.storage(storage, shared=address is not None)
-    yield from places.advertised(config)
-    if state is not None and is_running:
-        yield ok("muster up", f"runs with pid {state.pid}")
-        yield from places.reachable(state.bootstrap)
-        yield from cluster.clocks(state.metrics)
-        yield from _clients(storage)
-        if state.ray_token_path is not None:
-            yield from places.private(Path(state.ray_token_path), "ray token file")
-    else:
-        yield from places.ports(config, on_cluster=address is not None)
-    yield from _zookeeper(config, state.zookeeper if state is not None and is_running else None)
-
-
-def _clients(storage: Path) -> Iterator[Finding]:
-    try:
-        yield from cluster.turned_away(status_of(storage, None))
-    except CliError as error:
-        yield warning("clients", error.format_message(), "see run/log/controller.log")
-
-
-def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
-    if config.zookeeper_connect is not None:
-        yield from cluster.zookeeper(config.zookeeper_connect, config.zookeeper_access)
-    elif running is not None:
-        access = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
-        known = Path(access.credentials_file or "").exists()
-        yield from cluster.zookeeper(running, access if known else config.zookeeper_access)
-    else:
-        yield ok("zookeeper", "muster up starts its own")
-
-
-def _secrets(config: MusterConfig) -> Iterator[Finding]:
-    """Whether other users can read files of secrets. Those that are missing are reported by other checks."""
-    access = config.zookeeper_access
-    tls = [*(config.tls(listener) for listener in config.all_listeners), config.http_tls]
-    keystores = {each.keystore.location for each in tls if each is not None}
-    files = (config.sasl_credentials_file, config.http_tokens_file, access.credentials_file, access.certificate_file)
-    for file in sorted({*files, *keystores} - {None}, key=str):
-        if file is not None and Path(file).exists():
-            yield from places.private(Path(file), "secrets")
-
-
-def _configuration(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
-    yield from passes(
-        "configuration",
-        "valid",
-        (
-            lambda: check_users(config),
-            lambda: check_tokens(config),
-            lambda: check_listeners(config, on_cluster=on_cluster),
-        ),
-    )
-    yield from _secrets(config)
-    try:
-        check_certificates(config)
-    except CliError as error:
-        yield from_error("certificates", error)
-        return
-    listeners = TlsListeners(config)
-    try:
-        for name, days in listeners.days_left():
-            said = f"expires in {days:.0f} days" if days > 0 else "has expired"
-            check = f"certificate {name}"
-            mend = "put a new certificate in the place of the file"
-            if days <= 0:
-                yield Finding(check, "failed", said, mend)
-            else:
-                yield warning(check, said, mend) if days < _MIN_DAYS else ok(check, said)
-    finally:
-        listeners.close()

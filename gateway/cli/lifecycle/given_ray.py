@@ -15,7 +15,7 @@ import psutil
 
 from muster.actors.config import BadPlaceholder, MusterConfig
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle import own_ray, ray_connection
 from muster.gateway.cli.lifecycle.advertising import check_labels
 
 _POLL_S = 0.5
@@ -28,7 +28,7 @@ class GivenRay:
     """This process's connection to such a Ray. CliError if none responds at the address, or it refuses us."""
 
     def __init__(self, address: str) -> None:
-        own_ray.connect(address, None)
+        ray_connection.connect(address, None)
         import ray
 
         context = ray.get_runtime_context()
@@ -62,7 +62,7 @@ class GivenRay:
     @property
     def listens(self) -> bool:
         """Whether its GCS is available, perhaps for other nodes only."""
-        return own_ray.listens(self.address)
+        return ray_connection.listens(self.address)
 
     def wait_for_nodes(self, count: int, timeout_s: float) -> int:
         """Wait for this many live nodes. Returns their number, which is lower after the timeout or if Ray is lost."""

@@ -18,7 +18,7 @@ from muster.actors.runtime.process import keep_files_private, log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle import own_ray, ray_connection
 from muster.gateway.cli.lifecycle.config_checks import (
     check_certificates,
     check_listeners,
@@ -31,7 +31,7 @@ from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
 from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
-from muster.gateway.cli.storage.fit import refuse_unfit
+from muster.gateway.cli.storage.fit import prepare, refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import SENSITIVE, Access
 
@@ -71,7 +71,7 @@ class Start:
         check_certificates(self._config)
         check_listeners(self._config, on_cluster=self._address is not None)
         keep_files_private()
-        cluster_id = storage.prepare(self._storage)
+        cluster_id = prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         if self._address is not None:
             self._given = self._given_ray(self._address)
@@ -267,7 +267,7 @@ class Start:
             return
         if left.is_own_ray:
             own_ray.remove_temp_dir(Path(left.ray_temp_dir or ""))
-        elif own_ray.listens(left.ray_address):
+        elif ray_connection.listens(left.ray_address):
             raise CliError(
                 f"a muster up on storage {self._storage} was killed, but its actors still serve on Ray at "
                 f"{left.ray_address}; take over with --address {left.ray_address}, or stop them with muster down first"

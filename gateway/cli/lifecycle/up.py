@@ -18,8 +18,9 @@ from muster.actors.runtime.settings import JSON_LOG, LogFormat
 from muster.gateway.cli.errors import CliError, StopRequested
 from muster.gateway.cli.lifecycle.detach import detach
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.options import read_config, with_properties
+from muster.gateway.cli.options import with_properties
 from muster.gateway.cli.output import LoggedSteps, Progress, log_as_json
+from muster.gateway.cli.properties import read_config
 
 _STOPPING = "stopping; a second signal exits at once"
 

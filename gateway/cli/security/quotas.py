@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from muster.actors.config.groups import GROUP_BYTE_RATE
-from muster.actors.config.resources import ResourceType
 from muster.actors.runtime import terminal
 from muster.gateway.cli.coordinator import Gateway, addresses
 from muster.gateway.cli.errors import CliError
@@ -21,6 +19,8 @@ from muster.gateway.cli.suggestions import Commands
 
 _DESCRIBE, _ALTER, _ALTER_CONFIGS, _DESCRIBE_CONFIGS, _LIST_CONFIGS = 48, 49, 44, 32, 74
 _SET, _DELETE = 0, 1
+_GROUP_BYTE_RATE, _GROUP = "group.byte.rate", 32
+"""A config of groups, and their type in Kafka's requests. The modules that have them are slow to import."""
 _DEFAULT = "<default>"
 _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{infix}b": base**power
@@ -171,21 +171,20 @@ def _alter(gateway: Gateway, parts: list[tuple[str, str | None]], operations: li
 
 
 def _alter_group(gateway: Gateway, group: str, operation: int, value: str | None) -> None:
-    config = {"name": GROUP_BYTE_RATE, "config_operation": operation, "value": value}
-    resource = {"resource_type": int(ResourceType.GROUP), "resource_name": group, "configs": [config]}
+    config = {"name": _GROUP_BYTE_RATE, "config_operation": operation, "value": value}
+    resource = {"resource_type": _GROUP, "resource_name": group, "configs": [config]}
     (found,) = gateway.request(_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}).responses
     _check(found.error_code, found.error_message, "the quota of the group cannot be changed")
 
 
 def _of_groups(gateway: Gateway) -> list[dict[str, Any]]:
-    listed = gateway.request(_LIST_CONFIGS, 1, {"resource_types": [int(ResourceType.GROUP)]})
+    listed = gateway.request(_LIST_CONFIGS, 1, {"resource_types": [_GROUP]})
     _check(listed.error_code, None, "quotas of groups cannot be listed")
     names = [each.resource_name for each in listed.config_resources]
     if not names:
         return []
     resources = [
-        {"resource_type": int(ResourceType.GROUP), "resource_name": name, "configuration_keys": [GROUP_BYTE_RATE]}
-        for name in names
+        {"resource_type": _GROUP, "resource_name": name, "configuration_keys": [_GROUP_BYTE_RATE]} for name in names
     ]
     body = {"resources": resources, "include_synonyms": False, "include_documentation": False}
     return [

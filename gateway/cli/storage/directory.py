@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import fcntl
 import json
 import os
 import socket
-import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,9 +22,7 @@ from typing import Any
 import javaproperties
 
 from muster.actors.runtime.files import write_atomically
-from muster.actors.runtime.storage.reserve import Reserve
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.storage.fit import check_here
 
 FORMAT_VERSION = 1
 
@@ -50,44 +46,6 @@ class RunState:
     def is_own_ray(self) -> bool:
         """Whether Ray ends with the ``muster up``; any other Ray keeps the actors if that is killed."""
         return self.ray_temp_dir is not None
-
-
-def prepare(storage: Path) -> str:
-    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable, not fit or too new."""
-    try:
-        str(storage).encode()
-    except UnicodeEncodeError:
-        raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; choose another with --storage") from None
-    if unfinished_restore(storage).exists():
-        raise CliError(
-            f"storage path {storage} is incomplete: a muster restore into it has not ended; remove the directory and "
-            "restore again"
-        )
-    try:
-        (storage / "run").mkdir(parents=True, exist_ok=True)
-        _close_to_others(storage)
-        room = Reserve(storage).release_if_needed()
-        if room.free_bytes < room.reserve_bytes // 2:
-            raise CliError(
-                f"storage path {storage} is full: {room.free_bytes >> 10} KiB are free, and a start needs "
-                f"{room.reserve_bytes >> 11} KiB; free space there, or choose another with --storage"
-            )
-        with tempfile.TemporaryFile(dir=storage):
-            pass
-        check_here(storage)
-        return cluster_id(storage)
-    except OSError as error:
-        hint = "free space there" if error.errno == errno.ENOSPC else "make it writable for this user"
-        raise CliError(
-            f"storage path {storage} cannot be written: {error.strerror}; {hint} or choose another with --storage"
-        ) from error
-
-
-def _close_to_others(storage: Path) -> None:
-    """Earlier versions let any user read. What is below these directories need not be changed for that."""
-    for name in ("logs", "metrics", "run", "zookeeper"):
-        with contextlib.suppress(FileNotFoundError):
-            (storage / name).chmod(0o700)
 
 
 def cluster_id(storage: Path) -> str:

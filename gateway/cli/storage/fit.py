@@ -1,21 +1,59 @@
-"""Whether a storage directory is fit for Muster, on this node; and how that is reported."""
+"""Prepares a storage directory for a start: whether it is fit for Muster on this node, and how that is reported."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, mount_of
 from muster.actors.runtime.storage.promises import Finding
+from muster.actors.runtime.storage.reserve import Reserve
 from muster.actors.runtime.storage.trials import check
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.storage import directory
 
 _MAX_REPORTED = 3
 
 
-def check_here(storage: Path) -> None:
-    """Try on this node, in some milliseconds, what Muster needs. CliError naming what is missing. OSError."""
-    refuse_unfit(storage, check(storage))
+def prepare(storage: Path) -> str:
+    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable, not fit or too new."""
+    try:
+        str(storage).encode()
+    except UnicodeEncodeError:
+        raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; choose another with --storage") from None
+    if directory.unfinished_restore(storage).exists():
+        raise CliError(
+            f"storage path {storage} is incomplete: a muster restore into it has not ended; remove the directory and "
+            "restore again"
+        )
+    try:
+        (storage / "run").mkdir(parents=True, exist_ok=True)
+        _close_to_others(storage)
+        room = Reserve(storage).release_if_needed()
+        if room.free_bytes < room.reserve_bytes // 2:
+            raise CliError(
+                f"storage path {storage} is full: {room.free_bytes >> 10} KiB are free, and a start needs "
+                f"{room.reserve_bytes >> 11} KiB; free space there, or choose another with --storage"
+            )
+        with tempfile.TemporaryFile(dir=storage):
+            pass
+        refuse_unfit(storage, check(storage))
+        return directory.cluster_id(storage)
+    except OSError as error:
+        hint = "free space there" if error.errno == errno.ENOSPC else "make it writable for this user"
+        raise CliError(
+            f"storage path {storage} cannot be written: {error.strerror}; {hint} or choose another with --storage"
+        ) from error
+
+
+def _close_to_others(storage: Path) -> None:
+    """Earlier versions let any user read. What is below these directories need not be changed for that."""
+    for name in ("logs", "metrics", "run", "zookeeper"):
+        with contextlib.suppress(FileNotFoundError):
+            (storage / name).chmod(0o700)
 
 
 def refuse_unfit(storage: Path, findings: Iterable[Finding]) -> None:

@@ -22,6 +22,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.main import cli
 from muster.gateway.cli.output import LoggedSteps
 from muster.gateway.cli.storage import directory as storage_directory
+from muster.gateway.cli.storage.fit import prepare
 from muster.placement.epochs import next_epoch, next_producer_id_block
 from muster.placement.layout import broker_path
 from muster.placement.topics import TopicRegistry
@@ -37,7 +38,7 @@ TOPIC, RECORDS = "orders", 20
 def storage(tmp_path: Path, zk: ZooKeeperClient) -> Path:
     """A topic with records and a config, and the remains of a topic that was deleted."""
     storage = tmp_path / "storage"
-    storage_directory.prepare(storage)
+    prepare(storage)
     topic = TopicRegistry(zk).create(TOPIC, 1, config={"retention.ms": "777"})
     epoch = next_epoch(zk, TOPIC, 0, "log-0")
     next_producer_id_block(zk)
@@ -111,7 +112,7 @@ def test_what_is_restored(
     restored = tmp_path / "restored"
     done = runner().invoke(cli, ["restore", str(backup), "--storage", str(restored), "--zookeeper", empty_zookeeper])
     assert done.exit_code == 0, done.output
-    assert storage_directory.prepare(restored) == storage_directory.cluster_id(storage)
+    assert prepare(restored) == storage_directory.cluster_id(storage)
     assert sorted(path.name for path in (restored / "logs").iterdir()) == [f"{TOPIC}-0"]
     assert (restored / "metrics/samples/date=2026-01-01/hour=00/a.parquet").read_bytes() == b"rows"
     there = connect(empty_zookeeper, timeout_s=10)
@@ -173,7 +174,7 @@ def test_a_restore_that_finds_damage_leaves_nothing_that_starts(backup: Path, tm
     new = tmp_path / "new"
     assert "has changed since the backup" in failed("restore", str(backup), "--storage", str(new))
     with pytest.raises(CliError, match="a muster restore into it has not ended"):
-        storage_directory.prepare(new)
+        prepare(new)
 
 
 def test_a_backup_that_did_not_end_is_none(storage: Path, tmp_path: Path, zk: ZooKeeperClient) -> None:

@@ -16,6 +16,7 @@ from muster.gateway.cli.backup.contents import MANIFEST
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.main import cli
 from muster.gateway.cli.storage import directory as storage_directory
+from muster.gateway.cli.storage.fit import prepare
 from pytest_muster.bound import bound
 from tests.cli.backup.test_backup import empty_zookeeper, failed, storage
 from tests.cli.runner import runner
@@ -109,10 +110,10 @@ def test_a_killed_restore_does_not_start(large: Path, tmp_path: Path, zk_hosts: 
         arguments = ["restore", str(backup), "--storage", str(new), "--zookeeper", f"{empty_zookeeper}-{point[:4]}"]
         killed(arguments, signal.SIGKILL, step(point))
         with pytest.raises(CliError, match="a muster restore into it has not ended"):
-            storage_directory.prepare(new)
+            prepare(new)
         assert "is not empty" in failed(*arguments)
         new.rename(tmp_path / f"{point[:4]}")
     assert content(backup) == before
     arguments[-1] = f"{empty_zookeeper}-again"
     assert runner().invoke(cli, arguments).exit_code == 0
-    assert storage_directory.prepare(new) == storage_directory.cluster_id(large)
+    assert prepare(new) == storage_directory.cluster_id(large)

@@ -1,0 +1,113 @@
+"""Commands import little before they do anything: what takes long is imported by those that need it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from muster.gateway.cli.main import _COMMANDS
+
+SLOW = (
+    "aiohttp",
+    "confluent_kafka",
+    "cryptography",
+    "muster.actors.config",
+    "muster.actors.log",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "ray",
+    "rich",
+)
+"""Each takes 20 ms of processor time or more."""
+_KAFKA = {"confluent_kafka", "rich"}
+_CONFIG = {"muster.actors.config", "pydantic", "rich"}
+NEEDED = {
+    "up": _CONFIG,
+    "down": {"rich"},
+    "status": {"rich"},
+    "doctor": {"rich"},
+    "backup": _CONFIG,
+    "restore": _CONFIG,
+    "drain": {"rich"},
+    "groups": _KAFKA,
+    "topics": _KAFKA,
+    "user": _KAFKA,
+    "acls": _KAFKA,
+    "quotas": _KAFKA,
+    "mapping": {"rich"},
+    "audit-log": _KAFKA,
+    "zookeeper": _CONFIG,
+    "storage": {"rich"},
+    "tables": _CONFIG,
+    "attribution-audit": {"rich"},
+    "capture": _KAFKA,
+    "fault": {"pydantic", "rich"},
+    "spark": {"confluent_kafka"},
+    "report": {"confluent_kafka"},
+}
+"""By command; the others need none of them."""
+_SCRIPT = """
+import json, os, sys
+from muster.gateway.cli import main
+
+def imported(arguments, environment):
+    receive, send = os.pipe()
+    if not os.fork():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        os.environ.update(environment)
+        sys.argv = ["muster", *arguments]
+        try:
+            main.main()
+        except SystemExit as end:
+            os.write(send, json.dumps([end.code, [name for name in SLOW if name in sys.modules]]).encode())
+        finally:
+            os._exit(0)
+    os.close(send)
+    with open(receive) as found:
+        return json.load(found)
+
+SLOW = json.loads(sys.argv[1])
+print(json.dumps([imported(*each) for each in json.loads(sys.argv[2])]))
+"""
+
+
+def slow_imports(*runs: tuple[list[str], dict[str, str]]) -> list[tuple[int, set[str]]]:
+    """The exit code of ``muster`` with these arguments and variables, and which of SLOW it has imported, for each."""
+    script = [sys.executable, "-c", _SCRIPT, json.dumps(SLOW), json.dumps(runs)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True)
+    return [(code, set(found)) for code, found in json.loads(done.stdout)]
+
+
+def test_help_imports_only_what_the_command_needs() -> None:
+    names = list(_COMMANDS)
+    found = dict(zip(names, slow_imports(*(([name, "--help"], {}) for name in names)), strict=True))
+    assert found == {name: (0, NEEDED.get(name, set())) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("run", "code"),
+    [
+        (([], {}), 2),
+        ((["--help"], {}), 0),
+        ((["--version"], {}), 0),
+        (([], {"_MUSTER_COMPLETE": "bash_complete", "COMP_WORDS": "muster st", "COMP_CWORD": "1"}), 0),
+        (([], {"_MUSTER_COMPLETE": "bash_complete", "COMP_WORDS": "muster log v", "COMP_CWORD": "2"}), 0),
+        ((["log", "--help"], {}), 0),
+    ],
+    ids=str,
+)
+def test_what_no_command_does_imports_none_of_them(run: tuple[list[str], dict[str, str]], code: int) -> None:
+    assert slow_imports(run) == [(code, set())]
+
+
+def test_an_error_imports_no_more() -> None:
+    found = slow_imports(
+        (["stauts"], {}), (["status", "--storage", "nowhere"], {}), (["groups", "list", "--storage", "nowhere"], {})
+    )
+    assert found == [(2, {"rich"}), (1, {"rich"}), (1, _KAFKA)]
