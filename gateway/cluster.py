@@ -27,8 +27,6 @@ from muster.placement.zookeeper.client import ZooKeeperUnreachable
 _STOP_S = 40.0
 _STATUS_S = 15.0
 _IDENTITY_S = 10.0
-_GATEWAYS_S = 2.0
-"""How long a status waits for what gateways say."""
 _HEAD = "node:__internal_head__"
 """A Ray resource that only the head has."""
 
@@ -131,31 +129,8 @@ def _kill(name: str, namespace: str) -> None:
 
 
 def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
-    """Nodes and actors as the controller sees them, and the clients that gateways do not serve.
-
-    Raises ClusterError if it does not respond; gateways that do not are left out.
-    """
-    status = dict(call_controller("status", namespace=namespace))
-    gateways = [each["name"] for each in status["actors"] if _is_gateway(each)]
-    status["clients_turned_away"] = _turned_away(gateways, namespace)
-    return status
-
-
-def _is_gateway(actor: dict[str, Any]) -> bool:
-    return str(actor["name"]).startswith("gateway-") and actor["state"] == "alive"
-
-
-def _turned_away(gateways: list[str], namespace: str) -> list[dict[str, Any]]:
-    requests: dict[Any, str] = {}
-    for name in gateways:
-        with contextlib.suppress(ValueError):
-            requests[ray.get_actor(name, namespace).turned_away.remote()] = name
-    done, _ = ray.wait([*requests], num_returns=len(requests), timeout=_GATEWAYS_S) if requests else ([], [])
-    found = []
-    for each in sorted(done, key=lambda request: requests[request]):
-        with contextlib.suppress(RayError):
-            found += [{"gateway": requests[each], **row} for row in ray.get(each)]
-    return found
+    """Nodes and actors as the controller sees them. Raises ClusterError if it does not respond."""
+    return dict(call_controller("status", namespace=namespace))
 
 
 def call_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:

@@ -47,6 +47,8 @@ from muster.placement.view import OFFSETS, ClusterView
 log = logging.getLogger(__name__)
 
 _CONTROLLER_S = 30.0
+_STATUS_S = 4.0
+"""A controller that is back by then serves it; ``muster status`` waits a little longer."""
 _SETTLE_S = 1.0
 T = TypeVar("T")
 
@@ -61,9 +63,9 @@ class RayController:
         self._handle = handle
         self._limited_log = LimitedLog(log)
 
-    async def _in_time(self, call: Awaitable[T]) -> T:
+    async def _in_time(self, call: Awaitable[T], timeout_s: float = _CONTROLLER_S) -> T:
         try:
-            async with asyncio.timeout(_CONTROLLER_S):
+            async with asyncio.timeout(timeout_s):
                 return await call
         except (RayError, TimeoutError) as error:
             text = last_line(error)
@@ -99,6 +101,9 @@ class RayController:
 
     async def producer_ids(self) -> range:
         return await self._in_time(self._handle.producer_ids.remote())
+
+    async def status(self) -> dict[str, Any]:
+        return await self._in_time(self._handle.status.remote(), _STATUS_S)
 
     async def activate(self, partition: int, kind: str = OFFSETS) -> None:
         await self._in_time(self._handle.activate.remote(partition, kind))

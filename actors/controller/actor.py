@@ -30,6 +30,7 @@ from muster.actors.controller.move import move_controller
 from muster.actors.controller.nodes import NodeMoves
 from muster.actors.controller.one_per_node import PerNode
 from muster.actors.controller.standbys import ActiveStandby
+from muster.actors.controller.status import actor_status, clients_turned_away, own_status
 from muster.actors.controller.supervisor import Supervisor, detached
 from muster.actors.controller.topics import TopicsAdmin
 from muster.actors.controller.view_feed import ViewFeed
@@ -48,7 +49,6 @@ from muster.actors.tables.arrow import without_numpy
 from muster.actors.transaction_state.actor import TransactionsActor
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, take_controller_epoch, when_superseded
-from muster.placement.host_port import host_port
 from muster.placement.layout import CONTROLLER, ControllerNode
 from muster.placement.leaders import Leaders
 from muster.placement.security.acl_registry import AclRegistry
@@ -497,8 +497,9 @@ class Controller:
     async def status(self) -> dict[str, Any]:
         """Nodes and actors, for ``muster status``. Ray also lists dead nodes: only those with actors are included."""
         await self.start()
-        nodes = await asyncio.to_thread(ray.nodes)
         actors = self._supervisor.actors
+        gateways = (actors[name] for name in sorted(actors) if name.startswith("gateway-"))
+        turned_away, nodes = await asyncio.gather(clients_turned_away(gateways), asyncio.to_thread(ray.nodes))
         return {
             "cluster_id": self._settings.cluster_id,
             "controller_epoch": self._epoch,
@@ -513,24 +514,14 @@ class Controller:
                 for node in nodes
                 if node["Alive"] or self._known_nodes.on(node["NodeID"])
             ],
-            "actors": [_describe_self(), *(self._describe(actors[name]) for name in sorted(actors))],
+            "actors": [own_status(), *(self._status_of(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics.topics) if self._topics else 0,
+            "clients_turned_away": turned_away,
         }
 
-    def _describe(self, managed: Managed) -> dict[str, Any]:
-        started, standby = managed.started, self._supervisor.standby_of(managed)
-        return {
-            "name": managed.name,
-            "state": managed.state,
-            "pid": started.pid if started else None,
-            "node_id": started.node_id if started else None,
-            "address": host_port(started.broker.host, started.broker.port) if started and started.broker else None,
-            "further_addresses": _further(started.broker) if started and started.broker else {},
-            "metrics_url": started.metrics_url if started else None,
-            "restarts": max(0, managed.starts - 1),
-            "error": managed.error,
-            "stand_in": standby.name if standby else None,
-        }
+    def _status_of(self, managed: Managed) -> dict[str, Any]:
+        standby = self._supervisor.standby_of(managed)
+        return actor_status(managed, standby.name if standby else None)
 
     async def drain(self, node_id: str) -> None:
         """See ``NodeMoves.drain``. Raises NodeError."""
@@ -576,22 +567,3 @@ async def _view_of(gateway: Managed) -> ClusterView | None:
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say which view it has: %r", gateway.name, error)
         return None
-
-
-def _further(broker: Broker) -> dict[str, str]:
-    return {each.listener: host_port(each.host, each.port) for each in broker.further}
-
-
-def _describe_self() -> dict[str, Any]:
-    return {
-        "name": "controller",
-        "state": "alive",
-        "pid": os.getpid(),
-        "node_id": ray.get_runtime_context().get_node_id(),
-        "address": None,
-        "further_addresses": {},
-        "metrics_url": None,
-        "restarts": None,
-        "error": None,
-        "stand_in": None,
-    }

@@ -1,38 +1,17 @@
-"""Requests to gateways over HTTP, beside Kafka's APIs: /v1/..."""
+"""Requests to the gateways of a running Muster over HTTP, beside Kafka's APIs: /v1/..."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import json
-import os
-from collections.abc import Iterable, Iterator
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.login import current_login, current_security
-from muster.gateway.cli.running import state_of, status_of
-from muster.gateway.security.mechanisms import PLAIN
+from muster.gateway.cli.http_client import METRICS, NO_ADDRESS, HttpError, NoHttpResponse, get, send
+from muster.gateway.cli.running import state_of, status_over_ray
 
-_CONNECT_S = 5.0
-_TIMEOUT_S = 30.0
-_METRICS = "/metrics"
-_NO_ADDRESS = "no gateway has an HTTP address; see muster status"
-
-
-class NoHttpResponse(CliError):
-    """No gateway responds over HTTP."""
-
-
-class HttpError(CliError):
-    """A gateway responds with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
+__all__ = ["HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
 
 
 def get_json(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
@@ -41,101 +20,20 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
     try:
         for base in gateways(directory, address):
             try:
-                return _response(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
+                return get(base, path, parameters)
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not respond ({error})"
     except HttpError:
         raise
     except CliError as error:
         raise NoHttpResponse("; ".join(filter(None, (failure, error.message)))) from error
-    raise NoHttpResponse(f"{failure}; see muster status" if failure else _NO_ADDRESS)
+    raise NoHttpResponse(f"{failure}; see muster status" if failure else NO_ADDRESS)
 
 
 def gateways(directory: Path, address: str | None) -> Iterator[str]:
     """Addresses of gateways at their start and, if none of these responds, their current ones. Raises CliError."""
     if address is None:
-        yield from (url.removesuffix(_METRICS) for url in state_of(directory).metrics)
-    for actor in status_of(directory, address)["actors"]:
+        yield from (url.removesuffix(METRICS) for url in state_of(directory).metrics)
+    for actor in status_over_ray(directory, address)["actors"]:
         if url := actor.get("metrics_url"):
-            yield url.removesuffix(_METRICS)
-
-
-def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
-
-    NoHttpResponse, HttpError.
-
-    ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
-    """
-    failures: list[str] = []
-    for base in (url.strip().rstrip("/").removesuffix(_METRICS) for url in urls):
-        try:
-            connection = _connect(base)
-        except (OSError, ValueError) as error:
-            failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
-            continue
-        try:
-            return _response(connection, method, f"{urlsplit(base).path}{path}", body)
-        except (OSError, HTTPException, ValueError) as error:
-            raise NoHttpResponse(f"{base} does not respond: {str(error) or type(error).__name__}") from error
-    raise NoHttpResponse(f"no gateway listens at {', '.join(failures)}" if failures else _NO_ADDRESS)
-
-
-def _connect(base: str) -> HTTPConnection:
-    """A connection on which nothing has been sent. OSError, or ValueError if there cannot be one."""
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not a URL such as http://HOST:PORT")
-    connection = HTTPConnection(parts.hostname, parts.port, timeout=_CONNECT_S)
-    if parts.scheme == "https":
-        security = current_security()
-        context = None if security is None else security.tls.context()
-        connection = HTTPSConnection(parts.hostname, parts.port, timeout=_CONNECT_S, context=context)
-    connection.connect()
-    connection.sock.settimeout(_TIMEOUT_S)
-    return connection
-
-
-def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
-    """The JSON of the response; closes the connection. Raises HttpError, OSError, HTTPException, ValueError."""
-    data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
-    headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
-    with contextlib.closing(connection):
-        connection.request(method, target, data, headers)
-        response = connection.getresponse()
-        text = response.read()
-    if response.status >= 300:
-        raise HttpError(response.status, _error_of(text) or f"HTTP {response.status}")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def credentials(*, is_private: bool) -> dict[str, str]:
-    """The header with what the environment or --command-config says, which is not sent where it could be overheard.
-
-    MUSTER_HTTP_TOKEN, or the content of MUSTER_HTTP_TOKEN_FILE; else MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD; else
-    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). CliError.
-    """
-    environ = os.environ
-    token = environ.get("MUSTER_HTTP_TOKEN")
-    if not token and (file := environ.get("MUSTER_HTTP_TOKEN_FILE")):
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(f"MUSTER_HTTP_TOKEN_FILE={file} cannot be read: {error}") from error
-    if token:
-        return {"Authorization": f"Bearer {token}"}
-    user, password = environ.get("MUSTER_HTTP_USER"), environ.get("MUSTER_HTTP_PASSWORD")
-    login = current_login()
-    if not (user and password) and login is not None and (is_private or login.mechanism == PLAIN):
-        user, password = login.user, login.password
-    if not (user and password):
-        return {}
-    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
-
-
-def _error_of(text: bytes) -> str | None:
-    try:
-        return str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        return None
+            yield url.removesuffix(METRICS)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,15 @@ import click
 from muster.actors.runtime import terminal
 from muster.actors.runtime.errors import first_line
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.http_client import METRICS, get
 from muster.gateway.cli.lifecycle import ray_connection
 from muster.gateway.cli.login import with_login
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
+_STATUS_S = 5.0
+"""How long each gateway may take; a paused one accepts connections and says nothing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -95,7 +99,34 @@ def _listens(server: str) -> bool:
 
 
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:
-    """The controller's status: ``nodes``, ``actors`` and more. CliError if there is none."""
+    """The controller's status now: ``nodes``, ``actors`` and more. CliError if there is none.
+
+    From a gateway of the run state, which asks the controller; else through Ray, which takes seconds of processor time.
+    """
+    found = _status_over_http(directory) if address is None else None
+    return status_over_ray(directory, address) if found is None else found
+
+
+def _status_over_http(directory: Path) -> dict[str, Any] | None:
+    """None if no gateway of the run state has one, or may give it to this caller."""
+    state = state_of(directory)
+    cluster_id = storage.cluster_id(directory)
+    for url in state.metrics:
+        try:
+            found = get(url.removesuffix(METRICS), "/v1/status", timeout_s=_STATUS_S)
+        except CliError:  # it responds: the controller does not, or the caller may not
+            return None
+        except (OSError, HTTPException, ValueError):
+            continue
+        if found.get("cluster_id") == cluster_id:  # the address may be another's by now
+            if storage.holder(directory) is None:
+                _say_left(state)
+            return found
+    return None
+
+
+def status_over_ray(directory: Path, address: str | None) -> dict[str, Any]:
+    """The same, without a gateway."""
     with connected(directory, address):
         from muster.gateway import cluster
 
@@ -129,6 +160,10 @@ def _connect_to(state: storage.RunState, directory: Path) -> None:
         return
     if not connect_to_left(state, directory):
         raise nothing_runs(directory)
+    _say_left(state)
+
+
+def _say_left(state: storage.RunState) -> None:
     terminal.line(
         f"muster: the muster up with pid {state.pid} was killed, but its actors still serve; "
         "muster down ends them, muster up on the same storage and Ray takes over",

@@ -23,6 +23,7 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
+from muster.gateway.http import status as http_status
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.lag.metrics import scrape_lag
 from muster.gateway.listener.server import GatewayServer
@@ -70,6 +71,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)
+    http_status.add_routes(app, gateway)
     http_faults.add_routes(app, gateway)
     return app
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
@@ -33,6 +33,7 @@ class Controller(Protocol):
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclOutcome]]: ...
     async def until_followed(self, timeout_s: float) -> bool: ...
     async def producer_ids(self) -> range: ...
+    async def status(self) -> dict[str, Any]: ...
     async def activate(self, partition: int, kind: str = OFFSETS) -> None: ...
 
 

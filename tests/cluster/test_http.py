@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,3 +20,25 @@ def test_every_gateway_names_all_gateways_to_prometheus(muster: Muster) -> None:
         assert sorted(target for group in found for target in group["targets"]) == [
             urlsplit(each).netloc for each in urls
         ]
+
+
+def test_every_gateway_has_the_status(muster: Muster) -> None:
+    for url in muster.metrics_urls:
+        with urlopen(url.replace("/metrics", "/v1/status"), timeout=30) as response:
+            assert json.load(response) == muster.status()
+
+
+def test_the_command_gets_it_from_a_gateway_without_ray(muster: Muster) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "muster.gateway.cli.main", "status", "--json"]
+    done = subprocess.run(
+        [*command, "--storage", str(muster.storage)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=muster.environment,
+    )
+    assert json.loads(done.stdout) == muster.status()
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "muster.gateway.cli.http_client" in imported
+    assert not {"ray", "pydantic", "confluent_kafka", "muster.actors.config"} & imported

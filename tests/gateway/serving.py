@@ -189,6 +189,11 @@ class RegistryController:
             raise ControllerUnavailable("away")
         return await asyncio.to_thread(self.registry.next_producer_id_block)
 
+    async def status(self) -> dict[str, Any]:
+        if self.away:
+            raise ControllerUnavailable("away")
+        return {"cluster_id": CLUSTER_ID, "controller_epoch": self.epoch, "nodes": [], "actors": []}
+
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         """Of the topics that exist."""
         topics = await asyncio.to_thread(self.registry.load)

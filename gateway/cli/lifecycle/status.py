@@ -10,11 +10,11 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.gateway.cli.output import print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address, status_of
+from muster.gateway.cli.running import by_http, status_of
 
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")
-@by_storage_or_address
+@by_http
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: Path, address: str | None, as_json: bool) -> None:
     """Show nodes and actors: where each actor runs, its pid and its state.

@@ -1,0 +1,126 @@
+"""Requests to the HTTP port of a gateway whose address is known."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.login import current_login, current_security
+from muster.gateway.security.mechanisms import PLAIN
+
+METRICS = "/metrics"
+NO_ADDRESS = "no gateway has an HTTP address; see muster status"
+_CONNECT_S = 5.0
+_TIMEOUT_S = 30.0
+
+
+class NoHttpResponse(CliError):
+    """No gateway responds over HTTP."""
+
+
+class HttpError(CliError):
+    """A gateway responds with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def get(
+    base: str, path: str, parameters: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+) -> dict[str, Any]:
+    """GET the path from the gateway. Returns its JSON. Raises HttpError, OSError, HTTPException, ValueError."""
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return _response(_connect(base, timeout_s), "GET", f"{urlsplit(base).path}{path}{query}")
+
+
+def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
+    """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
+
+    NoHttpResponse, HttpError.
+
+    ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
+    """
+    failures: list[str] = []
+    for base in (url.strip().rstrip("/").removesuffix(METRICS) for url in urls):
+        try:
+            connection = _connect(base)
+        except (OSError, ValueError) as error:
+            failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
+            continue
+        try:
+            return _response(connection, method, f"{urlsplit(base).path}{path}", body)
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoHttpResponse(f"{base} does not respond: {str(error) or type(error).__name__}") from error
+    raise NoHttpResponse(f"no gateway listens at {', '.join(failures)}" if failures else NO_ADDRESS)
+
+
+def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
+    """A connection on which nothing has been sent. OSError, or ValueError if there cannot be one.
+
+    ``timeout_s``: of each read and write from then on.
+    """
+    parts = urlsplit(base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not a URL such as http://HOST:PORT")
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=_CONNECT_S)
+    if parts.scheme == "https":
+        security = current_security()
+        context = None if security is None else security.tls.context()
+        connection = HTTPSConnection(parts.hostname, parts.port, timeout=_CONNECT_S, context=context)
+    connection.connect()
+    connection.sock.settimeout(timeout_s)
+    return connection
+
+
+def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
+    """The JSON of the response; closes the connection. Raises HttpError, OSError, HTTPException, ValueError."""
+    data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
+    with contextlib.closing(connection):
+        connection.request(method, target, data, headers)
+        response = connection.getresponse()
+        text = response.read()
+    if response.status >= 300:
+        raise HttpError(response.status, _error_of(text) or f"HTTP {response.status}")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def credentials(*, is_private: bool) -> dict[str, str]:
+    """The header with what the environment or --command-config says, which is not sent where it could be overheard.
+
+    MUSTER_HTTP_TOKEN, or the content of MUSTER_HTTP_TOKEN_FILE; else MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD; else
+    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). CliError.
+    """
+    environ = os.environ
+    token = environ.get("MUSTER_HTTP_TOKEN")
+    if not token and (file := environ.get("MUSTER_HTTP_TOKEN_FILE")):
+        try:
+            token = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CliError(f"MUSTER_HTTP_TOKEN_FILE={file} cannot be read: {error}") from error
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    user, password = environ.get("MUSTER_HTTP_USER"), environ.get("MUSTER_HTTP_PASSWORD")
+    login = current_login()
+    if not (user and password) and login is not None and (is_private or login.mechanism == PLAIN):
+        user, password = login.user, login.password
+    if not (user and password):
+        return {}
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def _error_of(text: bytes) -> str | None:
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return None
