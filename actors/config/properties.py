@@ -75,7 +75,13 @@ class MusterConfig(
 ):
     """Every property with its value. Kafka's names have dots where the fields have underscores."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=_property_name,
+        hide_input_in_errors=True,
+        defer_build=True,  # until something is validated: actors get one that was, and most commands have none
+    )
 
     # connections
     listeners: Text = Field(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.messages import OffsetFetch, Request
 from muster.actors.group.types import MemberId, Phase
 
 
@@ -63,11 +62,3 @@ def not_verified(error: ErrorCode, api_version: int) -> ErrorCode:
     if error is ErrorCode.transaction_abortable and api_version < _KNOWS_ABORTABLE:
         return ErrorCode.invalid_txn_state
     return _NOT_VERIFIED.get(error, error)
-
-
-def translate_for(request: Request, error: ErrorCode) -> ErrorCode:
-    """Like ``translate``; a stable OffsetFetch gets NOT_COORDINATOR where others get COORDINATOR_NOT_AVAILABLE."""
-    translated = translate(error)
-    if isinstance(request, OffsetFetch) and translated is ErrorCode.coordinator_not_available:
-        return ErrorCode.not_coordinator
-    return translated

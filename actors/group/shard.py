@@ -32,10 +32,10 @@ from muster.actors.group.codec.records import (
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.consumer.state import ConsumerGroup
 from muster.actors.group.consumer.topics import Topics
-from muster.actors.group.errors import ApiError, translate_for
+from muster.actors.group.errors import ApiError, translate
 from muster.actors.group.events import Event, RemovedOffset
 from muster.actors.group.hard import AnyPrior, HardState, OffsetPriors, TopicPartition
-from muster.actors.group.messages import Request, Response, failed
+from muster.actors.group.messages import OffsetFetch, Request, Response, failed
 from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
 from muster.actors.group.timers import TimerKind, TimerName, Timers
@@ -335,7 +335,7 @@ class Shard:
 
     def _fail_held(self, settled: Write, error: ErrorCode) -> None:
         for held in settled.held:
-            self.reply(held.token, failed(held.request, translate_for(held.request, error)))
+            self.reply(held.token, failed(held.request, _translate_for(held.request, error)))
 
 
 def session_timer(group: Group, member: Member) -> TimerName:
@@ -356,3 +356,11 @@ def stuck_timer(group: Group | ConsumerGroup) -> TimerName:
 
 def pending_timer(group: Group, member_id: str) -> TimerName:
     return TimerName(TimerKind.PENDING, group.id, member_id)
+
+
+def _translate_for(request: Request, error: ErrorCode) -> ErrorCode:
+    """Like ``translate``; a stable OffsetFetch gets NOT_COORDINATOR where others get COORDINATOR_NOT_AVAILABLE."""
+    translated = translate(error)
+    if isinstance(request, OffsetFetch) and translated is ErrorCode.coordinator_not_available:
+        return ErrorCode.not_coordinator
+    return translated

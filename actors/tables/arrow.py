@@ -29,12 +29,13 @@ class _Hidden(MetaPathFinder):
             raise ModuleNotFoundError(f"no {fullname} for pyarrow in an actor", name=fullname)
 
 
-def without_numpy() -> None:
+def without_numpy(*, own_allocator: bool = False) -> None:
     """Have pyarrow look for numpy and pandas, and not find them, when it is used first.
 
-    What this process has imported already stays.
+    What this process has imported already stays. ``own_allocator``: pyarrow keeps it, here and in child processes.
     """
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    if not own_allocator:
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _Later.import_module = staticmethod(_import_alone)
 
 

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from muster.actors.config import MusterConfig
 from muster.actors.tables.arrow import pa, pc, pq
 from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import (
@@ -37,6 +37,9 @@ from muster.actors.tables.parquet import COMPRESSION
 from muster.actors.tables.rollups.files import folder_of_rollups, remove_rollups, write_rollup
 from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.schemas.samples import SAMPLES
+
+if TYPE_CHECKING:  # commands compact, too, and its import takes longer than theirs
+    from muster.actors.config import MusterConfig
 
 SMALL_BYTES = 64 << 20
 """Larger files are left as they are."""

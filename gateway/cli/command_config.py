@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from muster.actors.config.tls.settings import KeyStore, TrustStore
 from muster.gateway.cli.errors import CliError
-from muster.gateway.security.mechanisms import MECHANISMS
+from muster.gateway.security.mechanism_names import MECHANISMS
 from muster.gateway.security.tls.contexts import load_keys
 from muster.gateway.security.tls.stores import Keys, StoreError, pem_of, read_keys, read_trusted
 

@@ -9,22 +9,20 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from scramp import ScramClient, ScramException
-
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.actors.wire.framing import SIZE_BYTES, framed
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import TIMEOUT_S
 from muster.gateway.cli.login import current_security
-from muster.gateway.security.mechanisms import PLAIN
-from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from muster.gateway.security.mechanism_names import PLAIN
 from muster.placement.host_port import host_port
 
 if TYPE_CHECKING:
     from muster.gateway.cli.command_config import Login
 
 FIND_COORDINATOR = 10
+_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _FIND_COORDINATOR_VERSION = 4
 _CLIENT_ID = "muster-cli"
 _CONNECT_S = 5.0
@@ -72,12 +70,14 @@ class _Connection:
 
     def _log_in(self, login: Login) -> None:
         """CliError if the gateway refuses it."""
-        shaken = self.request(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        shaken = self.request(_SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
         if shaken.error_code is not ErrorCode.none:
             raise CliError(f"the gateway does not take {login.mechanism}: {shaken.error_code.name.upper()}")
         if login.mechanism == PLAIN:
             self._send_token("\0".join(("", login.user, login.password)))
             return
+        from scramp import ScramClient, ScramException  # it takes long, and few clusters have logins
+
         scram = ScramClient([login.mechanism], login.user, login.password)
         try:
             scram.set_server_first(self._send_token(scram.get_client_first()))
@@ -86,7 +86,7 @@ class _Connection:
             raise CliError(f"the login failed: {error}") from error
 
     def _send_token(self, token: str) -> str:
-        response = self.request(SASL_AUTHENTICATE, 2, {"auth_bytes": token.encode()})
+        response = self.request(_SASL_AUTHENTICATE, 2, {"auth_bytes": token.encode()})
         if response.error_code is not ErrorCode.none:
             raise CliError(f"the gateway refuses the login: {response.error_message}")
         return str(response.auth_bytes, "utf-8")

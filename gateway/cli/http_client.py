@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_login, current_security
-from muster.gateway.security.mechanisms import PLAIN
+from muster.gateway.security.mechanism_names import PLAIN
 
 METRICS = "/metrics"
 NO_ADDRESS = "no gateway has an HTTP address; see muster status"

@@ -12,6 +12,7 @@ import sys
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.tables.arrow import without_numpy
 from muster.gateway.cli.errors import StopRequested
 from muster.gateway.cli.lazy import Command as _Command
 from muster.gateway.cli.lazy import LazyCommands
@@ -116,6 +117,7 @@ def main() -> None:
     _use_utf8()
     terminal.guard()
     without_iri_grammar()
+    without_numpy(own_allocator=True)
     sys.exit(_run(sys.argv[1:]))
 
 

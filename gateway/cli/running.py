@@ -110,7 +110,6 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 def _status_over_http(directory: Path) -> dict[str, Any] | None:
     """None if no gateway of the run state has one, or may give it to this caller."""
     state = state_of(directory)
-    cluster_id = storage.cluster_id(directory)
     for url in state.metrics:
         try:
             found = get(url.removesuffix(METRICS), "/v1/status", timeout_s=_STATUS_S)
@@ -118,7 +117,7 @@ def _status_over_http(directory: Path) -> dict[str, Any] | None:
             return None
         except (OSError, HTTPException, ValueError):
             continue
-        if found.get("cluster_id") == cluster_id:  # the address may be another's by now
+        if found.get("cluster_id") == state.cluster_id:  # the address may be another's by now
             if storage.holder(directory) is None:
                 _say_left(state)
             return found

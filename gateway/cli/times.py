@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from muster.gateway.cli.groups.reset_options import duration_ms
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
+_ISO_DURATION = re.compile(
+    r"P(?=.)(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?=.)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:[.,]\d+)?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SHORT_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
+_SHORT_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_MAX_DURATION_CHARS = 100
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def duration_ms(text: str) -> int:
+    """An ISO 8601 duration of weeks, days, hours, minutes and seconds (P1DT12H), or one such as 1h30m or 90s."""
+    text = text.strip()
+    if len(text) <= _MAX_DURATION_CHARS:
+        if match := _ISO_DURATION.fullmatch(text):
+            parts = [(value.replace(",", "."), unit) for unit, value in match.groupdict().items() if value]
+            return _total_ms(parts)
+        if _SHORT_DURATION.fullmatch(text.lower()):
+            return _total_ms(_SHORT_PART.findall(text.lower()))
+    raise ValueError(
+        f"{text[:_MAX_DURATION_CHARS]!r} is not a duration such as PT1H30M, P7D, 1h30m or 90s (no months or years)"
+    )
+
+
+def _total_ms(parts: Iterable[tuple[str, str]]) -> int:
+    return int(sum(Fraction(value) * _UNIT_MS[unit] for value, unit in parts))
 
 
 def moment(text: str, now: datetime) -> datetime:

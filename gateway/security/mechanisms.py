@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from muster.gateway.security.credentials import Credentials
-from muster.gateway.security.scram import SCRAM_MECHANISMS, ClientFirst, ScramError, ServerExchange
+from muster.gateway.security.scram import ClientFirst, ScramError, ServerExchange
 
 T = TypeVar("T")
 
-PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
-"""Mechanisms with a user and a password."""
 MAX_TOKEN_BYTES = 4096
 """Largest token of PLAIN and SCRAM."""
 _OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"

@@ -15,7 +15,8 @@ from muster.actors.runtime.process import wall_ms
 from muster.gateway.security.counts import LoginCounts
 from muster.gateway.security.credentials import Credentials, Entities, Users, read, stored_credentials
 from muster.gateway.security.files import WatchedFile
-from muster.gateway.security.mechanisms import OAUTHBEARER, PLAIN, Exchange, PlainExchange, ScramExchange
+from muster.gateway.security.mechanism_names import OAUTHBEARER, PLAIN
+from muster.gateway.security.mechanisms import Exchange, PlainExchange, ScramExchange
 from muster.gateway.security.oauth.exchange import OAuthExchange, TokenRules
 from muster.gateway.security.oauth.jwks import Jwks
 from muster.gateway.security.session import SaslRules, SaslSession

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from muster.gateway.cli.main import _COMMANDS
+from tests.tables.events import NOON_MS
+from tests.tables.making import put
 
 SLOW = (
     "aiohttp",
@@ -40,15 +43,13 @@ NEEDED = {
     "acls": _KAFKA,
     "quotas": _KAFKA,
     "mapping": {"rich"},
-    "audit-log": _KAFKA,
+    "audit-log": {"rich"},
     "zookeeper": _CONFIG,
     "storage": {"rich"},
-    "tables": _CONFIG,
+    "tables": {"rich"},
     "attribution-audit": {"rich"},
     "capture": _KAFKA,
     "fault": {"pydantic", "rich"},
-    "spark": {"confluent_kafka"},
-    "report": {"confluent_kafka"},
 }
 """By command; the others need none of them."""
 _SCRIPT = """
@@ -111,3 +112,8 @@ def test_an_error_imports_no_more() -> None:
         (["stauts"], {}), (["status", "--storage", "nowhere"], {}), (["groups", "list", "--storage", "nowhere"], {})
     )
     assert found == [(2, {"rich"}), (1, {"rich"}), (1, _KAFKA)]
+
+
+def test_tables_are_read_without_numpy(tmp_path: Path) -> None:
+    put(tmp_path, "gateway-0-0", [1], ts_ms=NOON_MS)
+    assert slow_imports((["tables", "list", "--storage", str(tmp_path)], {})) == [(0, {"pyarrow", "rich"})]

@@ -16,6 +16,9 @@ from muster.gateway.cli.storage import directory as storage
 from tests.cli.test_coordinator import gateways
 
 NO_RAY = "127.0.0.1:1"
+OWN = "own"
+STATUS = {"cluster_id": OWN, "of": "gateway"}
+RESPONSE = (200, json.dumps(STATUS).encode())
 OTHER = (200, b'{"cluster_id": "other"}')
 
 
@@ -25,20 +28,13 @@ def running(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[N
     with gateways(directory, *responses):
         state = storage.read_state(directory)
         assert state is not None
-        storage.write_state(directory, replace(state, ray_address=NO_RAY))
+        storage.write_state(directory, replace(state, ray_address=NO_RAY, cluster_id=OWN))
         yield
 
 
-def own(directory: Path) -> tuple[dict[str, str], tuple[int, bytes]]:
-    """The status of this cluster, and the response with it."""
-    status = {"cluster_id": storage.cluster_id(directory), "of": "gateway"}
-    return status, (200, json.dumps(status).encode())
-
-
 def test_the_first_gateway_that_has_one(tmp_path: Path) -> None:
-    status, response = own(tmp_path)
-    with running(tmp_path, None, (200, b"no JSON"), OTHER, response):
-        assert status_of(tmp_path, None) == status
+    with running(tmp_path, None, (200, b"no JSON"), OTHER, RESPONSE):
+        assert status_of(tmp_path, None) == STATUS
 
 
 @pytest.mark.parametrize("response", [None, OTHER, (503, b'{"error": "the controller"}'), (403, b"{}"), (404, b"")])
@@ -48,8 +44,7 @@ def test_through_ray_if_none_has(tmp_path: Path, response: tuple[int, bytes] | N
 
 
 def test_a_muster_whose_up_was_killed_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, response = own(tmp_path)
-    with running(tmp_path, response):
+    with running(tmp_path, RESPONSE):
         (tmp_path / "run" / "lock").unlink()
-        assert status_of(tmp_path, None) == status
+        assert status_of(tmp_path, None) == STATUS
     assert "was killed, but its actors still serve" in capsys.readouterr().err

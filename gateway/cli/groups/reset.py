@@ -25,6 +25,7 @@ from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.times import duration_ms
 
 T = TypeVar("T")
 _NAMED = 5
@@ -85,7 +86,7 @@ class _Plan:
     "--by-duration",
     type=NAME,
     metavar="DURATION",
-    callback=_parsed(reset_options.duration_ms),
+    callback=_parsed(duration_ms),
     help="To the first message of this long ago or later: ISO 8601 (PT1H30M) or short (1h30m).",
 )
 @click.option(

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 from muster.gateway.cli.groups.offsets import Partition
@@ -18,14 +17,6 @@ Wanted = dict[str, list[int] | None]
 """Partitions of each topic; None for all."""
 
 _PARTITIONS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
-_ISO_DURATION = re.compile(
-    r"P(?=.)(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?=.)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:[.,]\d+)?)S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-_SHORT_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
-_SHORT_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_MAX_TEXT = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,22 +47,6 @@ def moment_ms(text: str) -> tuple[int, bool]:
     if milliseconds < 0:
         raise ValueError(f"{text!r} is before 1970")
     return milliseconds, has_zone
-
-
-def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of weeks, days, hours, minutes and seconds (P1DT12H), or one such as 1h30m or 90s."""
-    text = text.strip()
-    if len(text) <= _MAX_TEXT:
-        if match := _ISO_DURATION.fullmatch(text):
-            parts = [(value.replace(",", "."), unit) for unit, value in match.groupdict().items() if value]
-            return _total_ms(parts)
-        if _SHORT_DURATION.fullmatch(text.lower()):
-            return _total_ms(_SHORT_PART.findall(text.lower()))
-    raise ValueError(f"{text[:_MAX_TEXT]!r} is not a duration such as PT1H30M, P7D, 1h30m or 90s (no months or years)")
-
-
-def _total_ms(parts: Iterable[tuple[str, str]]) -> int:
-    return int(sum(Fraction(value) * _UNIT_MS[unit] for value, unit in parts))
 
 
 def offsets_of(text: str, group: str) -> dict[Partition, int]:

@@ -100,7 +100,7 @@ class Start:
         storage.write_state(self._storage, state)
         ports.release()
         ready = self._cluster(settings)
-        serving = dataclasses.replace(state, bootstrap=ready.bootstrap, metrics=ready.metrics)
+        serving = dataclasses.replace(state, bootstrap=ready.bootstrap, metrics=ready.metrics, cluster_id=cluster_id)
         storage.write_state(self._storage, serving)
         return ready
 

@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import javaproperties
-
 from muster.actors.runtime.files import write_atomically
 from muster.gateway.cli.errors import CliError
 
@@ -41,6 +39,8 @@ class RunState:
     """Empty until the cluster serves."""
     metrics: tuple[str, ...] = ()
     zookeeper: str = ""
+    cluster_id: str = ""
+    """As in ``meta.properties``."""
 
     @property
     def is_own_ray(self) -> bool:
@@ -55,6 +55,8 @@ def cluster_id(storage: Path) -> str:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         write_cluster_id(storage, made)
         return made
+    import javaproperties  # it takes long, and commands call this once nothing else says it
+
     properties = javaproperties.loads(meta.read_text(encoding="utf-8"))
     try:
         version, known = int(properties["version"]), properties["cluster.id"]
@@ -70,6 +72,8 @@ def cluster_id(storage: Path) -> str:
 
 def write_cluster_id(storage: Path, cluster_id: str) -> None:
     """The data in the directory are that cluster's from now on. OSError."""
+    import javaproperties
+
     properties = {"version": str(FORMAT_VERSION), "cluster.id": cluster_id}
     write_atomically(storage / "meta.properties", javaproperties.dumps(properties))
 

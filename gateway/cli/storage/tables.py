@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from muster.actors.config import MusterConfig
 from muster.actors.runtime import terminal
 from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
@@ -98,6 +97,8 @@ def compact_(
     that removes files that a job still reads or a stream has not read yet. The exit code is 1 if something was left
     unchanged.
     """
+    from muster.actors.config import MusterConfig  # no other command here needs it
+
     policy = replace(Policy.of(MusterConfig.from_properties({})), retention_ms=retention_ms)
     given = {"delay_ms": delay_ms, "grace_ms": grace_ms}
     policy = replace(policy, **{name: value for name, value in given.items() if value is not None})

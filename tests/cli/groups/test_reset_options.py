@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.gateway.cli.groups import reset_options
-from muster.gateway.cli.groups.reset_options import duration_ms, moment_ms, offsets_of
+from muster.gateway.cli.groups.reset_options import moment_ms, offsets_of
+from muster.gateway.cli.times import duration_ms
 
 HOUR_MS = 3_600_000
 

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from muster.gateway.cli.main import cli
 from muster.gateway.security.credentials import read, write
-from muster.gateway.security.mechanisms import MECHANISMS
+from muster.gateway.security.mechanism_names import MECHANISMS
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from tests.gateway.serving import Serving
 from tests.zookeeper_fixture import eventually
