@@ -37,6 +37,11 @@ def is_live(console: Console) -> bool:
     return console.is_terminal and console.file.isatty()
 
 
+def has_width(console: Console) -> bool:
+    """Whether lines can be too long for it. FORCE_COLOR does not give a pipe a width."""
+    return console.width < _NO_WIDTH
+
+
 def print_table(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> None:

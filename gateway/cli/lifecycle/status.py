@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from muster.actors.runtime import terminal
-from muster.gateway.cli.output import print_json, print_table
+from muster.actors.runtime import rich_console, terminal
+from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.running import by_http, status_of
+
+_MIN_ID_CHARS = 8
+_NODES = ("NODE", "ADDRESS", "STATE", "ACTORS")
+_ACTORS = ("ACTOR", "STATE", "STANDBY", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR")
+_TURNED_AWAY = ("TURNED AWAY", "HOST", "API", "VERSION", "TIMES", "LAST", "MEND")
+_ALIVE = "alive"
 
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")
 @by_http
+@click.option("--wide", is_flag=True, help="Show all columns, and whole node ids, on a narrow terminal, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(directory: Path, address: str | None, as_json: bool) -> None:
+def status(directory: Path, address: str | None, wide: bool, as_json: bool) -> None:
     """Show nodes and actors: where each actor runs, its pid and its state.
 
     After muster drain a node is draining, and drained once nothing of Muster is left on it. Clients are shown whose
@@ -25,31 +34,81 @@ def status(directory: Path, address: str | None, as_json: bool) -> None:
     found = status_of(directory, address)
     if as_json:
         print_json(found)
-        return
-    hosts = {node["node_id"]: node["address"] for node in found["nodes"]}
+    else:
+        show(found, wide=wide)
+
+
+def show(found: Mapping[str, Any], *, wide: bool) -> None:
+    """Print the status as tables. Unless ``wide``, a terminal gets short node ids, and lines for what has no column."""
+    nodes, actors = found["nodes"], found["actors"]
+    is_short = not wide and rich_console.has_width(rich_console.console())
+    ids = _short([node["node_id"] for node in nodes]) if is_short else {}
     print_table(
-        ("NODE", "ADDRESS", "STATE"),
-        [(node["node_id"], node["address"], node["state"]) for node in found["nodes"]],
+        _NODES,
+        [
+            (ids.get(node["node_id"], node["node_id"]), node["address"], node["state"], len(node["actors"]))
+            for node in nodes
+        ],
     )
     terminal.line()
-    print_table(
-        ("ACTOR", "STATE", "STANDBY", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
-        [_row(actor, hosts) for actor in found["actors"]],
+    places = _places(nodes, ids)
+    left_out = print_table(
+        _ACTORS, [_row(actor, places) for actor in actors], () if wide else ("RESTARTS", "STANDBY", "ERROR")
     )
+    terminal.line()
+    if "STANDBY" in left_out:
+        _lines((actor["name"], f"{actor['stand_in']} serves in its place") for actor in actors if actor["stand_in"])
+    if "ERROR" in left_out:
+        _lines((actor["name"], actor["error"]) for actor in actors if actor["error"])
+    terminal.line(_total(actors, nodes))
+    if "RESTARTS" in left_out:
+        terminal.line("without RESTARTS, for which the terminal is too narrow: --wide", err=True)
     if turned_away := found.get("clients_turned_away"):
         terminal.line()
-        print_table(
-            ("TURNED AWAY", "HOST", "API", "VERSION", "TIMES", "LAST", "MEND"),
-            [_turned_away(client) for client in turned_away],
-        )
+        rows = [_turned_away(client) for client in turned_away]
+        if "MEND" in print_table(_TURNED_AWAY, rows, () if wide else ("LAST", "MEND")):
+            terminal.line()
+            _lines(dict.fromkeys((client["api"], client["mend"]) for client in turned_away))
 
 
-def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
+def _short(ids: Sequence[str]) -> dict[str, str]:
+    """As much of each id as tells it from the others."""
+    length = next(
+        length for length in range(_MIN_ID_CHARS, 1 << 10) if len({node_id[:length] for node_id in ids}) == len({*ids})
+    )
+    return {node_id: node_id[:length] for node_id in ids}
+
+
+def _places(nodes: Sequence[Mapping[str, Any]], ids: Mapping[str, str]) -> dict[str, str]:
+    """The address of each node, or its id if others have the same address."""
+    shared = Counter(node["address"] for node in nodes)
+    return {
+        node["node_id"]: node["address"] if shared[node["address"]] == 1 else ids.get(node["node_id"], node["node_id"])
+        for node in nodes
+    }
+
+
+def _lines(found: Iterable[tuple[str, str]]) -> None:
+    for name, text in found:
+        terminal.line(f"{name}: {text}")
+
+
+def _total(actors: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """``7 actors on 2 nodes, all alive``."""
+    states = Counter(actor["state"] for actor in actors)
+    if states.keys() == {_ALIVE}:
+        said = ", all alive"
+    else:
+        said = ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return f"{counted(len(actors), 'actor')} on {counted(len(nodes), 'node')}{said}"
+
+
+def _row(actor: Mapping[str, Any], places: Mapping[str, str]) -> tuple[Any, ...]:
     return (
         actor["name"],
         actor["state"],
         actor["stand_in"],
-        hosts.get(actor["node_id"], actor["node_id"]),
+        places.get(actor["node_id"], actor["node_id"]),
         actor["pid"],
         _addresses(actor),
         actor["restarts"],
@@ -57,13 +116,13 @@ def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
     )
 
 
-def _turned_away(client: dict[str, Any]) -> tuple[Any, ...]:
+def _turned_away(client: Mapping[str, Any]) -> tuple[Any, ...]:
     last = datetime.fromtimestamp(client["last_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     client_id = "(no client id)" if client["client_id"] is None else client["client_id"]
     return (client_id, client["host"], client["api"], client["version"], client["times"], last, client["mend"])
 
 
-def _addresses(actor: dict[str, Any]) -> str | None:
+def _addresses(actor: Mapping[str, Any]) -> str | None:
     """Where clients reach a gateway; the name of a listener is in front of its address, but for the first one."""
     further = [f"{listener}://{address}" for listener, address in actor["further_addresses"].items()]
     return ",".join([actor["address"], *further]) if further else actor["address"]
