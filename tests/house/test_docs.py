@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import shlex
@@ -17,6 +18,7 @@ from tests.rings.ring import load
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_CODE = ("actors", "benchmarks", "examples", "gateway", "placement", "pytest-muster", "spark", "tests")
 _CONFIG = MusterConfig.from_properties({})
 PROPERTIES = {row.name for row in (*describe_broker(_CONFIG), *describe_topic(_CONFIG, {}))}
 _SPAN = re.compile(r"`([^`\n]+)`")
@@ -105,6 +107,33 @@ def test_files_exist(page: Path) -> None:
     pattern = r"(?<![\w/.-])((?:actors|benchmarks|docs|examples|gateway|muster|placement|spark|tests)/[\w./-]+\.\w+)"
     wrong = [path for text in spans(page) for path in re.findall(pattern, text) if not (ROOT / path).exists()]
     assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_names_in_the_code_exist(page: Path) -> None:
+    """``Class.attribute`` of a class of ours, and ``module.py``."""
+    code = classes()
+    wrong = [
+        span
+        for span in spans(page)
+        if (found := re.fullmatch(r"([A-Z]\w+)\.([a-z_]\w+)(?:\(\))?", span))
+        and found[1] in code
+        and not re.search(rf"\b{found[2]}\b", code[found[1]])
+    ]
+    modules = {file.name for folder in _CODE for file in (ROOT / folder).rglob("*.py")}
+    wrong += [span for span in spans(page) if re.fullmatch(r"\w+\.py", span) and span not in modules]
+    assert not wrong
+
+
+@functools.cache
+def classes() -> dict[str, str]:
+    """The text of each class of the product; of all that have the name."""
+    texts: dict[str, str] = {}
+    for folder in _CODE:
+        for file in (ROOT / folder).rglob("*.py"):
+            for name, body in re.findall(r"^class (\w+)(.*?)(?=^\S|\Z)", file.read_text(), re.MULTILINE | re.DOTALL):
+                texts[name] = texts.get(name, "") + body
+    return texts
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
