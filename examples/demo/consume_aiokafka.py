@@ -39,10 +39,11 @@ async def consume(what: Options, member: Member) -> None:
         while not member.stopping:
             for partition, records in (await consumer.getmany(timeout_ms=int(POLL_S * 1000))).items():
                 for record in records:
-                    member.got(partition.partition, record.offset, record.value)
+                    member.got(partition.partition, record.offset, record.value, record.timestamp)
             if member.commit_is_due():
                 with suppress(KafkaError):
                     await consumer.commit()
+                    member.committed()
         with suppress(KafkaError):
             await consumer.commit()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from examples.demo.member import POLL_S, Member, options
 
@@ -12,12 +12,18 @@ from examples.demo.member import POLL_S, Member, options
 def main() -> None:
     what = options()
     member = Member()
+
+    def committed(error: KafkaError | None, _: list[TopicPartition]) -> None:
+        if error is None:
+            member.committed()
+
     consumer = Consumer(
         {
             "bootstrap.servers": what.bootstrap,
             "group.id": what.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "on_commit": committed,
         }
     )
 
@@ -37,10 +43,11 @@ def main() -> None:
             if message.error() is not None:
                 continue  # librdkafka retries by itself
             partition, offset, value = message.partition(), message.offset(), message.value()
+            _, timestamp_ms = message.timestamp()
             assert partition is not None
             assert offset is not None
             assert value is not None
-            member.got(partition, offset, value)
+            member.got(partition, offset, value, timestamp_ms)
         if member.commit_is_due():
             with suppress(KafkaException):
                 consumer.commit(asynchronous=True)

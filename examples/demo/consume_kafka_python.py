@@ -33,13 +33,18 @@ def main() -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
+
+    def committed(_: object, response: object) -> None:
+        if not isinstance(response, Exception):
+            member.committed()
+
     consumer.subscribe([what.topic], listener=_Listener(member))
     while not member.stopping:
         for partition, records in consumer.poll(timeout_ms=int(POLL_S * 1000)).items():
             for record in records:
-                member.got(partition.partition, record.offset, record.value)
+                member.got(partition.partition, record.offset, record.value, record.timestamp)
         if member.commit_is_due():
-            consumer.commit_async()
+            consumer.commit_async(callback=committed)
     with suppress(KafkaError):
         consumer.commit()
     consumer.close()

@@ -2,7 +2,8 @@
 
 A line on stdout is one JSON object with ``type``: ``assigned`` (partitions; one for every completed rebalance),
 ``progress`` (total, next: the next offset by partition) twice a second, and ``done`` at the end, with everything
-of :meth:`examples.demo.received.Received.to_json`.
+of :meth:`examples.demo.received.Received.to_json` and, as ``arrived``, of
+:meth:`examples.demo.arrivals.Arrivals.to_json`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from examples.demo.arrivals import Arrivals
 from examples.demo.dataset import ROWS, row_number
 from examples.demo.received import Received
 from muster.actors.runtime import terminal
@@ -47,6 +49,9 @@ class Member:
     def __init__(self) -> None:
         self.stopping = False
         self._received = Received(ROWS)
+        self._arrivals = Arrivals()
+        self._in_commits = 0
+        """Records received before the last commit."""
         self._next_commit = time.monotonic() + COMMIT_INTERVAL_S
         self._next_progress = 0.0
         self._demo = os.getppid()
@@ -59,10 +64,15 @@ class Member:
             signal.alarm(ALONE_S)
 
     def assigned(self, partitions: Iterable[int]) -> None:
+        self._arrivals.assigned()
         write({"type": "assigned", "partitions": sorted(partitions)})
 
-    def got(self, partition: int, offset: int, value: bytes) -> None:
+    def got(self, partition: int, offset: int, value: bytes, timestamp_ms: int) -> None:
+        """Count a record; its timestamp is CreateTime, from a producer on this machine."""
+        is_new = offset >= self._received.next_offset.get(partition, 0)
         self._received.add(partition, offset, row_number(value))
+        if is_new:
+            self._arrivals.add(partition, timestamp_ms / 1000, time.time())
 
     def commit_is_due(self) -> bool:
         """True once a second; also writes the progress, so it is called on every iteration."""
@@ -73,10 +83,17 @@ class Member:
         if now < self._next_commit:
             return False
         self._next_commit = now + COMMIT_INTERVAL_S
+        if self._received.total > self._in_commits:
+            self._in_commits = self._received.total
+            self._arrivals.commit_requested(time.time())
         return True
 
+    def committed(self) -> None:
+        """A commit succeeded."""
+        self._arrivals.committed(time.time())
+
     def done(self) -> None:
-        write({"type": "done", **self._received.to_json()})
+        write({"type": "done", **self._received.to_json(), "arrived": self._arrivals.to_json()})
 
 
 def write(line: dict[str, Any]) -> None:

@@ -3,7 +3,8 @@
 The runner's action at a mark must find records in flight, however long it takes: from each mark on, the rate is a
 twentieth, until a SIGUSR1 for that mark.
 
-Writes JSON lines: ``progress`` (delivered, failed) and ``done`` (the same, and the bytes of the values).
+Writes JSON lines: ``progress`` (delivered, failed) and ``done`` (the same, the bytes of the values, and when
+acknowledgements arrived).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, Producer
 
+from examples.demo.arrivals import Arrivals
 from examples.demo.dataset import flights
 from examples.demo.member import write
 
@@ -56,11 +58,15 @@ class _Deliveries:
     def __init__(self) -> None:
         self.delivered = 0
         self.failed = 0
+        self.arrivals = Arrivals()
         self._next = 0.0
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.delivered += 1
+            partition, (_, timestamp_ms) = message.partition(), message.timestamp()
+            assert partition is not None
+            self.arrivals.add(partition, timestamp_ms / 1000, time.time())
         else:
             self.failed += 1
 
@@ -107,7 +113,8 @@ def main() -> None:
     while producer.flush(_TURN_S):
         deliveries.say()
     size = sum(chunk.nbytes for chunk in table["value"].chunks)
-    write({"type": "done", "delivered": deliveries.delivered, "failed": deliveries.failed, "bytes": size})
+    counts = {"delivered": deliveries.delivered, "failed": deliveries.failed, "bytes": size}
+    write({"type": "done", **counts, "arrived": deliveries.arrivals.to_json()})
 
 
 if __name__ == "__main__":
