@@ -55,18 +55,21 @@ def lines(
     y: str,
     y_label: str,
     steps: bool,
+    across: tuple[float, float] | None = None,
 ) -> str:
     """Curves over seconds since the start, with ``events``; a curve in ``steps`` keeps its value up to the next point.
 
+    ``across`` is the range of the time axis, for plots that share it; without it, that of the curves.
     ``label`` describes the plot in words, for readers who cannot see it. ``names`` gives each name its colour, by its
     place, so that it is the same in all plots; a name that is not in it is grey. ``y`` is the name of a column: its
     suffix is the unit of the values.
     """
     moments = [at_s for curve in series.values() for at_s, _ in curve]
-    across = _Span(min(moments, default=0.0), max(moments, default=1.0) + (0 if len(set(moments)) > 1 else 1))
-    ticks = [(value, text, "") for value, text in number_ticks(across.first, across.last, "seconds")]
+    first_s, last_s = across or (min(moments, default=0.0), max(moments, default=1.0) + (len(set(moments)) <= 1))
+    ticks = [(value, text, "") for value, text in number_ticks(first_s, last_s, "seconds")]
     drawn = {name: _stepped(curve) if steps else curve for name, curve in series.items()}
-    return _chart(drawn, across, ticks, names=names, label=label, y=y, y_label=y_label, events=events)
+    span = _Span(first_s, last_s)
+    return _chart(drawn, span, ticks, names=names, label=label, y=y, y_label=y_label, events=events)
 
 
 def time_lines(
