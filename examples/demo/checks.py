@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from examples.demo.arrivals import Arrived
 from examples.demo.consumption import Consumption
 from examples.demo.counters import Counted, differences
 from examples.demo.page import Check, GroupLine
@@ -21,6 +22,7 @@ class MemberSeen:
     """By partition, in the order of arrival."""
     rows: bytes
     """Bitmap of row numbers, lowest bit first."""
+    arrived: Arrived = field(default_factory=Arrived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,12 @@ class Seen:
     """The counters of all gateways at the end."""
     consumption: Consumption | None
     """None: the Spark job failed."""
+    started_s: float = 0.0
+    """Unix time of second 0."""
+    acknowledged: Arrived = field(default_factory=Arrived)
+    """The arrivals of acknowledgements at the producer."""
+    evidence_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Bytes that the gateways sent, by group and evidence."""
 
     @property
     def records(self) -> int:

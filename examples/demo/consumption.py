@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rich.table import Table
-
 T = TypeVar("T")
 
 BUCKET_SECONDS = 5
@@ -23,7 +21,7 @@ class Sent:
     bucket: datetime
     """Start of the bucket, timezone-aware."""
     group: str | None
-    messages: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,19 +96,3 @@ def _rows(kind: type[T], section: dict[str, Any]) -> Iterator[T]:
         if "bucket" in values:
             values["bucket"] = datetime.fromisoformat(values["bucket"])
         yield kind(**values)
-
-
-def table_of(consumption: Consumption) -> Table:
-    """For the terminal: a line per group, topic and partition, then totals per group."""
-    table = Table(title="Messages and bytes out", title_justify="left")
-    for name in ("group", "topic", "partition"):
-        table.add_column(name)
-    for name in ("messages", "bytes"):
-        table.add_column(name, justify="right")
-    for row in consumption.partitions:
-        table.add_row(row.group, row.topic, str(row.partition), f"{row.messages:,}", f"{row.bytes:,}")
-    table.add_section()
-    for total in consumption.groups:
-        label = f"{total.distinct:,} distinct, {total.resent:,} sent again"
-        table.add_row(total.group, label, "all", f"{total.messages:,}", f"{total.bytes:,}")
-    return table

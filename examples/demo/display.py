@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.page import Check, GroupLine
+from examples.demo.page import Check, Fact, GroupLine
 from muster.actors.runtime import rich_console
 
 _PLAIN_INTERVAL_S = 10.0
@@ -23,6 +24,8 @@ class Display:
         self.console = rich_console.console()
         self._live = rich_console.is_live(self.console)
         self._started = time.monotonic()
+        self.started_s = time.time()
+        """Unix time of second 0."""
         self._progress = Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(bar_width=40),
@@ -72,3 +75,14 @@ class Display:
         for check in checks:
             mark = Text("ok      ", "green") if check.held else Text("FAILED  ", "red")
             self.console.print(mark.append(f"{check.name}: {check.detail}", "default"))
+
+    def conclusion(self, facts: Sequence[Fact], checks: Sequence[Check], page: Path) -> None:
+        """The answer, in the last lines."""
+        failed = [check for check in checks if not check.held]
+        verdict = f"{len(failed)} of {len(checks)} failed" if failed else f"all {len(checks)} ok"
+        table = Table.grid(padding=(0, 2))
+        for fact in facts:
+            table.add_row(fact.word, Text(fact.figure, "green" if fact.is_good else "red"), fact.short)
+        table.add_row("Checks", Text(verdict, "red" if failed else "green"), "; ".join(check.name for check in failed))
+        self.console.print(table)
+        self.console.print(f"Page    {page}")

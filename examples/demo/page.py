@@ -9,8 +9,13 @@ from examples.demo.consumption import BUCKET_SECONDS, Consumption
 from muster.spark.render import plots
 from muster.spark.render.page import render_page
 from muster.spark.render.plots import Event
+from muster.spark.units import cell_in, lasting
 
+AFTER_A_KILL_S = 5
+"""A wait that begins later is not an outage by that kill."""
 _UNATTRIBUTED = "(unattributed)"
+
+Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +25,30 @@ class Check:
     name: str
     held: bool
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A part of the answer."""
+
+    label: str
+    word: str
+    """The label on a terminal."""
+    figure: str
+    details: Sequence[str]
+    """Sentences, the first one first."""
+    short: str
+    """The rest of the figure's line on a terminal."""
+    is_good: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitLine:
+    """The longest waits of a client."""
+
+    label: str
+    longest: Sequence[str]
+    """With units: after each kill, and apart from the kills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +73,16 @@ class Report:
     title: str
     started_s: float
     """Unix time of second 0 of the time axes."""
-    facts: Sequence[tuple[str, str]]
-    """The setup of the run: label and value."""
+    subtitle: str
+    facts: Sequence[Fact]
+    setup: Sequence[tuple[str, str]]
+    """Label and value."""
     checks: Sequence[Check]
     groups: Sequence[GroupLine]
-    progress: Mapping[str, Sequence[tuple[float, float]]]
-    """Cumulative records by (seconds since the start), for the producer and each group."""
+    wait_heads: Sequence[str]
+    waits: Sequence[WaitLine]
+    lag: Curves
+    """By group: seconds since the start, and the age in seconds of the oldest record that the group did not have."""
     events: Sequence[Event]
     consumption: Consumption = field(repr=False)
 
@@ -57,58 +90,86 @@ class Report:
 def render(report: Report) -> str:
     """The page."""
     consumption = report.consumption
+    rates = _rates(report)
+    across = _across(report, rates)
     return render_page(
         "page.html.j2",
-        {"number": lambda value: f"{value:,}"},
+        {"number": lambda value: f"{value:,}", "size": lambda value: cell_in(value, "bytes")},
         package="examples.demo",
         report=report,
         held=all(check.held for check in report.checks),
         partitions=consumption.partitions,
+        group_bytes={total.group: total.bytes for total in consumption.groups},
         unattributed=consumption.unattributed,
         unattributed_messages=sum(row.messages for row in consumption.unattributed),
-        rate_plot=_rate(report),
-        progress_plot=_progress(report),
+        unattributed_bytes=sum(row.bytes for row in consumption.unattributed),
+        lag_plot=_lag(report, across),
+        rate_plot=_rate(report, rates, across),
         bytes_plot=_bytes(report),
         seconds=BUCKET_SECONDS,
+        after_a_kill_s=AFTER_A_KILL_S,
     )
 
 
-def _rate(report: Report) -> str:
-    """Messages per group in time buckets; a bucket without messages is a zero, not a gap."""
+def _across(report: Report, rates: Curves) -> tuple[float, float] | None:
+    """The range of every time axis."""
+    moments = [at_s for curves in (report.lag, rates) for curve in curves.values() for at_s, _ in curve]
+    moments += [event.at_s for event in report.events]
+    return (min(moments), max(moments)) if len(set(moments)) > 1 else None
+
+
+def _lag(report: Report, across: tuple[float, float] | None) -> str:
+    highest = {name: max(curve, key=lambda point: point[1]) for name, curve in report.lag.items() if curve}
+    said = "; ".join(f"{name} at most {lasting(lag_s)}, at {at_s:.0f} s" for name, (at_s, lag_s) in highest.items())
+    return plots.lines(
+        report.lag,
+        report.events,
+        names=_names(report),
+        label=f"Lag of each group in seconds: {said or 'none'}. {_marked(report)}",
+        y="lag_seconds",
+        y_label="age of the oldest record not received",
+        steps=False,
+        across=across,
+    )
+
+
+def _rates(report: Report) -> dict[str, list[tuple[float, float]]]:
+    """Bytes per second by group in time buckets; a bucket without bytes is a zero, not a gap."""
     size = BUCKET_SECONDS
     sums: dict[str, dict[int, int]] = {}
     for row in report.consumption.sent:
         name = row.group if row.group is not None else _UNATTRIBUTED
-        sums.setdefault(name, {})[int(row.bucket.timestamp())] = row.messages
+        sums.setdefault(name, {})[int(row.bucket.timestamp())] = row.bytes
+    order = {name: place for place, name in enumerate(_names(report))}
     starts = sorted({start for buckets in sums.values() for start in buckets})
-    series = {
+    return {
         name: [
             (max(0.0, start - report.started_s), buckets.get(start, 0) / size)
             for start in range(starts[0], starts[-1] + 2 * size, size)
         ]
-        for name, buckets in sorted(sums.items())
+        for name, buckets in sorted(sums.items(), key=lambda item: (item[0] not in order, order.get(item[0], 0)))
     }
-    label = f"Messages per second sent to each group, in steps of {size} seconds: " + "; ".join(
-        f"{name} {sum(buckets.values()):,} in all" for name, buckets in sorted(sums.items())
+
+
+def _rate(report: Report, rates: Curves, across: tuple[float, float] | None) -> str:
+    said = "; ".join(
+        f"{name} at most {cell_in(max(rate for _, rate in curve), 'bytes_per_second')}" for name, curve in rates.items()
     )
     return plots.lines(
-        series,
+        rates,
         report.events,
         names=_names(report),
-        label=label,
-        y="messages_per_second",
-        y_label="messages per second",
+        label=f"Bytes per second sent to each group, in steps of {BUCKET_SECONDS} seconds: {said}. {_marked(report)}",
+        y="bytes_per_second",
+        y_label="bytes per second",
         steps=True,
+        across=across,
     )
 
 
-def _progress(report: Report) -> str:
-    ends = ", ".join(f"{name} {points[-1][1]:,.0f}" for name, points in report.progress.items() if points)
+def _marked(report: Report) -> str:
     kills = "; ".join(f"{event.label} at {event.at_s:.0f} s" for event in report.events)
-    label = f"Records in and out over time, in the end: {ends}. Marked: {kills or 'nothing'}."
-    return plots.lines(
-        report.progress, report.events, names=_names(report), label=label, y="records", y_label="records", steps=False
-    )
+    return f"Marked: {kills or 'nothing'}."
 
 
 def _bytes(report: Report) -> str:

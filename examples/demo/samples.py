@@ -34,6 +34,15 @@ def sent(storage: Path) -> Counted:
     return found
 
 
+def evidence_bytes(storage: Path) -> dict[tuple[str, str], int]:
+    """Bytes sent, by group and evidence (docs/attribution.md), in the files so far."""
+    found: dict[tuple[str, str], int] = {}
+    for row in _rows(storage, ["group", "evidence", "bytes"]):
+        key = row["group"], row["evidence"]
+        found[key] = found.get(key, 0) + row["bytes"]
+    return found
+
+
 def _rows(storage: Path, columns: list[str], wanted: ds.Expression | None = None) -> list[dict[str, Any]]:
     """The rows that have a group."""
     folder = storage / "metrics" / SAMPLES

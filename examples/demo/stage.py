@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from examples.demo.arrivals import Arrived
 from examples.demo.checks import MemberSeen
 from examples.demo.child import Child
 from examples.demo.dataset import ROWS
@@ -59,7 +60,6 @@ class Demo:
     """URL of each gateway's ``/metrics``."""
     producer: Child | None = None
     members: dict[str, list[Child]] = field(default_factory=dict)
-    progress: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def storage(self) -> Path:
@@ -76,7 +76,7 @@ class Demo:
         self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
 
     def start_clients(self, marks: Sequence[float]) -> None:
-        """Start the producer and the consumers at once; return when every group has its partitions.
+        """Start the consumers, and the producer when every group has its partitions, so that no lag is that of joining.
 
         At each of ``marks``, shares of the records, the producer slows down until it gets the signal to continue.
         """
@@ -87,11 +87,11 @@ class Demo:
             self.members[group.name] = [
                 self.run(f"{group.name}-{number}", group.module, *what) for number in range(1, group.members + 1)
             ]
+        self.until(self._all_assigned, JOIN_S, "every group to have its partitions")
         self.display.step(f"producer replays {ROWS:,} flights at {_RATE_PER_S:,} records a second")
         slower = (word for mark in marks for word in ("--mark", str(mark)))
         where = ("--bootstrap", self.bootstrap, "--topic", TOPIC)
         self.producer = self.run("producer", "examples.demo.producer", *where, "--rate", str(_RATE_PER_S), *slower)
-        self.until(self._all_assigned, JOIN_S, "every group to have its partitions")
 
     def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Wait and show progress. DemoError after the timeout, or if a process ends that should not."""
@@ -104,12 +104,10 @@ class Demo:
             time.sleep(_TURN_S)
 
     def show(self) -> None:
-        """Show and record how many records went in and out."""
+        """Show how many records went in and out."""
         if self.producer is None:
             return
         counts = {"produced": self._delivered()} | {name: self._consumed(name) for name in self.members}
-        for name, count in counts.items():
-            self.progress.setdefault(name, []).append((self.display.now_s(), count))
         self.display.records(counts)
 
     def under_way(self, share: float) -> Callable[[], bool]:
@@ -182,4 +180,5 @@ def _seen(child: Child) -> MemberSeen:
             int(partition): [(first, last) for first, last in found] for partition, found in done["intervals"].items()
         },
         rows=base64.b64decode(done["rows"]),
+        arrived=Arrived.from_json(done.get("arrived")),
     )

@@ -329,8 +329,8 @@ def test_the_demo_reads_what_the_command_writes(spark: SparkSession, tmp_path: P
     result = run_job(JOB, spark, tmp_path, options, tables={SAMPLES: samples})
     assert Consumption.from_json(to_json([result], options)) == Consumption(
         sent=(
-            Sent(bucket=NOON, group=None, messages=1),
-            Sent(bucket=NOON + timedelta(seconds=60), group="billing", messages=10),
+            Sent(bucket=NOON, group=None, bytes=100),
+            Sent(bucket=NOON + timedelta(seconds=60), group="billing", bytes=1000),
         ),
         partitions=(GroupPartition(group="billing", topic="flights", partition=0, messages=10, bytes=1000),),
         groups=(GroupTotal(group="billing", messages=10, bytes=1000, distinct=10, resent=0),),
