@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
+from ray.experimental import internal_kv
 
 from muster.actors.controller.actor import Controller
 from muster.actors.controller.nodes import NodeError
@@ -17,7 +19,7 @@ from muster.actors.controller.supervisor import detached
 from muster.actors.reconciler.reconciler import MappingUnknown
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.process import log_folder
-from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
+from muster.actors.runtime.settings import HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
 from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
@@ -48,13 +50,16 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         gateways = ray.get(controller.ready.remote())
     except RayError as error:
         raise ClusterError(last_line(error)) from error
-    return ClusterReady(
+    ready = ClusterReady(
         bootstrap=tuple(host_port(gateway["broker"].host, gateway["broker"].port) for gateway in gateways),
         listeners=_by_listener(settings, [gateway["broker"] for gateway in gateways]),
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
         zookeeper=settings.zookeeper,
         logs=str(log_folder(Path(settings.storage))),
     )
+    found = json.dumps({"cluster_id": settings.cluster_id, "metrics": ready.metrics})
+    internal_kv._internal_kv_put(HTTP_ADDRESSES, found, namespace=settings.namespace)
+    return ready
 
 
 def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, tuple[str, ...]]:
@@ -116,6 +121,7 @@ def stop_cluster(namespace: str = NAMESPACE) -> None:
     """Stop in order; what does not stop in time is killed. No effect if nothing runs."""
     with contextlib.suppress(ValueError, RayError, TimeoutError):
         ray.get(ray.get_actor("controller", namespace).stop.remote(), timeout=_STOP_S)
+    internal_kv._internal_kv_del(HTTP_ADDRESSES, namespace=namespace)
     names = _actors(namespace)
     for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)

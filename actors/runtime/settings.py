@@ -17,6 +17,8 @@ LogFormat = Literal["text", "json"]
 JSON_LOG: LogFormat = "json"
 NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""
+HTTP_ADDRESSES = "http-addresses"
+"""A key in Ray's key-value store: ``{"cluster_id": ID, "metrics": [URL]}``, the gateways at the start, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.http_client import METRICS, NO_ADDRESS, HttpError, NoHttpResponse, get, send
-from muster.gateway.cli.running import state_of, status_over_ray
+from muster.gateway.cli.running import known_gateways, status_over_ray
 
 __all__ = ["HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
 
@@ -32,8 +32,7 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
 
 def gateways(directory: Path, address: str | None) -> Iterator[str]:
     """Addresses of gateways at their start and, if none of these responds, their current ones. Raises CliError."""
-    if address is None:
-        yield from (url.removesuffix(METRICS) for url in state_of(directory).metrics)
+    yield from (url.removesuffix(METRICS) for url in known_gateways(directory, address).metrics)
     for actor in status_over_ray(directory, address)["actors"]:
         if url := actor.get("metrics_url"):
             yield url.removesuffix(METRICS)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.errors import first_line
+from muster.actors.runtime.settings import HTTP_ADDRESSES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.http_client import METRICS, get
 from muster.gateway.cli.lifecycle import ray_connection
@@ -99,27 +101,50 @@ def _listens(server: str) -> bool:
 
 
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:
-    """The controller's status now: ``nodes``, ``actors`` and more. CliError if there is none.
+    """Return the controller's status now: ``nodes``, ``actors`` and more. Raises CliError if there is none.
 
-    From a gateway of the run state, which asks the controller; else through Ray, which takes seconds of processor time.
+    From a gateway that served at the start, which asks the controller; else through Ray, which takes seconds of
+    processor time.
     """
-    found = _status_over_http(directory) if address is None else None
-    return status_over_ray(directory, address) if found is None else found
+    known = known_gateways(directory, address)
+    found = _status_over_http(known)
+    if found is None:
+        return status_over_ray(directory, address)
+    if address is None and storage.holder(directory) is None:
+        _say_left(state_of(directory))
+    return found
 
 
-def _status_over_http(directory: Path) -> dict[str, Any] | None:
-    """None if no gateway of the run state has one, or may give it to this caller."""
-    state = state_of(directory)
-    for url in state.metrics:
+class KnownGateways(NamedTuple):
+    """The gateways at the start of a cluster."""
+
+    cluster_id: str = ""
+    metrics: tuple[str, ...] = ()
+    """URLs."""
+
+
+def known_gateways(directory: Path, address: str | None) -> KnownGateways:
+    """Read them from the run state, or from that Ray's key-value store. Raises CliError if nothing runs there."""
+    if address is None:
+        state = state_of(directory)
+        return KnownGateways(state.cluster_id, state.metrics)
+    found = ray_connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
+    if found is None:
+        return KnownGateways()
+    content = json.loads(found)
+    return KnownGateways(content["cluster_id"], tuple(content["metrics"]))
+
+
+def _status_over_http(known: KnownGateways) -> dict[str, Any] | None:
+    """Return None if none of the gateways has a status, or may give it to this caller."""
+    for url in known.metrics:
         try:
             found = get(url.removesuffix(METRICS), "/v1/status", timeout_s=_STATUS_S)
         except CliError:  # it responds: the controller does not, or the caller may not
             return None
         except (OSError, HTTPException, ValueError):
             continue
-        if found.get("cluster_id") == state.cluster_id:  # the address may be another's by now
-            if storage.holder(directory) is None:
-                _say_left(state)
+        if found.get("cluster_id") == known.cluster_id:  # the address may be another's by now
             return found
     return None
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import pytest
+
+from muster.gateway.cli.storage import directory as storage
 from tests.muster_process import Muster
 
 
@@ -28,17 +32,24 @@ def test_every_gateway_has_the_status(muster: Muster) -> None:
             assert json.load(response) == muster.status()
 
 
-def test_the_command_gets_it_from_a_gateway_without_ray(muster: Muster) -> None:
+@pytest.mark.parametrize("by", ["storage", "address"])
+def test_the_command_gets_it_from_a_gateway(muster: Muster, by: str) -> None:
+    """Without the cluster's modules, which connect to Ray; with a storage directory, without Ray altogether."""
+    state = storage.read_state(muster.storage)
+    assert state is not None
+    where = {"storage": str(muster.storage), "address": state.ray_address}
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(state.ray_token_path)}
     command = [sys.executable, "-X", "importtime", "-m", "muster.gateway.cli.main", "status", "--json"]
     done = subprocess.run(
-        [*command, "--storage", str(muster.storage)],
+        [*command, f"--{by}", where[by]],
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
-        env=muster.environment,
+        env=(muster.environment or os.environ) | (token if by == "address" else {}),
     )
     assert json.loads(done.stdout) == muster.status()
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "muster.gateway.cli.http_client" in imported
-    assert not {"ray", "pydantic", "confluent_kafka", "muster.actors.config"} & imported
+    assert bool({"ray", "ray._raylet"} & imported) == (by == "address")
+    assert not {"muster.gateway.cluster", "confluent_kafka", "muster.actors.config"} & imported

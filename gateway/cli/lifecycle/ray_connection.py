@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,7 @@ def connect(address: str, token_path: str | None) -> None:
 
     CliError if there is none or it refuses us.
     """
-    if token_path:
-        use_token(Path(token_path))
-    if address == "auto":
-        address = find_ray()
-        _use_token_of_user()
-    _check_gcs(address)
-    use_loopback_for(address)
+    address = _reached(address, token_path)
     import ray
 
     keep_stdout()
@@ -53,6 +48,34 @@ def connect(address: str, token_path: str | None) -> None:
             f"no Ray responds at {address}: {first_line(error)}; "
             "check the address, and RAY_AUTH_MODE=token if that Ray requires a token"
         ) from error
+
+
+def stored(address: str, token_path: str | None, key: str) -> bytes | None:
+    """Read a value of Muster's from that Ray's key-value store, which is faster than to connect. None if there is none.
+
+    Raises CliError if there is no Ray.
+    """
+    address = _reached(address, token_path)
+    try:
+        raylet: Any = import_module("ray._raylet")
+        client = raylet.GcsClient(address=address)
+        value: bytes | None = client.internal_kv_get(key.encode(), NAMESPACE.encode(), timeout=_CONNECT_S)
+        return value
+    except Exception as error:  # private to Ray, and free to change; whoever connects next says what is wrong
+        log.debug("%s cannot be read: %s", key, error)
+        return None
+
+
+def _reached(address: str, token_path: str | None) -> str:
+    """Prepare this process for the Ray at the address. Returns the address, which is none of ``auto``."""
+    if token_path:
+        use_token(Path(token_path))
+    if address == "auto":
+        address = find_ray()
+        _use_token_of_user()
+    _check_gcs(address)
+    use_loopback_for(address)
+    return address
 
 
 def keep_stdout() -> None:
