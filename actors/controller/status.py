@@ -1,4 +1,4 @@
-"""What the controller reports of each actor, for ``muster status``."""
+"""Reports of the controller on each actor, for ``muster status``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GATEWAYS_S = 2.0
 
 
 def actor_status(managed: Managed, standby: str | None) -> dict[str, Any]:
-    """``standby``: the name of the one that serves in its place."""
+    """Return the status of an actor. ``standby``: the name of the one that serves in its place."""
     started = managed.started
     broker = started.broker if started else None
     return {
@@ -38,7 +38,7 @@ def actor_status(managed: Managed, standby: str | None) -> dict[str, Any]:
 
 
 def own_status() -> dict[str, Any]:
-    """The same of the controller, which is this process."""
+    """Return the status of the controller, which is this process."""
     return {
         "name": "controller",
         "state": "alive",
@@ -54,7 +54,7 @@ def own_status() -> dict[str, Any]:
 
 
 async def clients_turned_away(gateways: Iterable[Managed]) -> list[dict[str, Any]]:
-    """The clients that these gateways do not serve; gateways that do not respond in time are left out."""
+    """Return the clients that these gateways turn away; gateways that do not respond in time are left out."""
     serving = [gateway for gateway in gateways if gateway.state == "alive"]
     found = await asyncio.gather(*(_turned_away_by(gateway) for gateway in serving))
     return [{"gateway": gateway.name, **row} for gateway, rows in zip(serving, found, strict=True) for row in rows]
