@@ -209,10 +209,8 @@ def _results(
 
 
 def _show(request: Request, results: list[JobResult], damage: list[str]) -> None:
-    from muster.spark.render import showing
-
     if request.format == "table" and request.out is None:
-        showing.print_results(results, rich_console.console())
+        _print(request, results)
     else:
         text = _text(request, results, damage)
         if request.out is None:
@@ -222,6 +220,18 @@ def _show(request: Request, results: list[JobResult], damage: list[str]) -> None
             terminal.line(str(request.out), err=True)
     for group in _groups_without_rows(request, results):
         terminal.line(f"muster: nothing is reported about group {group}: no such group in that time", err=True)
+
+
+def _print(request: Request, results: list[JobResult]) -> None:
+    from muster.spark.render import answers, showing
+
+    console = rich_console.console(wide=request.extent == "wide")
+    if request.extent == "wide" or not (request.extent or rich_console.is_live(console)):
+        showing.print_results(results, console)
+        return
+    left_out = answers.print_answers(results, console, details=request.extent == "details")
+    for text in left_out if not request.stream else ():
+        terminal.line(text, err=True)
 
 
 def _groups_without_rows(request: Request, results: list[JobResult]) -> list[str]:

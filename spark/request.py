@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from muster.spark.jobs.job import Options
 
@@ -28,6 +28,9 @@ class Request:
     """Whether ``options.now`` was requested; if not, it is the time when the tables are read."""
     format: str = "table"
     """table, json, parquet or html."""
+    extent: Literal["", "details", "wide"] = ""
+    """Of a table: all tables of the job in the columns that fit (details), or with all columns (wide). Empty: on a
+    terminal the answer alone, elsewhere as ``wide``."""
     out: Path | None = None
     """A file; for parquet and for a stream a folder; None: stdout. A stream without it keeps nothing."""
     ray_address: str | None = None

@@ -21,14 +21,14 @@ _READABLE = 12
 """Minimum width of a column on a terminal, unless its texts are shorter."""
 
 
-def console(*, err: bool = False, file: IO[str] | None = None) -> Console:
+def console(*, err: bool = False, file: IO[str] | None = None, wide: bool = False) -> Console:
     """Return a console on stdout, stderr or the file: rich's styles, printable texts, no markup.
 
-    A pipe has no width.
+    A pipe has no width, nor has a terminal if ``wide``: it wraps lines that are too long.
     """
     stream = file or (sys.stderr if err else sys.stdout)
     raw: Any = getattr(stream, "unguarded", stream)
-    size = (None, None) if raw.isatty() else (_NO_WIDTH, _NO_WIDTH)
+    size = (None, None) if raw.isatty() and not wide else (_NO_WIDTH, _NO_WIDTH)
     return _Console(file=raw, width=size[0], height=size[1], highlight=False, markup=False, emoji=False)
 
 

@@ -73,11 +73,11 @@ def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
     for text in texts:
         if len(text) > LONGEST and text.isascii():
             alike[text[:_BEGIN]].add(text)
-    return {text: _same(same) for same in alike.values() if len(same) > 1 for text in same}
+    return {text: common_beginning(same) for same in alike.values() if len(same) > 1 for text in same}
 
 
-def _same(texts: Collection[str]) -> int:
-    """The length of their common beginning; the first and last in order share the least."""
+def common_beginning(texts: Collection[str]) -> int:
+    """Its length; the first and last in order share the least."""
     pairs = zip(min(texts), max(texts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from muster.spark.jobs.job import Options
+from muster.spark.render.answers import leads_of
 from muster.spark.render.drawing import drawn, names_of
 from muster.spark.render.page import render_page
 from muster.spark.render.page_tables import PageTable, page_table
-from muster.spark.render.screens import SCREENS
-from muster.spark.render.screens.screen import MOST, JobScreen, Lead, Level, Screen, counted
+from muster.spark.render.screens import SCREENS, screen_of
+from muster.spark.render.screens.screen import MOST, JobScreen, Level, Screen, counted
 from muster.spark.result import JobResult, Shown
 from muster.spark.units import lasting
 
@@ -27,14 +28,6 @@ LEAD_ROWS = 6
 """The limit of a screen's table."""
 _STALE = timedelta(minutes=10)
 """Tables whose newest row is older than this, and than three steps, are reported to have ended."""
-_NARROW_COLUMNS = 6
-_DECISIVE = (
-    *("group", "actor", "gateway", "verdict", "topic", "partition"),
-    *("lag_messages", "lag_seconds", "catch_up_seconds", "rule"),
-)
-"""First in a wide table, in this order, since its other end may not be visible."""
-_SENTENCES = ("rule", "evidence")
-"""Columns whose values may wrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +85,16 @@ def render_results(results: Sequence[JobResult], options: Options, damage: Seque
 
 def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobOnPage:
     job_screen = next((each for each in SCREENS if each.job == result.job), None)
-    screen = _screen(result, job_screen)
+    heading, screen = screen_of(result)
     plotted = _plotted(result, job_screen)
     plot, left_out = drawn(plotted, plotted.plot, options, names) if plotted and plotted.plot else ("", "")
     return _JobOnPage(
         name=result.job,
         short=job_screen.short if job_screen else result.job,
-        heading=job_screen.text if job_screen else result.title,
+        heading=heading,
         screen=screen,
         more=screen.more[:MOST],
-        table=page_table(job_screen.text if job_screen else result.title, screen.columns, screen.rows[:LEAD_ROWS]),
+        table=page_table(heading, screen.columns, screen.rows[:LEAD_ROWS]),
         more_rows=_more_rows(screen),
         plot=plot,
         left_out=left_out,
@@ -123,13 +116,6 @@ def _more_rows(screen: Screen) -> str:
     return f"{count - LEAD_ROWS:,} more{where}."
 
 
-def _screen(result: JobResult, job_screen: JobScreen | None) -> Screen:
-    """The screen of a job; without a question, only its tables."""
-    if job_screen is None:
-        return Screen(level=Level.INFO, summary=result.title)
-    return job_screen.screen(result)
-
-
 def _plotted(result: JobResult, job_screen: JobScreen | None) -> Shown | None:
     """The section whose plot is on the screen."""
     found = [section for section in result.sections if section.plot is not None and section.rows]
@@ -142,23 +128,15 @@ def _part(shown: Shown, options: Options, names: Sequence[str], *, drawn_above: 
     plot, left_out = drawn(shown, shown.plot, options, names) if has_plot and shown.plot else ("", "")
     hidden = len(shown.rows) - PAGE_ROWS
     order = [column.name for column in shown.columns]
-    columns = [
-        Lead(name=name, label=name.replace("_", " "), is_text=name in _SENTENCES) for name in _decisive_first(order)
-    ]
     return _Part(
         shown=shown,
-        table=page_table(shown.title, columns, [dict(zip(order, row, strict=True)) for row in shown.rows[:PAGE_ROWS]]),
+        table=page_table(
+            shown.title, leads_of(order), [dict(zip(order, row, strict=True)) for row in shown.rows[:PAGE_ROWS]]
+        ),
         plot=plot,
         left_out=left_out,
         more=f"{hidden:,} rows" + (" and others" if shown.cut else "") if hidden > 0 else "",
     )
-
-
-def _decisive_first(names: Sequence[str]) -> Sequence[str]:
-    if len(names) <= _NARROW_COLUMNS:
-        return names
-    first = [name for name in _DECISIVE if name in names]
-    return [*first, *(name for name in names if name not in first)]
 
 
 def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:

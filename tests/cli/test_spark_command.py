@@ -79,6 +79,10 @@ def test_what_is_no_moment(text: str) -> None:
             "has no streaming form; consumption, lag, attribution have one",
         ),
         (("spark", "lag", "--local", "--once"), "--once needs --stream"),
+        (("spark", "lag", "--json", "--format", "html", "--out", "x"), "--json excludes --format html"),
+        (("spark", "lag", "--json", "--wide"), "--format json has all tables and columns: --wide is for a terminal"),
+        (("spark", "lag", "--out", "lag.txt", "--details"), "--out has all tables and columns: --details is for"),
+        (("spark", "lag", "--wide", "--details"), "name one of them"),
         (("spark", "lag", "--local", "--price-per-gib", "nan"), "nan is not a price"),
         (("spark", "lag", "--local", "--out", "missing/lag.json"), "lag.json cannot be written: there is no folder"),
         (("report", "--local", "--out", "missing/lag.html"), "lag.html cannot be written: there is no folder"),
@@ -130,6 +134,13 @@ def test_empty_tables_have_a_result(muster: Muster, storage: Path, tmp_path: Pat
     assert "group a: no such group in that time" in done.stderr
     assert result["jobs"]["consumption"]
     assert all(section["rows"] == [] for section in result["jobs"]["consumption"].values())
+
+
+def test_details_begin_with_the_answer(muster: Muster, storage: Path) -> None:
+    done = muster("spark", "consumption", "--local", "--storage", str(storage), "--details")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line]
+    assert lines[:3] == ["consumption: Who reads how much?", "INFO: Nothing was sent.", "Messages and bytes per group"]
 
 
 def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, storage: Path, tmp_path: Path) -> None:

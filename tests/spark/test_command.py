@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from muster.actors.runtime import rich_console
 from muster.spark import command, result, signals
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
@@ -43,6 +45,32 @@ class Silent:
 def test_a_table_for_a_file_has_its_rows() -> None:
     text = command._text(request(format="table"), [result_with("billing")], [])
     assert [line.strip() for line in text.splitlines() if line.strip()] == ["lag: Lag", "Groups", "group", "billing"]
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_terminal", "lines"),
+    [
+        ("", True, ["lag: Lag", "INFO: Lag"]),
+        ("details", True, ["lag: Lag", "INFO: Lag", "Groups", "GROUP", "billing"]),
+        ("wide", True, ["lag: Lag", "Groups", "group", "billing"]),
+        ("", False, ["lag: Lag", "Groups", "group", "billing"]),
+        ("details", False, ["lag: Lag", "INFO: Lag", "Groups", "GROUP", "billing"]),
+    ],
+)
+def test_a_terminal_gets_the_answer_and_a_pipe_all_tables(
+    monkeypatch: pytest.MonkeyPatch, extent: str, is_terminal: bool, lines: list[str]
+) -> None:
+    out = io.StringIO()
+
+    def console(*, wide: bool = False) -> Console:
+        assert wide == (extent == "wide")
+        return Console(file=out, width=80, force_terminal=is_terminal, color_system=None)
+
+    monkeypatch.setattr(rich_console, "console", console)
+    monkeypatch.setattr(rich_console, "is_live", lambda console: console.is_terminal)
+    command._print(request(extent=extent), [replace(result_with("billing"), job="made up", title="Lag")])
+    shown = [line.strip() for line in out.getvalue().splitlines() if line.strip()]
+    assert [line.replace("made up", "lag") for line in shown] == lines
 
 
 @pytest.mark.parametrize(

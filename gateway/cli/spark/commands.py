@@ -25,15 +25,30 @@ JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failove
     type=click.Choice(("table", "json", "parquet", "html")),
     help="parquet and html go to --out. Default: what the name at --out ends with (.json, .html), else table.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: --format json.")
+@click.option("--details", is_flag=True, help="Show all tables of the job, in the columns that fit the terminal.")
+@click.option("--wide", is_flag=True, help="Show all tables of the job, with all columns.")
 @click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet. Default: stdout.")
 @click.option("--stream", is_flag=True, help="Keep processing new rows; --out stores the progress.")
 @click.option("--once", is_flag=True, help="With --stream: stop when all current rows are processed.")
-def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bool, **options: Any) -> None:
+def spark(
+    job: str,
+    output: str | None,
+    as_json: bool,
+    details: bool,
+    wide: bool,
+    out: Path | None,
+    stream: bool,
+    once: bool,
+    **options: Any,
+) -> None:
     """Run JOB over the tables that the cluster has written, and show the result.
 
     JOB is consumption (bytes sent to each group), lag (how far behind, and for how long), rebalances (how often, why,
     and at what cost), attribution (bytes without a group, and whose they were), placement (load of partitions, actors
     and nodes) or failover (time to recover).
+
+    A terminal shows the answer and a line for each group or actor, the worst first; a pipe gets all tables.
 
     Executors are actors on the cluster's Ray, through RayDP, at a lower priority than the serving actors.
 
@@ -41,7 +56,16 @@ def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bo
     --out, a folder, the result is shown only at the end of --once; the folder stores the result and the progress of the
     stream, so that the same command continues there, with each row counted once.
     """
-    output = output or _format_of(out, stream)
+    if as_json and output not in (None, "json"):
+        raise click.UsageError(f"--json excludes --format {output}.")
+    output = "json" if as_json else output or _format_of(out, stream)
+    if details and wide:
+        raise click.UsageError("--wide shows what --details does, and more: name one of them.")
+    if (details or wide) and (output != "table" or out is not None):
+        where = "--out" if output == "table" else f"--format {output}"
+        raise click.UsageError(
+            f"{where} has all tables and columns: --{'wide' if wide else 'details'} is for a terminal."
+        )
     if once and not stream:
         raise click.UsageError("--once needs --stream.")
     if stream and output not in ("table", "json"):
@@ -50,7 +74,8 @@ def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bo
         )
     if out is None and output in ("parquet", "html"):
         raise click.UsageError(f"--format {output} needs --out: the file or folder to write.")
-    become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)
+    extent = "wide" if wide else "details" if details else ""
+    become_spark(jobs=(job,), output=output, extent=extent, out=out, stream=stream, once=once, **options)
 
 
 def _format_of(out: Path | None, stream: bool) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from muster.spark.render.screens import attribution, consumption, failover, lag, placement, rebalances
-from muster.spark.render.screens.screen import JobScreen
+from muster.spark.render.screens.screen import JobScreen, Level, Screen
+from muster.spark.result import JobResult
 
 SCREENS: tuple[JobScreen, ...] = (
     lag.SCREEN,
@@ -13,3 +14,11 @@ SCREENS: tuple[JobScreen, ...] = (
     attribution.SCREEN,
     placement.SCREEN,
 )
+
+
+def screen_of(result: JobResult) -> tuple[str, Screen]:
+    """The job's question and its answer; for a job without a question its title, and no rows."""
+    for each in SCREENS:
+        if each.job == result.job:
+            return each.text, each.screen(result)
+    return result.title, Screen(level=Level.INFO, summary=result.title)

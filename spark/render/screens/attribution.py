@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.spark.jobs.attribution_holes import INTERNAL
-from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, rows_of
+from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Screen, rows_of, total_line
 from muster.spark.result import JobResult
 
 TOLERABLE_SHARE = 0.01
@@ -25,7 +25,7 @@ _MEANS = {
 }
 _NOT_IN_DOUBT = (_HAS_GROUP, "no_group", INTERNAL)
 _COLUMNS = (
-    Lead(name="reason", label="why it has no group"),
+    Lead(name="reason", label="why it has no group", head="reason"),
     Lead(name="bytes", label="sent"),
     Lead(name="share", label="of all"),
     Lead(name="messages", label="messages"),
@@ -47,7 +47,13 @@ def _screen(result: JobResult) -> Screen:
         more=[_hole(row) for row in holes] if len(holes) > 1 else [],
         columns=_COLUMNS,
         rows=sorted(reasons, key=lambda row: (row["reason"] == _HAS_GROUP, -row["bytes"])),
+        total=_total(reasons),
     )
+
+
+def _total(reasons: Sequence[Row]) -> Row:
+    sums = {name: sum(row[name] or 0 for row in reasons) for name in ("bytes", "share", "messages")}
+    return {**sums, "reason": total_line(len(reasons), "row")}
 
 
 def _summary(reasons: Sequence[Row], doubtful: float, holes: Sequence[Row]) -> str:

@@ -12,6 +12,7 @@ from muster.spark.render.screens.screen import (
     listed,
     named,
     rows_of,
+    total_line,
     total_of,
 )
 from muster.spark.result import JobResult
@@ -24,8 +25,8 @@ _COLUMNS = (
     Lead(name="bytes", label="sent"),
     Lead(name="share_percent", label="of all"),
     Lead(name="messages", label="messages"),
-    Lead(name="resent", label="of them sent again"),
-    Lead(name="resent_percent", label="sent again, of distinct", minor=True),
+    Lead(name="resent", label="of them sent again", head="sent again"),
+    Lead(name="resent_percent", label="sent again, of distinct", head="of distinct", minor=True),
     Lead(name="mean_bytes", label="mean message", minor=True),
 )
 _COST = Lead(name="cost", label="cost")
@@ -44,7 +45,7 @@ def _screen(result: JobResult) -> Screen:
         summary=_summary(rows, groups, whole),
         columns=(*_COLUMNS, *((_COST,) if has_cost else ())),
         rows=rows,
-        total={**total, "group": counted(groups, "group"), "share_percent": 100.0} if whole and total else None,
+        total={**total, "group": total_line(groups, "group"), "share_percent": 100.0} if whole and total else None,
         count=groups + sum(not row["has_group"] for row in rows),
     )
 

@@ -9,7 +9,7 @@ from muster.spark.units import lasting
 _COLUMNS = (
     Lead(name="actor", label="actor"),
     Lead(name="state", label="now"),
-    Lead(name="down_seconds", label="did not serve for"),
+    Lead(name="down_seconds", label="did not serve for", head="down for"),
     Lead(name="detect_seconds", label="noticed after", minor=True),
     Lead(name="began", label="began"),
     Lead(name="fault", label="fault", minor=True),

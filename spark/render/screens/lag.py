@@ -16,6 +16,7 @@ from muster.spark.render.screens.screen import (
     listed,
     named,
     rows_of,
+    total_line,
     total_of,
 )
 from muster.spark.result import JobResult
@@ -27,11 +28,11 @@ _BEHIND_S = RULES.recent_ms / 1000
 _COLUMNS = (
     Lead(name="group", label="group"),
     Lead(name="verdict", label="verdict"),
-    Lead(name="lag_messages", label="messages behind"),
-    Lead(name="lag_seconds", label="oldest of them"),
-    Lead(name="catches_up", label="caught up in", is_right=True),
-    Lead(name="consumed_per_second", label="consumed per s", minor=True),
-    Lead(name="produced_per_second", label="produced per s", minor=True),
+    Lead(name="lag_messages", label="messages behind", head="lag"),
+    Lead(name="lag_seconds", label="oldest of them", head="oldest"),
+    Lead(name="catches_up", label="caught up in", head="catches up", is_right=True),
+    Lead(name="consumed_per_second", label="consumed per s", head="consumed/s", minor=True),
+    Lead(name="produced_per_second", label="produced per s", head="produced/s", minor=True),
     Lead(name="lost_messages", label="deleted unread", minor=True),
     Lead(name="rule", label="why", is_text=True, minor=True),
 )
@@ -54,7 +55,7 @@ def _screen(result: JobResult) -> Screen:
         more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
         rows=groups,
-        total={**total, "group": counted(count, "group")} if total else None,
+        total={**total, "group": total_line(count, "group")} if total else None,
         count=count,
     )
 

@@ -11,8 +11,8 @@ SKEWED_MAX_OVER_MEAN = 2.0
 _COLUMNS = (
     Lead(name="load", label="load"),
     Lead(name="level", label="per"),
-    Lead(name="max_over_mean", label="highest, of the mean"),
-    Lead(name="which", label="which is"),
+    Lead(name="max_over_mean", label="highest, of the mean", head="highest/mean"),
+    Lead(name="which", label="which is", head="at"),
     Lead(name="there", label="there", is_right=True),
     Lead(name="mean_of_all", label="mean", is_right=True),
     Lead(name="places", label="places", minor=True),

@@ -12,6 +12,7 @@ from muster.spark.render.screens.screen import (
     listed,
     named,
     rows_of,
+    total_line,
     total_of,
 )
 from muster.spark.result import JobResult
@@ -20,11 +21,11 @@ _COLUMNS = (
     Lead(name="group", label="group"),
     Lead(name="rebalances", label="rebalances"),
     Lead(name="per_hour", label="per hour"),
-    Lead(name="lost_partition_seconds", label="partition-seconds lost"),
+    Lead(name="lost_partition_seconds", label="partition-seconds lost", head="lost (partition-s)"),
     Lead(name="max_seconds", label="longest", minor=True),
-    Lead(name="caused_by", label="caused most by"),
+    Lead(name="caused_by", label="caused most by", head="caused by"),
     Lead(name="caused", label="caused", minor=True),
-    Lead(name="cause", label="most often because", minor=True),
+    Lead(name="cause", label="most often because", head="most often", minor=True),
     Lead(name="advice", label="what would help", is_text=True, minor=True),
 )
 
@@ -44,7 +45,7 @@ def _screen(result: JobResult) -> Screen:
         ],
         columns=_COLUMNS,
         rows=groups,
-        total={**total, "group": counted(sums["groups"], "group")} if groups and total else None,
+        total={**total, "group": total_line(sums["groups"], "group")} if groups and total else None,
         count=sums["groups"],
     )
 

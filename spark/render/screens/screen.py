@@ -34,8 +34,10 @@ class Lead:
     name: str
     """The column in the rows; its suffix is the unit."""
     label: str
+    head: str = ""
+    """The label on a terminal, if shorter."""
     minor: bool = False
-    """Left out on a narrow page."""
+    """Left out on a narrow page or terminal."""
     is_right: bool = False
     """Right-aligned as numbers are, even if words replace them."""
     is_text: bool = False
@@ -53,7 +55,7 @@ class Screen:
     rows: Sequence[Row] = ()
     """Worst first."""
     total: Row | None = None
-    """The last line of the table: sums, by column; its first column says of what. None: sums would mean nothing."""
+    """The last line of the table: a :func:`total_line`, and sums by column. None: sums would mean nothing."""
     count: int | None = None
     """How many rows there are, if ``rows`` may be only the first."""
 
@@ -107,6 +109,11 @@ def listed(texts: Sequence[str], *, most: int = MOST, count: int | None = None) 
     if left > 0:
         return f"{', '.join(shown)} and {left:,} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def total_line(number: int, thing: str) -> str:
+    """The beginning of a line of sums: ``total: 2 groups``."""
+    return f"total: {counted(number, thing)}"
 
 
 def counted(number: int, thing: str) -> str:
