@@ -79,7 +79,9 @@ class Coordinator:
             topic_id=topic_id,
             fail=failed.set,
         )
-        self.history = GroupHistory(self.partition, storage, config, now_ms=now_ms) if recorded else None
+        self.history = (
+            GroupHistory(self.partition, storage, config, offsets_partitions=50, now_ms=now_ms) if recorded else None
+        )
         self.partition.activate()
         if self.history:
             self.history.start()

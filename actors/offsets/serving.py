@@ -71,7 +71,13 @@ class ServedPartition:
             flush_ms=config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
-        self._groups = GroupHistory(self.core, storage, config, now_ms=now_ms)
+        self._groups = GroupHistory(
+            self.core,
+            storage,
+            config,
+            offsets_partitions=view.topics[OFFSETS_TOPIC].partitions,
+            now_ms=now_ms,
+        )
         self.server = Server(self.core, secret)
 
     def activate(self) -> None:

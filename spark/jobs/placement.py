@@ -13,6 +13,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from muster.actors.config import MusterConfig
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS
@@ -25,6 +26,7 @@ from muster.spark.jobs.placement_what_if import what_if
 from muster.spark.jobs.shared.sent import Sent
 
 _SUMS = ("commits", "events", "bytes")
+_DEFAULT_COUNT: int = MusterConfig.model_fields["offsets_topic_num_partitions"].default
 _SAMPLED_GROUPS = 100
 """The number of groups whose partitions are used to find the number of partitions."""
 
@@ -78,12 +80,18 @@ def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
     return registrations.where(~is_snapshot).groupBy("group", "offsets_partition", "ts").agg(members)
 
 
-def partition_count(groups: DataFrame, homes: DataFrame) -> int:
-    """The number of partitions of ``__consumer_offsets``, which no table contains.
+def partition_count(registrations: DataFrame, groups: DataFrame, homes: DataFrame) -> int:
+    """The number of partitions of ``__consumer_offsets``, as the last snapshot of ``registrations`` says it.
 
-    It is the smallest number above all named partitions by which every group hashes to its own; if there is none, just
-    enough for the named partitions. Few groups can agree by chance on a number that is too small.
+    Snapshots of earlier versions do not. Then it is the default of ``offsets.topic.num.partitions`` if every group
+    hashes to its partition by it, else the smallest number that fits them all, else just enough for those named.
     """
+    count = F.col("offsets_partitions")
+    (said,) = registrations.agg(F.max_by(count, F.when(count.isNotNull(), F.col("ts"))).alias("count")).collect()
+    return _fitting_count(groups, homes) if said["count"] is None else int(said["count"])
+
+
+def _fitting_count(groups: DataFrame, homes: DataFrame) -> int:
     in_groups = groups.where(F.col("offsets_partition").isNotNull()).select("group", "offsets_partition")
     named = in_groups.select("offsets_partition").unionByName(_served(homes).select("offsets_partition"))
     (row,) = named.agg(F.max("offsets_partition").alias("last")).collect()
@@ -92,8 +100,8 @@ def partition_count(groups: DataFrame, homes: DataFrame) -> int:
     known = in_groups.orderBy("group").limit(_SAMPLED_GROUPS).collect()
     fitting = (
         count
-        for count in range(row.last + 1, MAX_PARTITIONS + 1)
-        if all(partition_for(of.group, count) == of.offsets_partition for of in known)
+        for count in (_DEFAULT_COUNT, *range(row.last + 1, MAX_PARTITIONS + 1))
+        if count > row.last and all(partition_for(of.group, count) == of.offsets_partition for of in known)
     )
     return next(fitting, row.last + 1)
 
@@ -197,7 +205,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     )
     groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, used by every section
     at = homes(tables[LIFECYCLE]).persist()
-    count = partition_count(groups, at)
+    count = partition_count(tables[REGISTRATIONS], groups, at)
     partitions = partition_loads(groups, at, count).persist()
     by_node = node_loads(partitions, at)
     now = long_loads(partitions, "partition", F.col("offsets_partition")).unionByName(

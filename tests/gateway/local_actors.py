@@ -138,7 +138,10 @@ class Actors:
             flush_ms=self._config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
-        groups = self.group_histories[partition] = GroupHistory(core, self.storage, self._config, now_ms=now_ms)
+        count = self._view().topics[OFFSETS_TOPIC].partitions
+        groups = self.group_histories[partition] = GroupHistory(
+            core, self.storage, self._config, offsets_partitions=count, now_ms=now_ms
+        )
         await asyncio.to_thread(core.load)
         core.follow(self._view())
         core.activate()

@@ -27,7 +27,7 @@ class Recorded(Shell):
     def __init__(self, storage: Path, epoch: int, properties: dict[str, str]) -> None:
         super().__init__(storage / "log", epoch)
         config = MusterConfig.from_properties(properties)
-        self.history = GroupHistory(self.partition, storage, config, now_ms=now_ms)
+        self.history = GroupHistory(self.partition, storage, config, offsets_partitions=50, now_ms=now_ms)
         self.history.start()
 
     async def stop(self) -> None:

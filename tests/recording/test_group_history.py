@@ -98,7 +98,9 @@ def test_what_is_not_durable_is_not_recorded(storage: Path) -> None:
     async def scenario() -> None:
         disk = BrokenDisk()
         shell = Shell(storage / "log", 1, disk=disk)
-        history = GroupHistory(shell.partition, storage, MusterConfig.from_properties(SELDOM), now_ms=now_ms)
+        history = GroupHistory(
+            shell.partition, storage, MusterConfig.from_properties(SELDOM), offsets_partitions=50, now_ms=now_ms
+        )
         history.start()
         channel = await shell.serve(storage / "a.sock")
         assert await commit(channel, 5) == {ErrorCode.none}
@@ -185,6 +187,8 @@ def test_snapshots_come_again(storage: Path) -> None:
     )
     assert (first, said) == (("snapshot", 0), ("registered", 1))
     assert (again, second) == (("registered", 1), ("snapshot", 1))
+    counts = {(row["event"], row["offsets_partitions"]) for row in table_rows(storage, "registrations")}
+    assert counts == {("snapshot", 50), ("registered", None)}
 
 
 def test_a_folder_that_cannot_be_written_disturbs_no_client(storage: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,7 +76,9 @@ class World:
     def snapshot(self) -> None:
         self.note()
         held = self.driver.core.registrations()
-        self.rows += snapshot_rows(held, offsets_partition=7, epoch=self.driver.epoch, ts_ms=self.driver.now_ms)
+        self.rows += snapshot_rows(
+            held, offsets_partition=7, offsets_partitions=50, epoch=self.driver.epoch, ts_ms=self.driver.now_ms
+        )
 
     def note(self) -> None:
         """The reports since the last step, and the current state."""

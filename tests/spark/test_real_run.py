@@ -194,7 +194,7 @@ def test_attribution_says_why_the_reader_has_no_group_and_that_commits_agree(
 
 def test_placement_has_each_group_at_its_coordinator(seen: Seen, said: dict[str, Sections]) -> None:
     carried = {row["actor"]: (row["groups"], row["members"], row["bytes"]) for row in said["placement"]["partitions"]}
-    expected = {f"offsets-{number}": (0, 0, 0) for number in range(max(map(_partition, (BILLING, AUDIT))) + 1)}
+    expected = {f"offsets-{number}": (0, 0, 0) for number in range(OFFSETS_PARTITIONS)}
     for group, members in ((BILLING, 2), (AUDIT, 1)):
         before = expected[f"offsets-{_partition(group)}"]
         expected[f"offsets-{_partition(group)}"] = (before[0] + 1, before[1] + members, before[2] + seen.bytes[group])

@@ -28,11 +28,18 @@ class GroupHistory:
     """Observes an :class:`OffsetsPartition`. Create it before the partition is activated, ``start`` it right after."""
 
     def __init__(
-        self, core: OffsetsPartition, storage: Path, config: MusterConfig, *, now_ms: Callable[[], int]
+        self,
+        core: OffsetsPartition,
+        storage: Path,
+        config: MusterConfig,
+        *,
+        offsets_partitions: int,
+        now_ms: Callable[[], int],
     ) -> None:
+        """``offsets_partitions``: how many partitions ``__consumer_offsets`` has."""
         self._commits = _Commits(core, storage, config.metrics_commits_flush_ms, now_ms)
         self._events = _Events(core, storage, config.metrics_events_flush_ms, now_ms)
-        self._registrations = _Registrations(core, storage, config, now_ms)
+        self._registrations = _Registrations(core, storage, config, offsets_partitions, now_ms)
 
     def start(self) -> None:
         """Write from now on, starting with what a dead predecessor left."""
@@ -114,8 +121,16 @@ class _Events:
 class _Registrations:
     """A :class:`muster.actors.offsets.partition.UpdateSink`."""
 
-    def __init__(self, core: OffsetsPartition, storage: Path, config: MusterConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        core: OffsetsPartition,
+        storage: Path,
+        config: MusterConfig,
+        offsets_partitions: int,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._core = core
+        self._offsets_partitions = offsets_partitions
         self._now_ms = now_ms
         self._snapshot_ms = config.metrics_registrations_snapshot_ms
         self._next_snapshot_ms: int | None = None
@@ -144,7 +159,13 @@ class _Registrations:
             return
         self._next_snapshot_ms = ts_ms + self._snapshot_ms
         core = self._core
-        rows = snapshot_rows(core.registrations(), offsets_partition=core.partition, epoch=core.epoch, ts_ms=ts_ms)
+        rows = snapshot_rows(
+            core.registrations(),
+            offsets_partition=core.partition,
+            offsets_partitions=self._offsets_partitions,
+            epoch=core.epoch,
+            ts_ms=ts_ms,
+        )
         await asyncio.to_thread(self.writer.add_all, rows)
 
 

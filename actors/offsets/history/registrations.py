@@ -36,9 +36,12 @@ def row_of(change: Change, ts_ms: int) -> Row:
 
 
 def snapshot_rows(
-    registrations: Sequence[Registration], *, offsets_partition: int, epoch: int, ts_ms: int
+    registrations: Sequence[Registration], *, offsets_partition: int, offsets_partitions: int, epoch: int, ts_ms: int
 ) -> Iterator[Row]:
-    """All registrations that hold at one time, followed by the row that marks the snapshot as complete."""
+    """All registrations that hold at one time, followed by the row that marks the snapshot as complete.
+
+    ``offsets_partitions``: how many partitions ``__consumer_offsets`` has.
+    """
     for registration in registrations:
         yield row_of(registration, ts_ms)
     yield {
@@ -49,6 +52,7 @@ def snapshot_rows(
         "event": "snapshot",
         "group": "",
         "member_id": "",
+        "offsets_partitions": offsets_partitions,
     }
 
 

@@ -93,5 +93,12 @@ REGISTRATIONS_SCHEMA = table(
             "assigned to the member; null if not known",
             nullable=True,
         ),
+        column(
+            "offsets_partitions",
+            "int32",
+            "partitions",
+            "of __consumer_offsets in all; in a snapshot row, null in others",
+            nullable=True,
+        ),
     ],
 )

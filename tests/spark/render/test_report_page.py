@@ -193,15 +193,26 @@ def test_can_the_numbers_be_trusted() -> None:
 
 
 def test_is_the_load_even() -> None:
-    def of(level: str, load: str, name: str, over: float) -> dict[str, Any]:
-        shares = {"highest_name": name, "max_over_mean": over, "highest": 4096.0, "mean": 1024.0}
+    def of(level: str, load: str, name: str, over: float, places: int = 50, mean: float = 1024.0) -> dict[str, Any]:
+        shares = {"highest_name": name, "max_over_mean": over, "highest": 4096.0, "mean": mean, "places": places}
         return {"level": level, "load": load, **shares}
 
     found = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1), of("partition", "commits", "9", 7.25)))
     assert (found.level, found.summary) == (Level.LOOK, "Partition 9 has 7.2 times the commits of the mean partition.")
     assert [(row["which"], row["there"]) for row in found.rows] == [("offsets-9", "4,096"), ("n-1", "4.0 KiB")]
     even = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1)))
-    assert (even.level, even.summary) == (Level.WELL, "No partition or node carries twice the mean.")
+    assert (even.level, even.summary) == (Level.WELL, "No node carries twice the mean.")
+    both = [of("partition", "bytes", "9", 30.0), of("node", "bytes", "n-1", 1.1)]
+    of_one = screen("placement", section("skew", *both, of("partition", "groups", "9", 50.0, mean=1 / 50)))
+    assert (of_one.level, of_one.summary, of_one.more) == (
+        Level.INFO,
+        "No node carries twice the mean.",
+        ["1 group on 50 partitions: too few to judge how even the load is."],
+    )
+    many = screen("placement", section("skew", *both, of("partition", "groups", "9", 1.5, mean=20.0)))
+    assert (many.level, many.summary) == (Level.LOOK, "Partition 9 has 30.0 times the bytes of the mean partition.")
+    one_place = [of("node", "groups", "n-1", 1.0, places=1, mean=1.0)]
+    assert screen("placement", section("skew", *one_place)).level == Level.WELL
 
 
 def test_a_screen_has_the_worst_rows_and_the_rest_is_folded() -> None:
