@@ -80,8 +80,9 @@ def moves(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
 
 def per_kind(of_actors: DataFrame) -> DataFrame:
     """kind, actors, outages, recovered, not_ended, median_seconds, p99_seconds, max_seconds, detect_median_seconds;
-    nearest ranks."""
-    return _summed(of_actors, "kind").orderBy(F.col("max_seconds").desc_nulls_last(), "kind")
+    nearest ranks; those with actors that do not serve first, then by the longest outage."""
+    is_down = F.col("not_ended") > 0
+    return _summed(of_actors, "kind").orderBy(is_down.desc(), F.col("max_seconds").desc_nulls_last(), "kind")
 
 
 def per_node(of_actors: DataFrame) -> DataFrame:
@@ -208,7 +209,13 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "Time to recover, per kind of actor",
             per_kind(found),
             "From the fault that ended the actor, if one is known, else from when its loss was seen, until it served.",
-            plot=Plot(kind="bars", x=("kind",), y="median_seconds", y_label="seconds to recover, median"),
+            plot=Plot(
+                kind="bars",
+                x=("kind",),
+                y="median_seconds",
+                y_label="seconds to recover, median",
+                absent="none recovered",
+            ),
         ),
         Section("nodes", "Time to recover, by the node where it was lost", per_node(found).limit(options.top)),
         Section(

@@ -74,6 +74,8 @@ class Plot:
     absent_is_zero: bool = False
     """For ``lines``: whether ``y`` was 0 in a step of ``bucket_seconds`` without a row; otherwise it is a gap."""
 
+    absent: str = "-"
+    """For ``bars``: what to say of a bar without any number."""
 
 @dataclass(frozen=True, slots=True)
 class Section:

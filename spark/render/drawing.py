@@ -34,14 +34,19 @@ def names_of(results: Sequence[JobResult]) -> list[str]:
     )
 
 
-def drawn(shown: Shown, plot: Plot, options: Options, names: Sequence[str]) -> tuple[str, str]:
-    """The plot as HTML, and in words what it leaves out of the section; empty if nothing."""
+def drawn(
+    shown: Shown, plot: Plot, options: Options, names: Sequence[str], ranked: Sequence[str] = ()
+) -> tuple[str, str]:
+    """The plot as HTML, and in words what it leaves out of the section; empty if nothing.
+
+    ``ranked``: the curves that a table beside it ranks, which are drawn first, in that order.
+    """
     source = shown if shown.plotted is None else shown.plotted
     series = _joined(source, plot.series) if plot.series else [plot.y_label] * len(source.rows)
     heights = [None if y is None else float(y) for y in source.values(plot.y)]
     if plot.kind == "lines":
         curves = _curves(zip(series, source.values(plot.x[0]), heights, strict=True))
-        return _lines(shown, plot, options, names, curves)
+        return _lines(shown, plot, options, names, curves, ranked)
     bars = _bars(zip(_joined(source, plot.x), series, heights, strict=True))
     return _stacked(shown, plot, names, bars)
 
@@ -56,10 +61,16 @@ def _curves(points: Iterable[tuple[str, datetime | None, float | None]]) -> dict
 
 
 def _lines(
-    shown: Shown, plot: Plot, options: Options, names: Sequence[str], curves: Mapping[str, Curve]
+    shown: Shown,
+    plot: Plot,
+    options: Options,
+    names: Sequence[str],
+    curves: Mapping[str, Curve],
+    ranked: Sequence[str],
 ) -> tuple[str, str]:
     highest = {name: max((y for _, y in curve if y is not None), default=0.0) for name, curve in curves.items()}
-    kept = sorted(_largest(highest, CURVES))
+    first = [name for name in ranked if name in highest]
+    kept = [*first, *(name for name in _largest(highest, len(highest)) if name not in first)][:CURVES]
     times = sorted({at for curve in curves.values() for at, _ in curve})
     seconds = options.bucket_seconds if shown.plotted is None else shown.plotted.step_seconds
     step = timedelta(seconds=seconds) if plot.absent_is_zero else _least_step(times)
@@ -73,7 +84,8 @@ def _lines(
     )
     said = []
     if (left := _in_all(shown, curves) - len(kept)) > 0:
-        said.append(f"Drawn are the {CURVES} highest; {left:,} more are in the table.")
+        which = f"first {CURVES}" if first and shown.plotted is None else f"{CURVES} highest"
+        said.append(f"Drawn are the {which}; {left:,} more are in the table.")
     if seconds > options.bucket_seconds:
         said.append(f"A point is the highest value of {seconds:,} s.")
     return svg, " ".join(said)
@@ -100,30 +112,34 @@ def _with_absent(curve: Curve, times: Sequence[datetime], step: timedelta, plot:
 
 
 def _bars(parts: Iterable[tuple[str, str, float | None]]) -> dict[str, dict[str, float]]:
-    """Sums by bar and part, in the order of the rows."""
+    """Sums by bar and part, in the order of the rows; a bar without any number has no part."""
     bars: dict[str, dict[str, float]] = {}
     for name, part, size in parts:
         bar = bars.setdefault(name, {})
-        bar[part] = bar.get(part, 0.0) + (size or 0.0)
+        if size is not None:
+            bar[part] = bar.get(part, 0.0) + size
     return bars
 
 
 def _stacked(
     shown: Shown, plot: Plot, names: Sequence[str], bars: Mapping[str, Mapping[str, float]]
 ) -> tuple[str, str]:
-    left = _in_all(shown, bars) - BARS
-    if left > 0:
-        bars = {name: bars[name] for name in _largest({name: sum(bar.values()) for name, bar in bars.items()}, BARS)}
+    count = _in_all(shown, bars)
+    if count > BARS:
+        sizes = {name: sum(bar.values()) for name, bar in bars.items()}
+        bars = {name: bars[name] for name in _largest(sizes, BARS) if sizes[name]}
+    left = count - len(bars)
     bars = _with_few_parts(bars)
-    said = ", ".join(f"{name} {cell(sum(bar.values()))}" for name, bar in bars.items())
+    said = ", ".join(f"{name} {cell(sum(bar.values())) if bar else plot.absent}" for name, bar in bars.items())
     svg = plots.stacked_bars(
         bars,
         names=_coloured(sorted({part for bar in bars.values() for part in bar}), names),
         label=f"{shown.title}, {plot.y_label}: {said}",
         x=plot.y,
         x_label=plot.y_label,
+        absent=plot.absent,
     )
-    return svg, f"Drawn are the {BARS} largest; {left:,} more are in the table." if left > 0 else ""
+    return svg, f"Drawn are the {len(bars)} largest; {left:,} more are in the table." if left > 0 else ""
 
 
 def _with_few_parts(bars: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:

@@ -93,10 +93,16 @@ def time_lines(
 
 
 def stacked_bars(
-    bars: Mapping[str, Mapping[str, float]], *, names: Sequence[str], label: str, x: str, x_label: str
+    bars: Mapping[str, Mapping[str, float]],
+    *,
+    names: Sequence[str],
+    label: str,
+    x: str,
+    x_label: str,
+    absent: str = "-",
 ) -> str:
-    """One horizontal bar per key of ``bars``, top down, made of its parts; the rest as in :func:`lines`, with ``x`` for
-    ``y``."""
+    """One horizontal bar per key of ``bars``, top down, made of its parts; ``absent`` is said of one without parts. The
+    rest as in :func:`lines`, with ``x`` for ``y``."""
     longest = max((sum(bar.values()) for bar in bars.values()), default=0.0) or 1.0
     parts = sorted({part for bar in bars.values() for part in bar}, key=lambda part: (_place(part, names), part))
     rows = []
@@ -109,7 +115,7 @@ def stacked_bars(
         whole = _text(name)
         rows.append(
             f'<div class="bar"><bdi class="name" title="{whole}">{whole}</bdi><span class="track">{drawn}</span>'
-            f'<span class="n">{escape(cell_in(sum(bar.values()), x))}</span></div>'
+            f'<span class="n">{escape(cell_in(sum(bar.values()), x) if bar else absent)}</span></div>'
         )
     legend = _legend(parts, names, x_label, lined=False)
     return f'<figure role="img" aria-label="{escape(label)}">{legend}<div class="bars">{"".join(rows)}</div></figure>'

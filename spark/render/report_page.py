@@ -14,11 +14,13 @@ from zoneinfo import ZoneInfo
 
 from muster.spark.jobs.job import Options
 from muster.spark.render.answers import leads_of
-from muster.spark.render.drawing import drawn, names_of
+from muster.spark.render.drawing import NOBODY, drawn, names_of
 from muster.spark.render.page import render_page
 from muster.spark.render.page_tables import PageTable, page_table
 from muster.spark.render.screens import SCREENS, screen_of
+from muster.spark.render.screens.consumption import NOBODY as NO_GROUP
 from muster.spark.render.screens.screen import MOST, JobScreen, Level, Screen, counted
+from muster.spark.render.showing import cell
 from muster.spark.result import JobResult, Shown
 from muster.spark.units import lasting
 
@@ -87,7 +89,9 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
     job_screen = next((each for each in SCREENS if each.job == result.job), None)
     heading, screen = screen_of(result)
     plotted = _plotted(result, job_screen)
-    plot, left_out = drawn(plotted, plotted.plot, options, names) if plotted and plotted.plot else ("", "")
+    plot, left_out = "", ""
+    if plotted is not None and plotted.plot is not None:
+        plot, left_out = drawn(plotted, plotted.plot, options, names, _ranked(screen))
     return _JobOnPage(
         name=result.job,
         short=job_screen.short if job_screen else result.job,
@@ -105,6 +109,14 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
         ],
         empty=[section.title for section in result.sections if not section.rows],
     )
+
+
+def _ranked(screen: Screen) -> list[str]:
+    """The rows of its table, as a plot names them."""
+    if not screen.columns:
+        return []
+    first = screen.columns[0].name
+    return [NOBODY if row[first] == NO_GROUP else cell(row[first]) for row in screen.rows]
 
 
 def _more_rows(screen: Screen) -> str:

@@ -386,6 +386,30 @@ def curves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.clear()
         for name, points in series.items():
             found[name] = [((at - NOON) / timedelta(minutes=1), y) for at, y in points]
+def test_bars_of_nothing_are_not_drawn_as_zero_nor_among_the_largest() -> None:
+    recovered = [{"topic": kind, "group": "g", "bytes": size} for kind, size in (("gateway", None), ("log", 4))]
+    page = page_of(drawn_section("bars", recovered, absent="none recovered"))
+    assert label_of(page).endswith("gateway none recovered, log 4")
+    assert '<span class="track"></span><span class="n">none recovered</span>' in page
+    rows = [{"topic": f"t-{number:02}", "group": "billing", "bytes": number % 2 * number} for number in range(13)]
+    page = page_of(drawn_section("bars", rows))
+    assert label_of(page).endswith("t-11 11, t-09 9, t-07 7, t-05 5, t-03 3, t-01 1")
+    assert "Drawn are the 6 largest; 7 more are in the table." in page
+
+
+def test_a_plot_has_the_groups_at_the_top_of_the_table_in_its_order(curves: dict[str, Any]) -> None:
+    verdicts = [("slow", "WARNING", 9), ("crashed", "STOPPED", 1)]
+    groups = section("groups", *(standing(f"g-{n}", lag=n) for n in range(9)), *(standing(*of) for of in verdicts))
+    points = [
+        {"at": NOON + timedelta(minutes=minute), "group": group, "bytes": size}
+        for group, size in [("crashed", 1), ("slow", 2), *((f"g-{n}", 100 - n) for n in range(9))]
+        for minute in (0, 1)
+    ]
+    page = page_of(groups, replace(drawn_section("lines", points), name="over_time"))
+    assert list(curves) == ["crashed", "slow", "g-8", "g-7"]
+    assert "Drawn are the first 4; 7 more are in the table." in page
+
+
         return "<figure></figure>"
 
     monkeypatch.setattr(plots, "time_lines", draw)
