@@ -10,16 +10,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from muster.actors.runtime import rich_console, terminal
+from muster.actors.runtime.storage import cluster_id_in
+from muster.actors.tables.hours import TableDamaged, hours
+from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark import out, priority, sizing
 from muster.spark.jobs import JOBS
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from muster.spark.progress import Progress
     from muster.spark.result import JobResult
 
+_CONTROLLER = "controller"
 _INTERRUPTED = 128 + signal.SIGINT
 _JOBS_AT_ONCE = 2
 """If tables are small."""
@@ -92,6 +97,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
         )
     from muster.spark.progress import Progress
 
+    request = replace(request, options=_of_cluster(request))
     with Progress() as progress, ExitStack() as ending:
         folder = ending.enter_context(_stream_folder(request, jobs)) if request.stream else None
         progress.step("starting Spark" + (f" on Ray at {request.ray_address}" if request.ray_address else ""))
@@ -108,6 +114,26 @@ def _run(request: Request, jobs: list[Job]) -> int:
         results, damage = _results(request, jobs, session, progress)
     _show(request, results, damage)
     return 0 if not damage else _failed("; ".join(damage))
+
+
+def _of_cluster(request: Request) -> Options:
+    """The request's options with what the storage says about the cluster. A stream goes on when that starts again."""
+    stopped = None if request.stream or request.says_now else stopped_at(request.storage)
+    return replace(request.options, cluster=cluster_id_in(request.storage) or "", stopped=stopped)
+
+
+def stopped_at(storage: Path) -> datetime | None:
+    """When the cluster was stopped in order, by the last row of its controller in ``lifecycle``; None if by that it
+    runs, or was lost. A damaged file is for the jobs to report."""
+    from muster.actors.tables.reading import folder_of, read
+
+    with suppress(TableDamaged):
+        for hour in reversed(hours(folder_of(storage, LIFECYCLE))):
+            rows = read(storage, LIFECYCLE, hour.start_ms, hour.end_ms, columns=["ts", "actor", "event"]).to_pylist()
+            if own := [row for row in rows if row["actor"] == _CONTROLLER]:
+                last: Mapping[str, Any] = max(own, key=lambda row: row["ts"])
+                return last["ts"] if last["event"] == "stopped" else None
+    return None
 
 
 def _check_stream(request: Request, jobs: list[Job]) -> None:
@@ -171,7 +197,6 @@ def _results(
     Jobs on small tables spend more time in planning than in running, on one core each: so several run at a time.
     """
     from muster.spark.result import JobFailed, JobResult, run_job, spark_errors_in_one_line, tables_of
-    from muster.spark.tables import TableDamaged
 
     at_once = _JOBS_AT_ONCE if len(jobs) > 1 and is_short(session) else 1
 
@@ -218,6 +243,10 @@ def _show(request: Request, results: list[JobResult], damage: list[str]) -> None
         else:
             out.write_file(request.out, text)
             terminal.line(str(request.out), err=True)
+    if request.options.now == request.options.stopped:
+        terminal.line(
+            f"muster: as of {request.options.stopped:%Y-%m-%d %H:%M:%S} UTC, when Muster was stopped", err=True
+        )
     for group in _groups_without_rows(request, results):
         terminal.line(f"muster: nothing is reported about group {group}: no such group in that time", err=True)
 
@@ -267,7 +296,6 @@ def _text(request: Request, results: list[JobResult], damage: list[str]) -> str:
 def _write_parquet(request: Request, job: Job, session: SparkSession, progress: Progress) -> int:
     from muster.spark.render.showing import write_parquet
     from muster.spark.result import JobFailed, spark_errors_in_one_line, tables_of
-    from muster.spark.tables import TableDamaged
 
     assert request.out is not None
     progress.step(f"{job.name}: writing {request.out}")
@@ -296,7 +324,6 @@ def _stream(request: Request, job: Job, session: SparkSession, folder: Path, pro
     from muster.spark.result import JobFailed
     from muster.spark.streaming.checkpoint import StreamRefused
     from muster.spark.streaming.showing import show_stream
-    from muster.spark.tables import TableDamaged
 
     def show(result: JobResult, options: Options) -> None:
         with progress.cleared():

@@ -34,7 +34,11 @@ class Options:
     timezone: str = "UTC"
     """The IANA name of the zone for days and hours. The session's own zone is UTC and stays so."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """The clock (aware) for what is "current": ``end`` if the request is about the past."""
+    """The clock (aware) for what is "current": ``end`` if the request is about the past, ``stopped`` at the latest."""
+    cluster: str = ""
+    """The id of the cluster that wrote the tables; empty: not known."""
+    stopped: datetime | None = None
+    """When the cluster was stopped in order (aware), after which nothing happened; None: it runs, or was lost."""
     lag_intervals: int = 10
     """How many rows of ``commits`` a verdict uses, per partition of a group (Burrow: ``storage.intervals``)."""
     commits_flush_ms: int = 10_000
@@ -47,9 +51,8 @@ class Options:
     """The simulated number of nodes; None: no simulation."""
 
     def at_present(self) -> Options:
-        """The same with the current clock: ``now`` is now, or ``end`` if that has passed."""
-        now = datetime.now(UTC)
-        return replace(self, now=now if self.end is None else min(self.end, now))
+        """The same with the current clock: ``now`` is now, or ``end`` or ``stopped`` if that has passed."""
+        return replace(self, now=min(filter(None, (datetime.now(UTC), self.end, self.stopped))))
 
     def of_groups(self, frame: DataFrame, column: str = "group") -> DataFrame:
         """The rows of ``frame`` of the requested groups: all rows if no group is named."""
@@ -71,11 +74,11 @@ class Plot:
     """The quantity with its unit: ``bytes per second``."""
     series: tuple[str, ...] = ()
     """The columns that name a curve or a part; empty: there is only one."""
+    absent: str = "-"
+    """For ``bars``: what to say of a bar without any number."""
     absent_is_zero: bool = False
     """For ``lines``: whether ``y`` was 0 in a step of ``bucket_seconds`` without a row; otherwise it is a gap."""
 
-    absent: str = "-"
-    """For ``bars``: what to say of a bar without any number."""
 
 @dataclass(frozen=True, slots=True)
 class Section:

@@ -54,8 +54,8 @@ def per_partition(
     retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end), lag_seconds
     (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
     consumed_per_second and produced_per_second (messages, between the first and the last commit that the verdict
-    uses), catch_up_seconds (null: never at the current rates, or unknown), verdict, rule, complete (share of the rows
-    that the verdict needs).
+    uses), catch_up_seconds (null: never at the current rates, or unknown), verdict, rule, left (all members left in
+    order since the last commit), complete (share of the rows that the verdict needs).
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
     return _judged_partitions(commits, ends, departures(group_events), _ms(now), rules)
@@ -93,6 +93,7 @@ def _judged_partitions(
         ((F.col("newest.log_end_then") - F.col("oldest.log_end_then")) / span_s).alias("produced_per_second"),
         "verdict",
         "rule",
+        F.coalesce("departed.in_order", F.lit(False)).alias("left"),
         (F.col("rows") / rules.intervals).alias("complete"),
     ).withColumn("catch_up_seconds", _catch_up())
 

@@ -27,13 +27,14 @@ def per_group(partitions: DataFrame, rules: Rules = RULES) -> DataFrame:
     Its verdict is the worst of its partitions. ``status`` is Burrow's status of a group: OK (for ENDED as well), WARN,
     ERR. Times are the longest; a group has caught up when its last partition has, so catch_up_seconds is null if that
     of one partition is. ``falls_behind``: its verdict is WARNING, or OK though it is behind for ``rules.recent_ms`` and
-    consumes less than is produced.
+    consumes less than is produced. ``left``: all its members left in order, and nothing was committed since.
     """
     status = F.when(F.col("verdict").isin(OK, ENDED), "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
     worst = partitions.groupBy("group").agg(
         *_sums(),
         *(F.count_if(F.col("verdict") == name).alias(f"{name.lower()}_partitions") for name in VERDICTS[1:]),
         F.count_if(F.col("log_end").isNull()).alias("unknown_partitions"),
+        F.bool_and("left").alias("left"),
     )
     return worst.withColumns({"status": status, "falls_behind": _falls_behind(rules)}).orderBy(
         severity().desc(), F.col("lag_messages").desc(), "group"
@@ -47,12 +48,15 @@ def _falls_behind(rules: Rules) -> Column:
 
 
 def total(groups: DataFrame) -> DataFrame:
-    """One row: groups, stuck_groups (STOPPED, STALLED, REWIND), behind_groups (that fall behind), lag_messages,
-    lost_messages, consumed_per_second and produced_per_second of all rows of :func:`per_group`."""
+    """One row: groups, stuck_groups (STOPPED, STALLED, REWIND; not ``left``), left_groups (the same, but ``left``),
+    behind_groups (that fall behind), lag_messages, lost_messages, consumed_per_second and produced_per_second of all
+    rows of :func:`per_group`."""
+    is_stuck = F.col("verdict").isin(STALLED, STOPPED, REWIND)
     sums = ("lag_messages", "lost_messages", "consumed_per_second", "produced_per_second")
     return groups.agg(
         F.count("*").alias("groups"),
-        F.count_if(F.col("verdict").isin(STALLED, STOPPED, REWIND)).alias("stuck_groups"),
+        F.count_if(is_stuck & ~F.col("left")).alias("stuck_groups"),
+        F.count_if(is_stuck & F.col("left")).alias("left_groups"),
         F.count_if("falls_behind").alias("behind_groups"),
         *(F.sum(name).alias(name) for name in sums),
     )

@@ -103,7 +103,7 @@ def _fitting_count(groups: DataFrame, homes: DataFrame) -> int:
         for count in (_DEFAULT_COUNT, *range(row.last + 1, MAX_PARTITIONS + 1))
         if count > row.last and all(partition_for(of.group, count) == of.offsets_partition for of in known)
     )
-    return next(fitting, row.last + 1)
+    return int(next(fitting, row.last + 1))
 
 
 def partition_loads(groups: DataFrame, homes: DataFrame, count: int) -> DataFrame:

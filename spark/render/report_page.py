@@ -76,7 +76,7 @@ def render_results(results: Sequence[JobResult], options: Options, damage: Seque
     return render_page(
         "answers.html.j2",
         {},
-        title=f"Consumer groups: {jobs[0].short}" if len(jobs) == 1 else "Consumer groups",
+        title=_title(jobs, options),
         verdict=_verdict(jobs, damage),
         facts=_facts(results, options),
         stale=_stale(results, options),
@@ -151,6 +151,11 @@ def _part(shown: Shown, options: Options, names: Sequence[str], *, drawn_above: 
     )
 
 
+def _title(jobs: Sequence[_JobOnPage], options: Options) -> str:
+    of = f" of cluster {options.cluster}" if options.cluster else ""
+    return f"Consumer groups{of}" + (f": {jobs[0].short}" if len(jobs) == 1 else "")
+
+
 def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
     levels = Counter(job.screen.level for job in jobs)
     said = []
@@ -180,13 +185,16 @@ def _facts(results: Sequence[JobResult], options: Options) -> str:
 
 
 def _stale(results: Sequence[JobResult], options: Options) -> str:
+    zone = ZoneInfo(options.timezone)
+    if options.stopped is not None and options.now == options.stopped:
+        return f"Muster was stopped at {_time(options.stopped, zone)}: all of this is as of then."
     times = _times(results)
     if not times or options.end is not None:
         return ""
     age = options.now - max(times)
     if age <= max(_STALE, 3 * timedelta(seconds=options.bucket_seconds)):
         return ""
-    newest = _time(max(times), ZoneInfo(options.timezone))
+    newest = _time(max(times), zone)
     return (
         f"The newest row is {lasting(age.total_seconds())} old ({newest}): is the cluster up? "
         "Verdicts are as of now; --to asks about an earlier time."

@@ -42,6 +42,8 @@ def to_json(results: Sequence[JobResult], options: Options, *, indent: int | Non
         "now": options.now,
         "groups": sorted(options.groups),
         "timezone": options.timezone,
+        "cluster": options.cluster or None,
+        "stopped": options.stopped,
         "jobs": {
             result.job: {
                 section.name: {

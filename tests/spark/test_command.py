@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import pytest
 from rich.console import Console
 
 from muster.actors.runtime import rich_console
+from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.spark import command, result, signals
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
 from muster.spark.render.showing import print_results
 from muster.spark.request import Request
 from muster.spark.result import Column, JobFailed, JobResult, Shown, spark_errors_in_one_line
+from tests.spark.arrivals import write_file
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -147,6 +149,31 @@ def test_the_present_is_when_tables_are_read_not_when_spark_was_started(
     moments["afterwards"] = datetime.now(UTC)
     (now,) = seen
     assert moments.get(earliest, earliest) <= now <= moments.get(latest, latest)
+
+
+@pytest.mark.parametrize(
+    ("events", "stopped"),
+    [
+        (["starting", "serving"], None),
+        (["starting", "serving", "stopped"], 2),
+        (["serving", "stopped", "starting", "serving"], None),
+        (["serving", "lost"], None),
+    ],
+)
+def test_what_was_stopped_in_order_is_judged_as_of_then(tmp_path: Path, events: list[str], stopped: int | None) -> None:
+    for actor, happened in (("controller", events), ("gateway-1", ["serving", "stopped"])):
+        row = {"actor": actor, "kind": actor, "seen_by": "controller"}
+        for hour, event in enumerate(happened):
+            write_file(
+                tmp_path, LIFECYCLE, f"{actor}-{hour}", [{**row, "ts": NOON + timedelta(hours=hour), "event": event}]
+            )
+    then = None if stopped is None else NOON + timedelta(hours=stopped)
+    assert command.stopped_at(tmp_path) == then
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=abc\n")
+    options = command._of_cluster(request(storage=tmp_path, says_now=False))
+    assert (options.cluster, options.stopped) == ("abc", then)
+    assert options.at_present().now == then or (then is None and options.at_present().now > NOON)
+    assert command._of_cluster(request(storage=tmp_path, says_now=False, stream=True)).stopped is None
 
 
 def test_unreadable_files_and_a_lost_jvm_are_reported_in_one_line() -> None:

@@ -15,12 +15,16 @@ class StorageNotShared(RuntimeError):
 
 def check_shared(storage: Path, cluster_id: str) -> None:
     """Raise StorageNotShared unless ``storage`` holds this cluster's meta.properties."""
-    try:
-        found = javaproperties.loads((storage / META).read_text(encoding="utf-8")).get("cluster.id")
-    except OSError:
-        found = None
-    if found != cluster_id:
+    if cluster_id_in(storage) != cluster_id:
         raise StorageNotShared(
             f"storage.path {storage} on this node is not that of cluster {cluster_id}; "
             "every node must see the same directory there (NFS or the like)"
         )
+
+
+def cluster_id_in(storage: Path) -> str | None:
+    """Read the id of the cluster whose data are there; None if none are."""
+    try:
+        return javaproperties.loads((storage / META).read_text(encoding="utf-8")).get("cluster.id")
+    except OSError:
+        return None

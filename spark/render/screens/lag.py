@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from muster.spark.jobs.lag_verdicts import ENDED, OK, REWIND, RULES, STALLED, STOPPED, WARNING
 from muster.spark.render.screens.screen import (
@@ -45,13 +44,19 @@ def _screen(result: JobResult) -> Screen:
     )
     total = total_of(result, "groups")
     lost = [row for row in groups if row["lost_messages"] and row["verdict"] != ENDED]
-    bad = [row for row in groups if row["verdict"] in _BAD]
+    bad = [row for row in groups if row["verdict"] in _BAD and not row["left"]]
+    left = [row for row in groups if row["verdict"] in _BAD and row["left"]]
     behind = [row for row in groups if row["falls_behind"]]
     ended = [row for row in groups if row["verdict"] == ENDED]
     count = total.get("groups", len(groups))
     return Screen(
-        level=Level.ACT if bad else Level.LOOK if behind or lost else Level.WELL,
-        summary=_summary(count, _Some(bad, total.get("stuck_groups")), _Some(behind, total.get("behind_groups"))),
+        level=Level.ACT if bad else Level.LOOK if behind or left or lost else Level.WELL,
+        summary=_summary(
+            count,
+            _Some(bad, total.get("stuck_groups")),
+            _Some(behind, total.get("behind_groups")),
+            _Some(left, total.get("left_groups")),
+        ),
         more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
         rows=groups,
@@ -71,7 +76,7 @@ class _Some:
         return f"{self.count:,}{of} {verb}{'s' if self.count == 1 else ''} {rest}: {self.names}."
 
 
-def _summary(count: int, bad: _Some, behind: _Some) -> str:
+def _summary(count: int, bad: _Some, behind: _Some, left: _Some) -> str:
     if not count:
         return "No group has committed anything."
     whole = counted(count, "group")
@@ -80,6 +85,8 @@ def _summary(count: int, bad: _Some, behind: _Some) -> str:
         said.append(bad.sentence("get", f" of {whole}", "no further"))
     if behind.count:
         said.append(behind.sentence("fall", "" if bad.count else f" of {whole}", "behind"))
+    if left.count:
+        said.append(f"Left by their members before the end of their topics: {left.names}.")
     return " ".join(said) or f"No group falls behind: {whole}."
 
 
@@ -122,13 +129,14 @@ def _catches_up(row: Row) -> str:
     return "never" if _is_slower(row) else "not known"
 
 
-def _rank(row: Row) -> Any:
-    order = (*_BAD, WARNING)
-    if row["verdict"] in order:
-        return order.index(row["verdict"])
+def _rank(row: Row) -> int:
+    """From the worst on: stuck, left by its members before the end, falling behind, behind, ended, at the end."""
+    if row["verdict"] in _BAD:
+        return len(_BAD) if row["left"] else _BAD.index(row["verdict"])
+    after = len(_BAD) + 1
     if row["falls_behind"]:
-        return len(order)
-    return len(order) + (2 if row["verdict"] == ENDED else 1 if row["lag_messages"] else 3)
+        return after + (0 if row["verdict"] == WARNING else 1)
+    return after + (3 if row["verdict"] == ENDED else 2 if row["lag_messages"] else 4)
 
 
 SCREEN = JobScreen(

@@ -198,6 +198,8 @@ def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> N
         "reads on": ["STOPPED", silent],
         "never joined": ["STOPPED", silent],
     }
+    left = {group for group, left in result(found, "group", "left") if left}
+    assert left == {"cron", "caught up", "lost since", "halfway", "taken over", "failed over"}
     ended = per_group(found.where("group = 'cron'"))
     columns = ("status", "verdict", "lag_messages", "ended_partitions", "catch_up_seconds")
     assert result(ended, *columns) == [("OK", "ENDED", 3_000, 1, None)]

@@ -37,6 +37,7 @@ def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: An
         "consumed_per_second": 10.0,
         "produced_per_second": 10.0,
         "lost_messages": 0,
+        "left": verdict == "ENDED",
         "falls_behind": verdict == "WARNING",
         "rule": "by some rule",
     } | changes

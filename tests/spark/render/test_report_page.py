@@ -82,6 +82,15 @@ def test_tables_that_ended_long_ago_are_said_to_have() -> None:
     assert "newest row" not in page_of(drawn_section("lines", rows), now=NOON + timedelta(minutes=9))
 
 
+def test_the_page_names_the_cluster_and_when_it_was_stopped() -> None:
+    lag = result("lag", section("groups", standing("billing")))
+    stopped = Options(now=NOON, stopped=NOON, cluster="9TCQLAVUS5KmDg3SODEYDA", timezone="Europe/Berlin")
+    header = render_results([lag, result("failover")], stopped).split("</header>")[0]
+    assert "<h1>Consumer groups of cluster 9TCQLAVUS5KmDg3SODEYDA</h1>" in header
+    assert "Muster was stopped at 2026-05-01 14:00:00: all of this is as of then." in header
+    assert "Muster was stopped" not in render_results([lag], replace(stopped, now=NOON - timedelta(hours=1)))
+
+
 def test_who_is_behind_and_will_they_catch_up() -> None:
     groups = [
         standing("crashed", "STOPPED", None, lost_messages=7),
@@ -111,6 +120,15 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
         ("well", "now"),
     ]
     assert screen("lag", section("groups", *groups[1:])).level == Level.LOOK
+    left = standing("closed", "REWIND", 1200, left=True)
+    closed = screen("lag", section("groups", left, standing("well")))
+    sentence = "Left by their members before the end of their topics: closed (REWIND, 1,200 behind)."
+    assert (closed.level, closed.summary) == (Level.LOOK, sentence)
+    assert [row["group"] for row in screen("lag", section("groups", left, *groups[:2])).rows] == [
+        "crashed",
+        "closed",
+        "slow",
+    ]
     assert screen("lag", section("groups", *groups[3:])).level == Level.WELL
     assert screen("lag", section("groups", standing("too late", lost_messages=1))).level == Level.LOOK
     assert screen("lag", section("groups")).summary == "No group has committed anything."
@@ -368,24 +386,6 @@ def test_the_largest_bars_are_drawn_and_how_many_are_not() -> None:
     assert "Drawn are the 8 largest; 22 more are in the table." in page
 
 
-def test_a_bar_has_as_many_parts_as_there_are_colours_and_the_others() -> None:
-    rows = [{"topic": "t", "group": f"g-{number}", "bytes": 10 - number} for number in range(6)]
-    page = page_of(drawn_section("bars", rows))
-    for text in ("g-0", "g-3", "(others)"):
-        assert f">{text}</bdi></li>" in page
-    assert ">g-4</bdi></li>" not in page
-    assert label_of(page).endswith("t 45")
-
-
-@pytest.fixture
-def curves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The last drawing, by name, as minutes after noon and heights."""
-    found: dict[str, Any] = {}
-
-    def draw(series: dict[str, list[tuple[datetime, float | None]]], **_: Any) -> str:
-        found.clear()
-        for name, points in series.items():
-            found[name] = [((at - NOON) / timedelta(minutes=1), y) for at, y in points]
 def test_bars_of_nothing_are_not_drawn_as_zero_nor_among_the_largest() -> None:
     recovered = [{"topic": kind, "group": "g", "bytes": size} for kind, size in (("gateway", None), ("log", 4))]
     page = page_of(drawn_section("bars", recovered, absent="none recovered"))
@@ -410,6 +410,24 @@ def test_a_plot_has_the_groups_at_the_top_of_the_table_in_its_order(curves: dict
     assert "Drawn are the first 4; 7 more are in the table." in page
 
 
+def test_a_bar_has_as_many_parts_as_there_are_colours_and_the_others() -> None:
+    rows = [{"topic": "t", "group": f"g-{number}", "bytes": 10 - number} for number in range(6)]
+    page = page_of(drawn_section("bars", rows))
+    for text in ("g-0", "g-3", "(others)"):
+        assert f">{text}</bdi></li>" in page
+    assert ">g-4</bdi></li>" not in page
+    assert label_of(page).endswith("t 45")
+
+
+@pytest.fixture
+def curves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The last drawing, by name, as minutes after noon and heights."""
+    found: dict[str, Any] = {}
+
+    def draw(series: dict[str, list[tuple[datetime, float | None]]], **_: Any) -> str:
+        found.clear()
+        for name, points in series.items():
+            found[name] = [((at - NOON) / timedelta(minutes=1), y) for at, y in points]
         return "<figure></figure>"
 
     monkeypatch.setattr(plots, "time_lines", draw)
