@@ -1,25 +1,18 @@
 """Spark yields to the cluster: its processes run at a lower CPU priority (niceness) than the cluster's actors.
 
 Ray gives all its workers one niceness, and the JVMs of RayDP cannot set their own; so a task on each node sets it for
-the JVMs there whose command line contains the application's mark.
+the application's JVMs there (:mod:`muster.spark.jvms`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+
+from muster.spark.jvms import marked
 
 NICENESS = 10
 """From 0 to 19: at 10, a tenth of the share of a process at 0 that wants the same core."""
-
-_MARK = "-Dmuster.spark.application="
-_PROC = Path("/proc")
-
-
-def mark(application: str) -> str:
-    """The JVM option that identifies the application's processes."""
-    return _MARK + application
 
 
 def yield_own() -> None:
@@ -35,21 +28,10 @@ def yield_marked(application: str) -> int:
     round finds no new one.
     """
     done = 0
-    for process in _marked(application):
+    for process in marked(application):
         while fresh := [thread for thread in _threads(process) if _lower(thread)]:
             done += len(fresh)
     return done
-
-
-def _marked(application: str) -> Iterator[Path]:
-    wanted = mark(application).encode()
-    for process in _PROC.glob("[0-9]*"):
-        try:
-            arguments = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is another user's
-            continue
-        if wanted in arguments:
-            yield process
 
 
 def _threads(process: Path) -> list[int]:

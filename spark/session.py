@@ -12,8 +12,8 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback_for
-from muster.spark import priority
+from muster.spark import jvms, priority
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ _NAMESPACE = "muster-spark"
 _CONNECT_S = 5
 _START_TIMEOUT_S = 120
 _START_POLL_S = 0.05
-_LOWERING_TIMEOUT_S = 30
+_ON_NODES_TIMEOUT_S = 30
 
 _JAVA_NAMES = (
     "functions.col",
@@ -173,7 +173,6 @@ def raydp_session(
     use_loopback_for(address)
     import ray
     import raydp
-    from py4j.protocol import Py4JError
 
     try:
         ray.init(
@@ -185,13 +184,19 @@ def raydp_session(
         )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SparkUnavailable(f"cannot connect to Ray at {address}: {first_line(error)}") from error
-    try:
+    with ExitStack() as ending:
+        ending.callback(ray.shutdown)
         check_resources(_free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
         application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
         settings = _settings(shuffle_partitions, short_job)
         settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent overrides the driver's own with it
+        folder = str(jvms.temporary_folder(application))
         for name in (_EXECUTOR_OPTIONS, _APP_MASTER_OPTIONS):
-            settings[name] = f"{settings.get(name, '')} {priority.mark(application)}".strip()
+            settings[name] = f"{settings.get(name, '')} {jvms.options(application)}".strip()
+        nodes = _nodes()
+        _on_nodes(nodes, jvms.make_folder, folder)
+        ending.callback(_on_nodes, nodes, jvms.remove_folder, folder, application)
+        ending.callback(_stop_raydp)
         try:
             session = raydp.init_spark(
                 application,
@@ -207,12 +212,17 @@ def raydp_session(
         _remember_java_names(session)
         _await_executors(session, executors)
         if low_priority:
-            _lower_priority(application)
+            _on_nodes(nodes, priority.yield_marked, application)
         yield session
-    finally:
-        with suppress(ray.exceptions.RayError, Py4JError, OSError):  # the cluster or the JVM may have ended already
-            raydp.stop_spark()
-        ray.shutdown()
+
+
+def _stop_raydp() -> None:
+    import ray
+    import raydp
+    from py4j.protocol import Py4JError
+
+    with suppress(ray.exceptions.RayError, Py4JError, OSError):  # the cluster or the JVM may have ended already
+        raydp.stop_spark()
 
 
 def _check_listens(address: str) -> None:
@@ -239,21 +249,28 @@ def _await_executors(session: SparkSession, count: int) -> None:
         time.sleep(_START_POLL_S)
 
 
-def _lower_priority(application: str) -> None:
-    """Lower it on every node. A node that does not respond in time keeps its executors' priority."""
+def _nodes() -> list[str]:
+    """The ids of the nodes that are alive."""
+    import ray
+
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _on_nodes(nodes: Sequence[str], function: Callable[..., Any], *arguments: str) -> None:
+    """Call the function on each of the nodes. One that does not respond in time, or at all, is left as it is."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    lower = ray.remote(priority.yield_marked)
-    pending = [
-        lower.options(
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(application)
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
-        if node["Alive"]
-    ]
+    task = ray.remote(function)
     with suppress(ray.exceptions.RayError):
-        ray.wait(pending, num_returns=len(pending), timeout=_LOWERING_TIMEOUT_S)
+        pending = [
+            task.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+                *arguments
+            )
+            for node in nodes
+        ]
+        if pending:
+            ray.wait(pending, num_returns=len(pending), timeout=_ON_NODES_TIMEOUT_S)
 
 
 def _free_by_node() -> list[Mapping[str, float]]:

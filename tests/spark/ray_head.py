@@ -19,7 +19,10 @@ def main() -> None:
     own = OwnRay(storage, java_environment())
     own.start()
     try:
-        print(json.dumps({"address": own.address, "token_path": str(own.token_path)}), flush=True)
+        print(
+            json.dumps({"address": own.address, "token_path": str(own.token_path), "temp_dir": str(own.temp_dir)}),
+            flush=True,
+        )
         for _ in sys.stdin:
             print(json.dumps(_state()), flush=True)
     finally:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,18 @@ class Cluster:
     """Ray in a process of its own."""
 
     def __init__(self, storage: Path) -> None:
-        self._head = _python("tests.spark.ray_head", str(storage))
+        self.temp_dir = storage / "temp"
+        """Of its processes and of the drivers."""
+        self.temp_dir.mkdir()
+        self.environment = {
+            **os.environ,
+            "TMPDIR": str(self.temp_dir),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.temp_dir}",
+        }
+        self._head = _python("tests.spark.ray_head", str(storage), env=self.environment)
         ready = json.loads(_line(self._head))
         self.address, self.token_path = ready["address"], Path(ready["token_path"])
+        self.spill_dir = Path(ready["temp_dir"]) / "tmp"
 
     def state(self) -> dict[str, Any]:
         assert self._head.stdin
@@ -61,13 +70,14 @@ class Cluster:
         self._head.wait(END_S)
 
 
-def _python(module: str, *arguments: str) -> subprocess.Popen[str]:
+def _python(module: str, *arguments: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env=env,
     )
 
 
@@ -101,7 +111,7 @@ def driver(cluster: Cluster, storage: Path, job: str, stderr: int, **wishes: Any
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
-        env={**os.environ, "TERM": "xterm"},
+        env={**cluster.environment, "TERM": "xterm"},
     )
 
 
@@ -193,6 +203,24 @@ def test_parquet_is_written_by_executors(cluster: Cluster, spark: SparkSession, 
     groups = next(section.frame for section in expected if section.name == "groups")
     assert spark.read.parquet(str(out / "groups")).collect() == groups.collect()
     while cluster.state()["actors"]:  # the executors end after their driver
+        pass
+
+
+@pytest.mark.timeout(START_S + END_S)
+def test_no_job_leaves_temporary_files(cluster: Cluster, tmp_path: Path) -> None:
+    """Ray kills the JVMs, which then cannot remove the libraries that they unpacked."""
+
+    def names() -> set[Path]:
+        return {*cluster.temp_dir.iterdir(), *cluster.spill_dir.iterdir()}
+
+    before = names()
+    write_samples(tmp_path, "gateway-0-run-00000001", random.Random(1))
+    done = driver(cluster, tmp_path, "consumption", subprocess.DEVNULL)
+    wait_for(cluster.temp_dir, "muster-*-spark", done)
+    assert done.communicate()[0] != ""
+    assert done.returncode == 0
+    assert [name for name in names() - before if not name.name.startswith("spark-")] == []
+    while names() != before:  # the driver's own JVM ends after it, in order
         pass
 
 
