@@ -62,7 +62,8 @@ class Cluster:
     def java(self) -> list[psutil.Process]:
         """JVMs of Spark on it: executors and application masters."""
         below = psutil.Process(self._head.pid).children(recursive=True)
-        return [process for process in below if any("-Dmuster.spark" in word for word in _arguments(process))]
+        found = {process.pid: process for process in below if any("-Dmuster.spark" in of for of in _arguments(process))}
+        return [process for process in found.values() if _parent_of(process) not in found]  # a JVM forks to run chmod
 
     def close(self) -> None:
         assert self._head.stdin
@@ -86,6 +87,13 @@ def _line(process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline()
     assert line, f"it ended with {process.poll()}"
     return line
+
+
+def _parent_of(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return None
 
 
 def _arguments(process: psutil.Process) -> list[str]:
