@@ -117,14 +117,14 @@ def _run(request: Request, jobs: list[Job]) -> int:
 
 
 def _of_cluster(request: Request) -> Options:
-    """The request's options with what the storage says about the cluster. A stream goes on when that starts again."""
+    """Add to the request's options what the storage says. A stream goes on when the cluster starts again."""
     stopped = None if request.stream or request.says_now else stopped_at(request.storage)
     return replace(request.options, cluster=cluster_id_in(request.storage) or "", stopped=stopped)
 
 
 def stopped_at(storage: Path) -> datetime | None:
-    """When the cluster was stopped in order, by the last row of its controller in ``lifecycle``; None if by that it
-    runs, or was lost. A damaged file is for the jobs to report."""
+    """Find when the cluster was stopped in order, by the last row of its controller in ``lifecycle``; None if by that
+    it runs, or was lost. A damaged file is for the jobs to report."""
     from muster.actors.tables.reading import folder_of, read
 
     with suppress(TableDamaged):

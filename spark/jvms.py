@@ -21,7 +21,7 @@ _END_S = 10
 
 
 def mark(application: str) -> str:
-    """The JVM option that identifies the application's processes."""
+    """Return the JVM option that identifies the application's processes."""
     return _MARK + application
 
 
@@ -38,12 +38,12 @@ def marked(application: str) -> Iterator[Path]:
 
 
 def temporary_folder(application: str) -> Path:
-    """The application's folder, which has the same path on all nodes."""
+    """Name the application's folder, which has the same path on all nodes."""
     return Path(tempfile.gettempdir()) / f"{application}-spark"
 
 
 def options(application: str) -> str:
-    """The options of the application's JVMs on the nodes."""
+    """Return the options of the application's JVMs on the nodes."""
     return f"{mark(application)} -Djava.io.tmpdir={temporary_folder(application)}"
 
 

@@ -250,7 +250,7 @@ def _await_executors(session: SparkSession, count: int) -> None:
 
 
 def _nodes() -> list[str]:
-    """The ids of the nodes that are alive."""
+    """List the ids of the nodes that are alive."""
     import ray
 
     return [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]

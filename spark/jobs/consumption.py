@@ -122,7 +122,7 @@ def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
 
 
 def total(charged: DataFrame) -> DataFrame:
-    """One row: groups, messages, bytes, cost of :func:`chargeback`; what has no group counts in the sums."""
+    """Sum up in one row: groups, messages, bytes, cost of :func:`chargeback`; what has no group counts in the sums."""
     return charged.agg(F.count("group").alias("groups"), *_sent(), F.sum("cost").alias("cost"))
 
 

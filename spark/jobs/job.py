@@ -51,7 +51,7 @@ class Options:
     """The simulated number of nodes; None: no simulation."""
 
     def at_present(self) -> Options:
-        """The same with the current clock: ``now`` is now, or ``end`` or ``stopped`` if that has passed."""
+        """Return the same with the current clock: ``now`` is now, or ``end`` or ``stopped`` if that has passed."""
         return replace(self, now=min(filter(None, (datetime.now(UTC), self.end, self.stopped))))
 
     def of_groups(self, frame: DataFrame, column: str = "group") -> DataFrame:

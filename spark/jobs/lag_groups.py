@@ -48,9 +48,9 @@ def _falls_behind(rules: Rules) -> Column:
 
 
 def total(groups: DataFrame) -> DataFrame:
-    """One row: groups, stuck_groups (STOPPED, STALLED, REWIND; not ``left``), left_groups (the same, but ``left``),
-    behind_groups (that fall behind), lag_messages, lost_messages, consumed_per_second and produced_per_second of all
-    rows of :func:`per_group`."""
+    """Sum up :func:`per_group` in one row: groups, stuck_groups (STOPPED, STALLED, REWIND; not ``left``), left_groups
+    (the same, but ``left``), behind_groups (that fall behind), lag_messages, lost_messages, consumed_per_second and
+    produced_per_second."""
     is_stuck = F.col("verdict").isin(STALLED, STOPPED, REWIND)
     sums = ("lag_messages", "lost_messages", "consumed_per_second", "produced_per_second")
     return groups.agg(

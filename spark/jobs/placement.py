@@ -81,7 +81,7 @@ def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
 
 
 def partition_count(registrations: DataFrame, groups: DataFrame, homes: DataFrame) -> int:
-    """The number of partitions of ``__consumer_offsets``, as the last snapshot of ``registrations`` says it.
+    """Return the number of partitions of ``__consumer_offsets``, as the last snapshot of ``registrations`` says it.
 
     Snapshots of earlier versions do not. Then it is the default of ``offsets.topic.num.partitions`` if every group
     hashes to its partition by it, else the smallest number that fits them all, else just enough for those named.

@@ -61,7 +61,7 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
 
 
 def total(groups: DataFrame, *troubled: DataFrame) -> DataFrame:
-    """One row: groups, rebalances, per_hour, lost_partition_seconds of all rows of :func:`per_group`, and
+    """Sum up in one row: groups, rebalances, per_hour, lost_partition_seconds of all rows of :func:`per_group`, and
     troubled_groups: how many groups the frames ``troubled`` name."""
     sums = ("rebalances", "per_hour", "lost_partition_seconds")
     summed = groups.agg(F.count("*").alias("groups"), *(F.sum(name).alias(name) for name in sums))

@@ -85,7 +85,7 @@ def _print_hidden(count: int, console: Console) -> None:
 
 
 def leads_of(names: Sequence[str]) -> list[Lead]:
-    """The columns of a section's table, those that decide first if there are many."""
+    """Return the columns of a section's table, those that decide first if there are many."""
     order = list(names)
     if len(names) > _FEW_COLUMNS:
         order.sort(key=lambda name: _DECISIVE.index(name) if name in _DECISIVE else len(_DECISIVE))

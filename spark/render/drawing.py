@@ -37,7 +37,7 @@ def names_of(results: Sequence[JobResult]) -> list[str]:
 def drawn(
     shown: Shown, plot: Plot, options: Options, names: Sequence[str], ranked: Sequence[str] = ()
 ) -> tuple[str, str]:
-    """The plot as HTML, and in words what it leaves out of the section; empty if nothing.
+    """Return the plot as HTML, and in words what it leaves out of the section; empty if nothing.
 
     ``ranked``: the curves that a table beside it ranks, which are drawn first, in that order.
     """

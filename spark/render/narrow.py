@@ -60,7 +60,7 @@ class _Column:
 
 
 def fitted(columns: Sequence[Lead], rows: Sequence[Row], width: int, *, total: Row | None = None) -> Fitted:
-    """The table for a terminal of that width, with ``total`` as its last row.
+    """Fit the table to a terminal of that width, with ``total`` as its last row.
 
     Columns without a value are left out, then, for lack of room, sentences, minor columns, and others from the end.
     """
@@ -113,15 +113,15 @@ def _leave_out(candidates: Sequence[_Column], columns: list[_Column], width: int
 
 
 def _without_uuid_tails(ids: Sequence[str]) -> list[str]:
-    """Member ids with the first part of their UUID only, as far as these are still different."""
+    """Leave of the UUIDs of member ids the first part only, as far as these are still different."""
     short = {text: _UUID_TAIL.sub("", text) for text in ids}
     short |= {text: text for same in _alike(short) for text in same}
     return [short[text] for text in ids]
 
 
 def shortened(texts: Sequence[str], width: int) -> Mapping[str, str]:
-    """Each text in at most ``width`` characters: without its middle, or, if that makes it look like another one, with
-    what differs in between; in full if that does not suffice."""
+    """Show each text in at most ``width`` characters: without its middle, or, if that makes it look like another one,
+    with what differs in between; in full if that does not suffice."""
     short = {text: _without_middle(text, width) for text in texts}
     for same in _alike(short):
         differs = common_beginning(same)
@@ -130,7 +130,7 @@ def shortened(texts: Sequence[str], width: int) -> Mapping[str, str]:
 
 
 def _alike(short: Mapping[str, str]) -> list[list[str]]:
-    """Those that look the same, together."""
+    """Group those that look the same."""
     by_look = defaultdict(list)
     for text, look in short.items():
         by_look[look].append(text)
@@ -138,7 +138,7 @@ def _alike(short: Mapping[str, str]) -> list[list[str]]:
 
 
 def _without_middle(text: str, width: int) -> str:
-    """Texts that are not ASCII are cut at their end: a sign may be of several characters."""
+    """Cut texts that are not ASCII at their end: a sign may be of several characters."""
     if cell_len(text) <= width:
         return text
     if text.isascii():
@@ -150,7 +150,7 @@ def _without_middle(text: str, width: int) -> str:
 
 
 def _around(text: str, differs: int, width: int) -> str:
-    """Its beginning, and the part around the place where it differs from others."""
+    """Show its beginning, and the part around the place where it differs from others."""
     part = text[differs - _BEFORE :]
     room = width - _BEGIN - 1
     shown = part if len(part) <= room else f"{part[: room - 1]}{_ELLIPSIS}"

@@ -77,7 +77,7 @@ def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
 
 
 def common_beginning(texts: Collection[str]) -> int:
-    """Its length; the first and last in order share the least."""
+    """Return its length; the first and last in order share the least."""
     pairs = zip(min(texts), max(texts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

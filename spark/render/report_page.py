@@ -112,7 +112,7 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
 
 
 def _ranked(screen: Screen) -> list[str]:
-    """The rows of its table, as a plot names them."""
+    """Name the rows of its table as a plot does."""
     if not screen.columns:
         return []
     first = screen.columns[0].name

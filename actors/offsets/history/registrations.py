@@ -38,7 +38,7 @@ def row_of(change: Change, ts_ms: int) -> Row:
 def snapshot_rows(
     registrations: Sequence[Registration], *, offsets_partition: int, offsets_partitions: int, epoch: int, ts_ms: int
 ) -> Iterator[Row]:
-    """All registrations that hold at one time, followed by the row that marks the snapshot as complete.
+    """Yield all registrations that hold at one time, followed by the row that marks the snapshot as complete.
 
     ``offsets_partitions``: how many partitions ``__consumer_offsets`` has.
     """

@@ -17,7 +17,7 @@ SCREENS: tuple[JobScreen, ...] = (
 
 
 def screen_of(result: JobResult) -> tuple[str, Screen]:
-    """The job's question and its answer; for a job without a question its title, and no rows."""
+    """Return the job's question and its answer; for a job without a question its title, and no rows."""
     for each in SCREENS:
         if each.job == result.job:
             return each.text, each.screen(result)

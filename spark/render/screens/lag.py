@@ -130,7 +130,7 @@ def _catches_up(row: Row) -> str:
 
 
 def _rank(row: Row) -> int:
-    """From the worst on: stuck, left by its members before the end, falling behind, behind, ended, at the end."""
+    """Rank from the worst on: stuck, left by its members before the end, falling behind, behind, ended, at the end."""
     if row["verdict"] in _BAD:
         return len(_BAD) if row["left"] else _BAD.index(row["verdict"])
     after = len(_BAD) + 1

@@ -86,7 +86,7 @@ def _of_section(result: JobResult, name: str) -> Iterator[Row]:
 
 
 def total_of(result: JobResult, name: str) -> Row:
-    """The sums over all rows of the section with that name; empty if the answer has no such section."""
+    """Return the sums over all rows of the section with that name; empty if the answer has no such section."""
     return next((section.total or {} for section in result.sections if section.name == name), {})
 
 
@@ -112,7 +112,7 @@ def listed(texts: Sequence[str], *, most: int = MOST, count: int | None = None) 
 
 
 def total_line(number: int, thing: str) -> str:
-    """The beginning of a line of sums: ``total: 2 groups``."""
+    """Begin a line of sums: ``total: 2 groups``."""
     return f"total: {counted(number, thing)}"
 
 
