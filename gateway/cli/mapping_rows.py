@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.placement.layout import Malformed
 from muster.placement.mapping.divergence import Aside, Difference, Divergence, node_kind, unit_of
-from muster.placement.mapping.nodes import Undecodable, canonical_host, decode_registration, decode_segment
+from muster.placement.mapping.nodes import Undecodable, decode_registration, decode_segment, host_text
 
 if TYPE_CHECKING:
     from muster.actors.reconciler.reconciler import Comparison
@@ -27,7 +27,7 @@ class Filter:
 
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether the row matches; a row without the field does not."""
-        host = None if self.host is None else _canonical(self.host)
+        host = None if self.host is None else host_text(self.host)
         wanted = (("group", self.group), ("host", host), ("client_id", self.client_id))
         return all(value is None or row.get(name) == value for name, value in wanted)
 
@@ -134,10 +134,3 @@ def _decoded(segment: str) -> str | None:
         return decode_segment(segment)
     except Undecodable:
         return None
-
-
-def _canonical(host: str) -> str:
-    try:
-        return canonical_host(host)
-    except ValueError:
-        return host

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from muster.placement.mapping.nodes import host_text
+
 TopicPartition = tuple[str, int]
 """Topic and partition."""
 
@@ -49,7 +51,7 @@ def _row(key: TopicPartition, committed: int | None, end: End | None, owner: Own
         "lag_s": lag_s(lag, end),
         "member_id": owner.member_id if owner else None,
         "client_id": owner.client_id if owner else None,
-        "host": owner.host if owner else None,
+        "host": host_text(owner.host) if owner else None,
     }
 
 

@@ -53,6 +53,14 @@ def canonical_host(peer_address: str) -> str:
     return str(_folded(address))
 
 
+def host_text(host: str) -> str:
+    """Return the canonical text of a host, as all of Muster shows it; what is not an IP address stays as it is."""
+    try:
+        return canonical_host(host)
+    except ValueError:
+        return host
+
+
 def _folded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

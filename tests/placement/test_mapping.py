@@ -21,6 +21,7 @@ from muster.placement.mapping.nodes import (
     encode_registration,
     encode_segment,
     group_of_path,
+    host_text,
     is_kop_path,
     is_registration_path,
     kop_path,
@@ -49,13 +50,14 @@ from tests.placement.strategies import TEXTS, registration
     ],
 )
 def test_one_client_has_one_host(peer: str, host: str) -> None:
-    assert canonical_host(peer) == host
+    assert canonical_host(peer) == host_text(peer) == host
 
 
 @pytest.mark.parametrize("peer", ["", "localhost", "10.0.0", "name/10.0.0.1:80", "1:2:3"])
 def test_what_is_no_address_is_an_error(peer: str) -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
         canonical_host(peer)
+    assert host_text(peer) == peer
 
 
 @pytest.mark.parametrize(

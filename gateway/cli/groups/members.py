@@ -13,6 +13,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted
+from muster.placement.mapping.nodes import host_text
 
 DESCRIBE_GROUPS = 15
 CONSUMER_GROUP_DESCRIBE = 69
@@ -26,6 +27,7 @@ class Member:
     member_id: str
     client_id: str
     host: str
+    """Without the slash that is in front of it in Kafka's protocol."""
     group_instance_id: str | None
     subscription: bytes
     """The metadata with which it joined, for the chosen protocol."""
@@ -67,7 +69,7 @@ def described(bootstrap: str, group: str) -> Group:
             Member(
                 member.member_id,
                 member.client_id,
-                member.client_host,
+                host_text(member.client_host),
                 member.group_instance_id,
                 bytes(member.member_metadata),
                 bytes(member.member_assignment),
@@ -97,7 +99,7 @@ def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
         Member(
             member.member_id,
             member.client_id,
-            member.client_host,
+            host_text(member.client_host),
             member.instance_id,
             b"",
             consumer_protocol.write_assignment(

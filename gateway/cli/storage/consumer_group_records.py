@@ -18,6 +18,7 @@ from muster.actors.group.codec.consumer_records import (
     by_topic,
 )
 from muster.actors.group.consumer.state import ConsumerGroup
+from muster.placement.mapping.nodes import host_text
 
 _WHAT: Mapping[ConsumerRecord, str] = {
     ConsumerRecord.METADATA: "group epoch",
@@ -104,7 +105,7 @@ def consumer_member_rows(group: ConsumerGroup) -> list[tuple[Any, ...]]:
             member_id,
             member.instance_id,
             member.client_id,
-            member.client_host,
+            host_text(member.client_host),
             member.classic.session_timeout_ms if member.classic else None,
             _partitions_in_words(group.assignment_of(member_id).assigned),
         )

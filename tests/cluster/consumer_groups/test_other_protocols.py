@@ -91,7 +91,7 @@ def test_their_history_eviction_and_deletion_are_as_for_other_groups(muster: Mus
     for where in (["--to-earliest", "--topic", "t"], ["--undo"]):
         line = refusal(muster, "reset-offsets", connect.group, *where)
         assert f"group {connect.group} has protocol type connect: only consumer groups have offsets" in line
-    assert f"{connect.id} (client connect-worker on /127.0.0.1)" in refusal(muster, "delete", connect.group)
+    assert f"{connect.id} (client connect-worker on 127.0.0.1)" in refusal(muster, "delete", connect.group)
     with Client(int(muster.bootstrap.split(",")[0].rpartition(":")[2]), "late") as late:
         Member(late, connect.group, protocol_type="connect", instance="late").request_join()
         waits = eventually(

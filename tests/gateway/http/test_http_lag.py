@@ -61,7 +61,7 @@ def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: F
     behind_s = body["partitions"][0].pop("lag_s")
     assert (body["lag"], body["lag_s"], body["behind"]) == (7, behind_s, 1)
     assert sent_ms[0] - second_ms[1] <= round(behind_s * 1000) <= sent_ms[1] - second_ms[0]
-    mine = {"member_id": member.id, "client_id": "reader", "host": "/127.0.0.1"}
+    mine = {"member_id": member.id, "client_id": "reader", "host": "127.0.0.1"}
     nobody = dict.fromkeys(mine)
     expected: list[dict[str, object]] = [
         {"partition": 0, "committed_offset": 5, "end_offset": 12, "lag": 7, **mine},
