@@ -48,13 +48,16 @@ def print_table(
     """Print a table in full. In a pipe each row is one line, however long; a terminal folds cells, or gets one line
     for each cell if it is too narrow for that. Numbers are aligned to the right.
     """
-    shown = table(console, columns, rows, is_number)
-    if console.is_terminal or not isinstance(shown, Table):
-        console.print(shown)
+    shown = _printable(console, rows)
+    widths = _widths(columns, shown)
+    if _is_wider(widths, console):
+        console.print(_fitted(console, columns, shown, is_number, widths))
         return
-    with console.capture() as captured:
-        console.print(shown)
-    console.print(Text("\n".join(line.rstrip(" ") for line in captured.get().splitlines())))
+    # Rich takes half a millisecond for a row, and there may be thousands.
+    head, *lines = (_aligned(row, widths, is_number) for row in (columns, *shown))
+    console.print(Text(head, style="bold"), soft_wrap=True)
+    if lines:
+        console.out("\n".join(lines), highlight=False)
 
 
 def table(
@@ -64,8 +67,17 @@ def table(
 
     Where cells are folded, each line begins with a space, so that no name can look like a message of ``muster``.
     """
-    shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
-    widths = _widths(columns, shown)
+    shown = _printable(console, rows)
+    return _fitted(console, columns, shown, is_number, _widths(columns, shown))
+
+
+def _fitted(
+    console: Console,
+    columns: Sequence[str],
+    shown: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    widths: Sequence[int],
+) -> Table | Padding:
     if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
         return Padding(Text("\n\n".join(_lines(columns, row) for row in shown)), (0, 0, 0, 1), expand=False)
     found = Table(box=None, pad_edge=_is_wider(widths, console), header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
@@ -78,16 +90,32 @@ def table(
 
 def is_folded(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether the console is too narrow for the table, so that its cells are folded."""
-    shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
-    return _is_wider(_widths(columns, shown), console)
+    return _is_wider(_widths(columns, _printable(console, rows)), console)
 
 
 def _is_wider(widths: Sequence[int], console: Console) -> bool:
     return sum(widths) + len(_GAP) * (len(widths) - 1) > console.width
 
 
+def _printable(console: Console, rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    encoding = console.encoding
+    return [[terminal.printable(cell, encoding) for cell in row] for row in rows]
+
+
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return [max(map(_width, cells)) for cells in zip(columns, *rows, strict=True)]
+
+
+def _width(cell: str) -> int:
+    return len(cell) if cell.isascii() else cell_len(cell)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    cells = []
+    for cell, width, right in zip(row, widths, is_number, strict=True):
+        padding = " " * (width - _width(cell))
+        cells.append(f"{padding}{cell}" if right else f"{cell}{padding}")
+    return _GAP.join(cells).rstrip(" ")
 
 
 def _lines(columns: Sequence[str], row: Sequence[str]) -> str:
