@@ -34,8 +34,6 @@ NEEDED = {
     "down": {"rich"},
     "status": {"rich"},
     "doctor": {"rich"},
-    "backup": _CONFIG,
-    "restore": _CONFIG,
     "drain": {"rich"},
     "groups": _KAFKA,
     "topics": _KAFKA,

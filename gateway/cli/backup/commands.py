@@ -1,34 +1,16 @@
-"""``muster backup`` and ``muster restore``."""
+"""``muster backup`` and ``muster restore``: their options. :mod:`muster.gateway.cli.backup.work` does it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from kazoo.exceptions import NoAuthError
 
-from muster.actors.config import MusterConfig
-from muster.actors.runtime import terminal
-from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError, embedded_access
-from muster.gateway.cli.backup.contents import NODES, Manifest, problems
-from muster.gateway.cli.backup.making import Source, check_target, make_backup
-from muster.gateway.cli.backup.nodes import check_empty, read_lines
-from muster.gateway.cli.backup.restoring import check_storage, restore
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import with_properties
-from muster.gateway.cli.output import Progress, Steps, counted, print_json
-from muster.gateway.cli.properties import read_config
-from muster.gateway.cli.running import connected, state_of
-from muster.gateway.cli.storage import directory as storage_directory
-from muster.placement.zookeeper.access import Access
-from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 
-_CONNECT_S = 10.0
-_MAX_REPORTED = 20
 _PATH = click.Path(path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,16 +33,7 @@ def _properties(storage: str, zookeeper: str) -> Callable[[F], F]:
 @_properties("Storage directory of the cluster.", "HOST:PORT[,...] of its ZooKeeper, if that is not its own.")
 @click.option("--without-tables", is_flag=True, help="Leave out the tables for analysis.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def backup(
-    target: Path,
-    verify: bool,
-    file: Path | None,
-    sets: tuple[str, ...],
-    directory: str | None,
-    hosts: str | None,
-    without_tables: bool,
-    as_json: bool,
-) -> None:
+def backup(**options: Any) -> None:
     """Copy everything that a Muster has acknowledged to the new directory TARGET.
 
     Muster may run, or be stopped. While it runs, clients wait for some milliseconds at one moment, and the backup has
@@ -69,22 +42,9 @@ def backup(
     once it is complete; it holds the users' password hashes, so only its owner can read it. muster restore SOURCE
     starts a cluster from it.
     """
-    held_ms: Mapping[str, float] | None = None
-    if verify:
-        manifest = verified(target)
-    else:
-        check_target(target)
-        config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
-        with Progress() as progress, _source(config, not without_tables, progress) as source, _with_errors():
-            manifest, held_ms = make_backup(source, target, progress)
-    if as_json:
-        print_json({**manifest.summary(), **({} if held_ms is None else _held(held_ms))})
-        return
-    done = "is whole" if verify else "is complete"
-    terminal.line(
-        f"backup {target} {done}: {counted(manifest.partitions, 'partition')}, {counted(manifest.nodes, 'node')} of "
-        f"ZooKeeper, {counted(len(manifest.files), 'file')}, {manifest.size_bytes} bytes, as of {manifest.cut}"
-    )
+    from muster.gateway.cli.backup.work import back_up  # its import takes long
+
+    back_up(**options)
 
 
 @click.command("restore", epilog="Example: muster restore /backups/monday --storage ./muster-data")
@@ -95,147 +55,13 @@ def backup(
 )
 @click.option("--dry-run", is_flag=True, help="Only check: the backup, and that nothing would be replaced.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def restore_(
-    source: Path,
-    file: Path | None,
-    sets: tuple[str, ...],
-    directory: str | None,
-    hosts: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def restore_(**options: Any) -> None:
     """Create a storage directory, and the nodes in ZooKeeper, from the backup SOURCE.
 
     Nothing is replaced: the directory must be empty, and so must ZooKeeper. Then run muster up with the same
     --storage and --zookeeper. Leader epochs and producer ids continue far after those of the backup, so clients of
     the former cluster notice what is missing.
     """
-    config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
-    storage = Path(config.storage_path).absolute()
-    check_storage(storage)
-    if config.zookeeper_connect is not None:
-        with _zookeeper_of(config) as zk:
-            check_empty(zk)
-    if dry_run:
-        manifest = verified(source)
-        done = "can be restored"
-    else:
-        manifest = Manifest.read(source)
-        with Progress() as progress, _with_errors():
-            restore(source, manifest, storage, lambda: _zookeeper_of(config), progress)
-        done = "is restored"
-    if as_json:
-        print_json({**manifest.summary(), "storage": str(storage), "dry_run": dry_run})
-        return
-    zookeeper = f" --zookeeper {config.zookeeper_connect}" if config.zookeeper_connect else ""
-    terminal.line(
-        f"{source} {done}: {counted(manifest.partitions, 'partition')} as of {manifest.cut}; "
-        f"next: muster up --storage {storage}{zookeeper}"
-    )
+    from muster.gateway.cli.backup.work import restore_from
 
-
-def _held(held_ms: Mapping[str, float]) -> dict[str, Any]:
-    in_order = sorted(held_ms.items(), key=lambda each: -each[1])
-    return {
-        "max_held_ms": round(in_order[0][1], 3) if in_order else None,
-        "held_ms": {name: round(ms, 3) for name, ms in in_order},
-    }
-
-
-def verified(directory: Path) -> Manifest:
-    """The manifest of a whole backup. CliError, after a line for each problem."""
-    manifest = Manifest.read(directory)
-    found = list(problems(directory, manifest))
-    for problem in found[:_MAX_REPORTED]:
-        terminal.line(f"{directory}: {problem}", err=True)
-    if found:
-        raise CliError(f"backup {directory} is damaged: {counted(len(found), 'problem')}; restore from another one")
-    with (directory / NODES).open("rb") as lines:
-        if (count := sum(1 for _ in read_lines(lines))) != manifest.nodes:
-            raise CliError(f"backup {directory} is damaged: {count} of {manifest.nodes} nodes of ZooKeeper are there")
-    return manifest
-
-
-@contextlib.contextmanager
-def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterator[Source]:
-    """What to back up: a running Muster, or the files of one that is stopped, which cannot start meanwhile."""
-    storage = Path(config.storage_path).absolute()
-    if not (storage / "meta.properties").is_file():
-        raise CliError(f"{storage} is no storage directory of a Muster; name one with --storage")
-    cluster_id = storage_directory.cluster_id(storage)
-    state = storage_directory.read_state(storage)
-    if storage_directory.holder(storage) is None and (state is None or state.is_own_ray):
-        if config.zookeeper_connect is None and not (storage / "zookeeper").is_dir():
-            raise CliError(f"{storage} has no ZooKeeper of its own; name the one it uses with --zookeeper or --config")
-        with storage_directory.locked(storage):
-            yield Source(
-                storage=storage,
-                cluster_id=cluster_id,
-                zookeeper=lambda: _zookeeper_of(config),
-                at_a_moment=lambda work: (work(), {}),
-                was_running=False,
-                with_tables=with_tables,
-            )
-        return
-    running = state_of(storage)
-    with connected(storage, None):
-        from muster.gateway.cli.backup.holding import while_held
-
-        yield Source(
-            storage=storage,
-            cluster_id=cluster_id,
-            zookeeper=lambda: _connected(running.zookeeper, _access(config)),
-            at_a_moment=lambda work: while_held(work, progress),
-            was_running=True,
-            with_tables=with_tables,
-        )
-
-
-@contextlib.contextmanager
-def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
-    """The configured ZooKeeper, or the one on the storage, which runs meanwhile."""
-    with contextlib.ExitStack() as undo:
-        hosts, access = config.zookeeper_connect, config.zookeeper_access
-        if hosts is None:
-            try:
-                data = Path(config.storage_path) / "zookeeper"
-                server = undo.enter_context(EmbeddedZooKeeper.start(data, lib=config.zookeeper_server_lib))
-                hosts, access = server.hosts, server.secure()
-            except (ZooKeeperStartError, ZooKeeperUnreachable) as error:
-                raise CliError(str(error)) from error
-        yield undo.enter_context(_connected(hosts, access))
-
-
-def _access(config: MusterConfig) -> Access:
-    """To the ZooKeeper of a running Muster."""
-    own = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
-    is_own = config.zookeeper_connect is None and Path(own.credentials_file or "").exists()
-    return own if is_own else config.zookeeper_access
-
-
-@contextlib.contextmanager
-def _connected(hosts: str, access: Access) -> Iterator[ZooKeeperClient]:
-    try:
-        zk = connect(hosts, access, timeout_s=_CONNECT_S)
-    except ZooKeeperUnreachable as error:
-        raise CliError(f"{error}; check --zookeeper, and that it runs") from error
-    try:
-        yield zk
-    except ZooKeeperUnreachable as error:
-        raise CliError(str(error)) from error
-    except NoAuthError as error:
-        raise CliError(
-            f"ZooKeeper at {hosts} does not let this user read or write all nodes; name the property file of muster "
-            "up with --config"
-        ) from error
-    finally:
-        zk.shut()
-
-
-@contextlib.contextmanager
-def _with_errors() -> Iterator[None]:
-    """Reports an error of the file system in one line. CliError."""
-    try:
-        yield
-    except OSError as error:
-        raise CliError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
+    restore_from(**options)
