@@ -15,7 +15,8 @@ from rich.text import Text
 
 from muster.actors.runtime import terminal
 
-_NO_WIDTH = 1 << 20
+NO_WIDTH = 1 << 20
+"""Width of a console in columns that has no end of a line, as a pipe."""
 _GAP = "  "
 _READABLE = 12
 """Minimum width of a column on a terminal, unless its texts are shorter."""
@@ -28,7 +29,7 @@ def console(*, err: bool = False, file: IO[str] | None = None, wide: bool = Fals
     """
     stream = file or (sys.stderr if err else sys.stdout)
     raw: Any = getattr(stream, "unguarded", stream)
-    size = (None, None) if raw.isatty() and not wide else (_NO_WIDTH, _NO_WIDTH)
+    size = (None, None) if raw.isatty() and not wide else (NO_WIDTH, NO_WIDTH)
     return _Console(file=raw, width=size[0], height=size[1], highlight=False, markup=False, emoji=False)
 
 
@@ -39,7 +40,7 @@ def is_live(console: Console) -> bool:
 
 def has_width(console: Console) -> bool:
     """Whether lines can be too long for it. FORCE_COLOR does not give a pipe a width."""
-    return console.width < _NO_WIDTH
+    return bool(console.width < NO_WIDTH)
 
 
 def print_table(
@@ -51,7 +52,7 @@ def print_table(
     shown = _printable(console, rows)
     widths = _widths(columns, shown)
     if _is_wider(widths, console):
-        console.print(_fitted(console, columns, shown, is_number, widths))
+        console.print(_folded(console, columns, shown, is_number, widths))
         return
     # Rich takes half a millisecond for a row, and there may be thousands.
     head, *lines = (_aligned(row, widths, is_number) for row in (columns, *shown))
@@ -62,16 +63,20 @@ def print_table(
 
 def table(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
-) -> Table | Padding:
+) -> Text | Table | Padding:
     """Return the table that :func:`print_table` prints.
 
     Where cells are folded, each line begins with a space, so that no name can look like a message of ``muster``.
     """
     shown = _printable(console, rows)
-    return _fitted(console, columns, shown, is_number, _widths(columns, shown))
+    widths = _widths(columns, shown)
+    if _is_wider(widths, console):
+        return _folded(console, columns, shown, is_number, widths)
+    head, *lines = (_aligned(row, widths, is_number) for row in (columns, *shown))
+    return Text.assemble((head, "bold"), *(f"\n{line}" for line in lines), no_wrap=True)
 
 
-def _fitted(
+def _folded(
     console: Console,
     columns: Sequence[str],
     shown: Sequence[Sequence[str]],
@@ -80,17 +85,12 @@ def _fitted(
 ) -> Table | Padding:
     if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
         return Padding(Text("\n\n".join(_lines(columns, row) for row in shown)), (0, 0, 0, 1), expand=False)
-    found = Table(box=None, pad_edge=_is_wider(widths, console), header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
+    found = Table(box=None, header_style="bold", padding=(0, 1, 0, len(_GAP) - 1))
     for column, right in zip(columns, is_number, strict=True):
         found.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in shown:
         found.add_row(*map(Text, row))
     return found
-
-
-def is_folded(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the console is too narrow for the table, so that its cells are folded."""
-    return _is_wider(_widths(columns, _printable(console, rows)), console)
 
 
 def _is_wider(widths: Sequence[int], console: Console) -> bool:

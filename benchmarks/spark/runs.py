@@ -19,7 +19,7 @@ import psutil
 
 from benchmarks.cluster import Cluster
 from benchmarks.spark.child import PRIORITY
-from muster.spark.priority import mark
+from muster.spark.jvms import mark
 from pytest_muster.bound import bound
 
 Driver: TypeAlias = "subprocess.Popen[str]"

@@ -12,13 +12,22 @@ import click
 
 from muster.actors.audit.report import MORE, UNEXPLAINED
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
 
-_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE", "WHY")
+_COLUMNS = (
+    Column("GROUP", Kind.NAME),
+    Column("TOPIC", Kind.NAME),
+    "PARTITION",
+    Column("IMPLIED", optional=2),
+    Column("ATTRIBUTED", optional=1),
+    "DIFFERENCE",
+    Column("WHY", Kind.LIST),
+)
 
 
 @click.command(
@@ -28,6 +37,7 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE"
 @by_http
 @click.option("--group", type=NAME, metavar="GROUP", help="Show only this group.")
 @click.option("--unexplained", is_flag=True, help="Show only partitions with lost or mislabelled bytes.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def attribution_audit(
     directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool
@@ -44,7 +54,7 @@ def attribution_audit(
     if as_json:
         print_json({**response, "rows": rows})
     elif not missing:
-        print_table(_COLUMNS, [cells(row) for row in rows])
+        print_table(_COLUMNS, [cells(row) for row in rows], counted(len(rows), "partition"))
     if missing:
         raise CliError(f"nothing is audited of group {group}: {_why_nothing(response)}")
     if not as_json:

@@ -13,10 +13,11 @@ from urllib.parse import quote
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
 from muster.gateway.cli.suggestions import Commands
 
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Connect = Callable[[], "FaultApi"]
 _NOT_FOUND = 404
-_COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES (UTC)")
+_COLUMNS = (
+    "ID",
+    "ACTION",
+    Column("ON", Kind.NAME),
+    Column("WHEN", Kind.NAME, optional=True),
+    Column("PHASE", optional=True),
+    "MATCHED",
+    "HITS",
+    Column("EXPIRES (UTC)", optional=True),
+)
 _OPTIONS: dict[str, tuple[str, Any]] = {
     "actor": ("NAME", NAME),
     "group": ("GROUP", NAME),
@@ -170,6 +180,7 @@ def _when(once: bool, nth: int | None, probability: float | None, seed: int | No
 
 
 @fault.command("list", short_help="Show the faults that are in force.", epilog="Example: muster fault list --json")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_cluster
 def list_faults(connect: Connect, as_json: bool) -> None:
@@ -178,7 +189,8 @@ def list_faults(connect: Connect, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(_COLUMNS, [_row(one) for one in found])
+    hits = counted(sum(one["hits"] for one in found), "hit")
+    print_table(_COLUMNS, [_row(one) for one in found], f"{counted(len(found), 'fault')}, {hits}" if found else None)
     if not found:
         terminal.line("no fault is in force", err=True)
 

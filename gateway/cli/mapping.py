@@ -6,12 +6,14 @@ All of it goes through the running reconciler: what it would do is what is shown
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.mapping_rows import (
     Filter,
@@ -23,7 +25,7 @@ from muster.gateway.cli.mapping_rows import (
     summary,
 )
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_storage_or_address, connected
 from muster.gateway.cli.suggestions import Commands
 
@@ -34,9 +36,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _READ_S, _REPAIR_S = 60.0, 600.0
 _DIFFERENT = 1
-_NODES = ("HOST", "CLIENT ID", "GROUP", "MEMBER", "KIND", "PRINCIPAL", "GENERATION", "PARTITIONS", "COORDINATOR")
-_DIFFERENCES = ("DIFFERENCE", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
-_WRITES = ("ACTION", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
+_CLIENT = (Column("HOST", Kind.NAME), Column("CLIENT ID", Kind.NAME), Column("GROUP", Kind.NAME))
+_NODES = (
+    *_CLIENT,
+    Column("MEMBER", Kind.ID),
+    Column("KIND"),
+    *(Column(title, optional=True) for title in ("PRINCIPAL", "GENERATION")),
+    Column("PARTITIONS", Kind.LIST, optional=True),
+    Column("COORDINATOR", optional=True),
+)
+_NODE = (*_CLIENT, Column("MEMBER", Kind.ID), Column("PATH", Kind.NAME, optional=True))
+_DIFFERENCES = (Column("DIFFERENCE"), Column("KIND", optional=True), *_NODE)
+_WRITES = (Column("ACTION"), Column("KIND", optional=True), *_NODE)
 
 
 class MappingUnreadable(CliError):
@@ -58,8 +69,17 @@ def mapping() -> None:
 
 
 def _options(command: F) -> F:
+    """The options of all commands. ``--format json`` is what ``--json`` was called."""
+
+    @wraps(command)
+    def with_form(form: str, as_json: bool, **given: Any) -> Any:
+        return command(as_json=as_json or form == "json", **given)
+
+    found: Any = with_form
     for option in (
-        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        with_wide,
+        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", hidden=True),
         click.option(
             "--client-id",
             type=NAME,
@@ -69,24 +89,26 @@ def _options(command: F) -> F:
         click.option("--host", type=NAME, metavar="ADDRESS", help="Show only clients at this address."),
         click.option("--group", type=NAME, metavar="GROUP", help="Show only this group."),
     ):
-        command = option(command)
-    return by_storage_or_address(command)
+        found = option(found)
+    return by_storage_or_address(found)  # type: ignore[no-any-return]
 
 
-@mapping.command("list", epilog="Example: muster mapping list --group billing --format json")
+@mapping.command("list", epilog="Example: muster mapping list --group billing --json")
 @_options
-def list_(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
+def list_(directory: Path, address: str | None, as_json: bool, **wanted: str | None) -> None:
     """Show what ZooKeeper holds. A node that is not a registration is listed as such, with its path."""
     nodes = _call_reconciler(directory, address, "mapping", _READ_S)
     rows = node_rows(nodes, Filter(**wanted))
     given = _given(wanted)
-    if form == "json":
+    if as_json:
         print_json(rows)
     elif rows or not given:
-        print_table(_NODES, [_cells(row, _NODES) for row in rows if "path" not in row])
+        known = [row for row in rows if "path" not in row]
+        groups = counted(len({row["group"] for row in known}), "group")
+        print_table(_NODES, [_cells(row, _NODES) for row in known], f"{counted(len(known), 'node')} of {groups}")
         for row in rows:
             if "path" in row:
-                terminal.line(f"no registration: {row['path']}  {row['holds']}")
+                print_text(f"no registration: {row['path']}  {row['holds']}")
     if given and not rows:
         raise CliError(_no_node(given))
     if not rows:
@@ -95,7 +117,7 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
 
 @mapping.command(epilog="Example: muster mapping check --host 10.0.0.7")
 @_options
-def check(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
+def check(directory: Path, address: str | None, as_json: bool, **wanted: str | None) -> None:
     """Compare ZooKeeper with the coordinators. The exit code is 1 if they differ, and 2 if that is unknown or there is
     nothing to compare.
     """
@@ -107,13 +129,13 @@ def check(directory: Path, address: str | None, form: str, **wanted: str | None)
     rows, aside = divergence_rows(found.divergences, some), aside_rows(found.left_alone, some)
     if not rows and not aside and _is_unknown(directory, address, wanted):
         raise MappingUnreadable(_no_node(_given(wanted)))
-    if form == "json":
+    if as_json:
         print_json({"differences": rows, "left_alone": aside, **summary(found)})
     else:
         if rows:
             print_table(_DIFFERENCES, [_cells(row, _DIFFERENCES) for row in rows])
         _say_left_alone(aside)
-        terminal.line(f"{counted(len(rows), 'difference')}; {_size(found)}", err=True)
+        print_text(f"{counted(len(rows), 'difference')}; {_size(found)}", err=True)
     if rows:
         click.get_current_context().exit(_DIFFERENT)
 
@@ -121,7 +143,7 @@ def check(directory: Path, address: str | None, form: str, **wanted: str | None)
 @mapping.command(epilog="Example: muster mapping repair --dry-run")
 @_options
 @click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
-def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wanted: str | None) -> None:
+def repair(directory: Path, address: str | None, as_json: bool, dry_run: bool, **wanted: str | None) -> None:
     """Have the reconciler repair all differences now, and show what it did.
 
     A registration without an owner is removed if two checks, a second apart, agree. Filters limit what is shown, not
@@ -137,15 +159,15 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
     aside = aside_rows(left.left_alone, some)
     if not rows and not aside and _is_unknown(directory, address, wanted):
         raise CliError(_no_node(_given(wanted)))
-    if form == "json":
+    if as_json:
         print_json({"dry_run": dry_run, "actions": rows, "left_alone": aside, **summary(left)})
         return
     if rows:
         print_table(_WRITES, [_cells(row, _WRITES) for row in rows])
     _say_left_alone(aside)
-    terminal.line(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
+    print_text(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
     if not dry_run and left.divergences:
-        terminal.line(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
+        print_text(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
 
 
 def _given(wanted: dict[str, str | None]) -> dict[str, str]:
@@ -164,8 +186,8 @@ def _no_node(given: dict[str, str]) -> str:
     return f"there is no node of {words}; see muster mapping list"
 
 
-def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
-    values = (row.get(column.lower().replace(" ", "_")) for column in columns)
+def _cells(row: dict[str, Any], columns: tuple[Column, ...]) -> list[Any]:
+    values = (row.get(column.title.lower().replace(" ", "_")) for column in columns)
     return [",".join(value) if isinstance(value, list) else value for value in values]
 
 
@@ -176,7 +198,7 @@ def _size(found: Comparison) -> str:
 
 def _say_left_alone(aside: list[dict[str, Any]]) -> None:
     for row in aside:
-        terminal.line(f"left alone: {row['path']} ({row['why']})")
+        print_text(f"left alone: {row['path']} ({row['why']})")
 
 
 def _call_reconciler(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:

@@ -7,18 +7,24 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from rich.console import RenderableType
+import click
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.logs.json_lines import JsonFormatter
+from muster.actors.runtime.narrow import NOTHING, Column, Kind, fit
 
 log = logging.getLogger("muster")
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_INDENT = "  "
+_WIDE = f"{__name__}.wide"
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -34,39 +40,104 @@ def bytes_as_json(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data or b"").decode()}
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], optional: Sequence[str] = ()) -> list[str]:
+def with_wide(command: F) -> F:
+    """Add the option ``--wide``, which :func:`print_table` obeys. The command has no argument for it."""
+
+    def remember(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+        context.meta[_WIDE] = is_given
+
+    return click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=remember,
+        help="Show all columns and whole names, in lines that may be longer than the terminal is wide.",
+    )(command)
+
+
+def is_wide() -> bool:
+    """Whether the command that runs got ``--wide``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_WIDE))
+
+
+def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]], total: str | None = None) -> list[str]:
     """Write a table to stdout; None is shown as ``-``, numbers are right-aligned.
 
-    See :func:`muster.actors.runtime.rich_console.print_table` for the handling of long cells. On a terminal that is too
-    narrow for the table, ``optional`` columns are left out, the last of them first. Returns which.
+    On a terminal that is too narrow, ids and names are shortened and columns left out as ``columns`` allow. A line on
+    stderr says so, another the total. What is too wide even then is folded
+    (:func:`muster.actors.runtime.rich_console.print_table`). In a pipe and with ``--wide`` all is shown.
+    Returns what is not: titles of columns that are left out though they have content, and kinds of shortened cells.
     """
-    console = rich_console.console()
-    cells, are_numbers = _in_text(columns, rows)
-    names, left_out = list(columns), list[str]()
-    for name in reversed(optional):
-        if not rich_console.is_folded(console, names, cells):
-            break
-        at = names.index(name)
-        left_out.insert(0, names.pop(at))
-        are_numbers.pop(at)
-        cells = [row[:at] + row[at + 1 :] for row in cells]
-    rich_console.print_table(console, names, cells, are_numbers)
-    return left_out
+    console = _console()
+    shown = _narrowed(console, columns, rows)
+    rich_console.print_table(console, shown.titles, shown.rows, shown.are_numbers)
+    if rich_console.has_width(rich_console.console()):
+        if total is not None:
+            print_text(total, err=True)
+        if shown.missing:
+            *others, last = shown.missing
+            print_text(f"--wide shows {' and '.join(filter(None, (', '.join(others), last)))}", err=True)
+    return shown.missing
 
 
-def is_folded(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
-    """Whether stdout is a terminal that is too narrow for the table."""
-    return rich_console.is_folded(rich_console.console(), columns, _in_text(columns, rows)[0])
+def _console() -> Console:
+    """Return the console on stdout, without a width for ``--wide``."""
+    return rich_console.console(wide=is_wide())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:
+def is_folded(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> bool:
+    """Whether stdout is too narrow for the whole table."""
+    console = _console()
+    known = [Column(each if isinstance(each, str) else each.title) for each in columns]
+    return not fit(known, _printable(_in_text(known, rows)[0], console), console.width).fits
+
+
+def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> RenderableType:
     """The same table, to be shown among other things."""
-    return rich_console.table(rich_console.console(), columns, *_in_text(columns, rows))
+    console = rich_console.console()
+    shown = _narrowed(console, columns, rows)
+    return rich_console.table(console, shown.titles, shown.rows, shown.are_numbers)
 
 
-def _in_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[list[str]], list[bool]]:
+def print_text(text: str, *, err: bool = False) -> None:
+    """Write a line; on a terminal that is too narrow, several, which are broken between words and indented."""
+    console = rich_console.console(err=err)
+    whole = Text(terminal.printable(text, console.encoding))
+    broken = whole.wrap(console, console.width)
+    if len(broken) > 1:
+        broken = whole.wrap(console, console.width - len(_INDENT))
+    console.print(f"\n{_INDENT}".join(line.plain.rstrip() for line in broken), soft_wrap=True)
+
+
+class _Shown(NamedTuple):
+    titles: list[str]
+    rows: list[list[str]]
+    are_numbers: list[bool]
+    missing: list[str]
+    """Titles of columns that are left out though they have content, and kinds of shortened cells."""
+
+
+def _narrowed(console: Console, columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> _Shown:
+    known = [column if isinstance(column, Column) else Column(column) for column in columns]
+    cells, are_numbers = _in_text(known, rows)
+    ellipsis = "…" if console.encoding.startswith("utf") else "..."
+    fitted = fit(known, _printable(cells, console), console.width, ellipsis)
+    left_out = [at for at in range(len(known)) if at not in fitted.kept]
+    missing = [known[at].title for at in left_out if any(row[at] != NOTHING for row in cells)]
+    missing += ["whole names"] * bool(fitted.shortened & {Kind.ID, Kind.NAME})
+    missing += ["whole texts"] * bool(fitted.shortened & {Kind.LIST, Kind.TEXT})
+    titles = [known[at].title for at in fitted.kept]
+    return _Shown(titles, fitted.rows, [are_numbers[at] for at in fitted.kept], missing)
+
+
+def _printable(cells: Iterable[Iterable[str]], console: Console) -> list[list[str]]:
+    return [[terminal.printable(cell, console.encoding) for cell in row] for row in cells]
+
+
+def _in_text(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> tuple[list[list[str]], list[bool]]:
     """The cells, and whether each column has numbers."""
-    held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    held = [[NOTHING if cell is None else str(cell) for cell in row] for row in rows]
     return held, [_are_numbers(cells) for cells in _columns(len(columns), held)]
 
 
@@ -75,7 +146,7 @@ def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    filled = [cell for cell in cells if cell != "-"]
+    filled = [cell for cell in cells if cell != NOTHING]
     return bool(filled) and all(map(_is_number, filled))
 
 

@@ -17,11 +17,12 @@ from confluent_kafka.admin import (
 )
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import EARLIEST, LATEST, TIMEOUT_S, admin, end_offsets, metadata, partitions_of, result
 from muster.gateway.cli.messages import produce, tail
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.host_port import host_port
@@ -40,6 +41,7 @@ for _command in (produce, tail):
 
 @topics.command("list", epilog="Example: muster topics list --json")
 @by_bootstrap
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show every topic and how many partitions it has."""
@@ -52,7 +54,12 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
     if as_json:
         print_json(rows)
     else:
-        print_table(("TOPIC", "PARTITIONS"), [(row["name"], row["partitions"]) for row in rows])
+        partitions = counted(sum(len(topic.partitions) for topic in found.values()), "partition")
+        print_table(
+            (Column("TOPIC", Kind.NAME), "PARTITIONS"),
+            [(row["name"], row["partitions"]) for row in rows],
+            f"{counted(len(rows), 'topic')}, {partitions}",
+        )
 
 
 @topics.command(epilog="Example: muster topics create flights --partitions 6 --config retention.ms=86400000")
@@ -120,6 +127,7 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
 @topics.command(epilog="Example: muster topics describe flights --json")
 @click.argument("name", type=NAME)
 @by_bootstrap
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(name: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show the topic NAME: its configs, and the start, end and leader of each partition."""
@@ -128,15 +136,18 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
     if as_json:
         print_json({"name": name, "partitions": partitions, "configs": configs})
         return
-    terminal.line(f"topic {name}")
+    print_text(f"topic {name}")
+    offsets = sum(each["latest"] - each["earliest"] for each in partitions)
     print_table(
-        ("PARTITION", "LEADER", "EARLIEST", "LATEST"),
+        ("PARTITION", Column("LEADER", Kind.NAME), "EARLIEST", "LATEST"),
         [(each["partition"], each["leader"], each["earliest"], each["latest"]) for each in partitions],
+        f"{counted(len(partitions), 'partition')}, {counted(offsets, 'offset')}",
     )
     terminal.line()
     print_table(
-        ("CONFIG", "VALUE", "FROM"),
+        (Column("CONFIG", Kind.NAME), Column("VALUE", Kind.LIST), Column("FROM", optional=True)),
         [(each["name"], each["value"], each["source"]) for each in configs],
+        counted(len(configs), "config"),
     )
 
 

@@ -18,10 +18,10 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli import coordinator
 from muster.gateway.cli import http as cli_http
+from muster.gateway.cli.command_config import ClientTls, Login, Security
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
-from muster.gateway.cli.login import ClientTls, Login, Security
 from muster.gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42

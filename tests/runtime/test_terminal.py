@@ -15,6 +15,8 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
 from muster.gateway.cli.main import cli
@@ -190,8 +192,12 @@ def test_wide_letters_and_numbers_are_aligned_as_rich_does() -> None:
     shown = ("GROUP", "LAG", "NOTE"), rows, (False, True, False)
     ours, richs = io.StringIO(), io.StringIO()
     rich_console.print_table(rich_console.console(file=ours), *shown)
-    console = rich_console.console(file=richs)
-    console.print(rich_console.table(console, *shown))
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for column, right in zip(shown[0], shown[2], strict=True):
+        table.add_column(column, justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*(Text(terminal.printable(cell, "utf-8")) for cell in row))
+    rich_console.console(file=richs).print(table)
     assert ours.getvalue().splitlines() == [line.rstrip() for line in richs.getvalue().splitlines()]
 
 

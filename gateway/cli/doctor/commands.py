@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import with_properties
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 
-_COLUMNS = ("CHECK", "RESULT", "FOUND", "MEND")
+if TYPE_CHECKING:
+    from muster.gateway.cli.doctor.findings import Finding
+
+_COLUMNS = (Column("CHECK", Kind.NAME), "RESULT", Column("FOUND", Kind.TEXT), Column("MEND", Kind.TEXT, optional=True))
 
 
 @click.command("doctor", epilog="Example: muster doctor --config muster.properties --storage ./muster-data")
@@ -22,6 +27,7 @@ _COLUMNS = ("CHECK", "RESULT", "FOUND", "MEND")
 @click.option("--storage", "directory", metavar="DIR", help="Storage directory. Default ./muster-data.")
 @click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...] of a running ZooKeeper.")
 @click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="Of a running Ray, as of muster up.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(
     file: Path | None,
@@ -45,6 +51,15 @@ def doctor(
     if as_json:
         print_json([asdict(finding) for finding in found])
     else:
-        print_table(_COLUMNS, [(each.check, each.level, each.found, each.mend) for each in found])
+        _print(found)
     if broken := sum(finding.level == "failed" for finding in found):
         raise CliError(f"{counted(broken, 'check')} failed")
+
+
+def _print(found: list[Finding]) -> None:
+    """Print the table; if it has no room for what to do, that is below it, in full."""
+    wrong = [each for each in found if each.level != "ok"]
+    total = f"{counted(len(found), 'check')}, {len(found) - len(wrong)} of them ok"
+    if print_table(_COLUMNS, [(each.check, each.level, each.found, each.mend) for each in found], total):
+        for each in wrong:
+            print_text(f"{each.level}: {each.check}: {each.found}; {each.mend}")

@@ -9,6 +9,7 @@ import click
 from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli import http
 from muster.gateway.cli.coordinator import Gateway
@@ -16,11 +17,11 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import delete, evict
 from muster.gateway.cli.groups.describe import describe
 from muster.gateway.cli.groups.history import history
-from muster.gateway.cli.groups.lag import lag, of_all_groups, seconds
+from muster.gateway.cli.groups.lag import lag, of_all_groups, of_groups, seconds
 from muster.gateway.cli.groups.reset import reset_offsets
 from muster.gateway.cli.groups.waiting import waiting
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.view import UNDO_PREFIX
@@ -29,6 +30,15 @@ LIST_GROUPS = 16
 _LIST_GROUPS_VERSION = 5
 _STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 _TYPES = ("classic", "consumer")
+_COLUMNS = (
+    Column("GROUP", Kind.NAME),
+    "STATE",
+    Column("TYPE", optional=True),
+    Column("PROTOCOL TYPE", optional=True),
+    "MEMBERS",
+    "LAG",
+    "LAG (S)",
+)
 _NO_LAG = "neither members nor lag: leave --bootstrap-server out, or see muster groups describe"
 
 
@@ -59,7 +69,7 @@ def groups() -> None:
     metavar="TYPE",
     help="Only those of this type: classic, or consumer (KIP-848). May be repeated.",
 )
-@click.option("--wide", is_flag=True, help="Show all columns on a narrow terminal, too.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(
     bootstrap_server: str | None,
@@ -67,7 +77,6 @@ def list_(
     address: str | None,
     states: tuple[str, ...],
     types: tuple[str, ...],
-    wide: bool,
     as_json: bool,
 ) -> None:
     """Show every group: its state, its type, its protocol type (consumer, connect or another; empty without members so
@@ -80,17 +89,13 @@ def list_(
         print_json(rows)
     else:
         columns = ("group", "state", "type", "protocol_type", "members", "lag")
-        left_out = print_table(
-            ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE", "MEMBERS", "LAG", "LAG (S)"),
-            [(*(row[name] for name in columns), seconds(row["lag_s"])) for row in rows],
-            () if wide else ("TYPE", "PROTOCOL TYPE"),
+        print_table(
+            _COLUMNS, [(*(row[name] for name in columns), seconds(row["lag_s"])) for row in rows], of_groups(rows)
         )
-        if left_out:
-            terminal.line(f"without {' and '.join(left_out)}, for which the terminal is too narrow: --wide", err=True)
         if not rows:
             terminal.line("no such group" if states or types else "there are no groups", err=True)
     if note:
-        terminal.line(note, err=True)
+        print_text(note, err=True)
 
 
 def _rows(

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
@@ -20,10 +21,27 @@ from muster.gateway.cli.groups.lag import seconds
 from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.kafka import admin, end_offsets
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.lag.partitions import End, Owner, rows
 
+_MEMBERS = (
+    Column("MEMBER", Kind.ID),
+    Column("CLIENT ID", Kind.NAME, optional=True),
+    Column("HOST", optional=True),
+    Column("INSTANCE ID", Kind.NAME, optional=True),
+    Column("ASSIGNMENT", Kind.LIST),
+)
+_PARTITIONS = {
+    "topic": Column("TOPIC", Kind.NAME),
+    "partition": Column("PARTITION"),
+    "committed_offset": Column("COMMITTED", optional=True),
+    "end_offset": Column("END", optional=True),
+    "lag": Column("LAG"),
+    "lag_s": Column("LAG (S)"),
+    "client_id": Column("CLIENT ID", Kind.NAME, optional=True),
+    "member_id": Column("MEMBER", Kind.ID),
+}
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's protocol; leave --bootstrap-server out"
 
 
@@ -33,6 +51,7 @@ _NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's pro
 )
 @click.argument("group", type=NAME)
 @by_bootstrap
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(group: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show the group GROUP: its state, protocol and members, and the lag of each partition.
@@ -127,13 +146,13 @@ def _as_json(group: Group) -> dict[str, Any]:
 def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> None:
     epoch = "" if group.epoch is None else f"  epoch {group.epoch}"
     protocol = f"{group.protocol or '-'} ({group.protocol_type or '-'})"
-    terminal.line(
+    print_text(
         f"group {group.name}  state {group.state}  protocol {protocol}{epoch}  "
         f"coordinator {group.coordinator}  members {len(group.members)}"
     )
     terminal.line()
     print_table(
-        ("MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", "ASSIGNMENT"),
+        _MEMBERS,
         [
             (
                 *(each.member_id, each.client_id, each.host, each.group_instance_id),
@@ -141,18 +160,18 @@ def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> 
             )
             for each in group.members
         ],
+        counted(len(group.members), "member"),
     )
     if not partitions and group.protocol_type not in ("", CONSUMER):
         return
     terminal.line()
-    columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "lag_s", "client_id", "member_id"]
-    titles = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG (S)", "CLIENT ID", "MEMBER"]
-    if note:
-        columns.remove("lag_s")
-        titles.remove("LAG (S)")
+    columns = {name: column for name, column in _PARTITIONS.items() if name != "lag_s" or not note}
+    lags = [row["lag"] for row in partitions if row["lag"] is not None]
     print_table(
-        titles, [[seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions]
+        list(columns.values()),
+        [[seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions],
+        ", ".join([counted(len(partitions), "partition"), *[f"lag {sum(lags)}"] * bool(lags)]),
     )
     if note:
         terminal.line()
-        terminal.line(note)
+        print_text(note)

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, is_folded, print_json, print_table
+from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,17 +26,15 @@ _COLUMNS = (
     "BEGAN (UTC)",
     "GENERATION",
     "OUTCOME",
-    "CAUSE",
-    "JOIN (S)",
-    "SYNC (S)",
-    "WAITED FOR",
-    "PROTOCOL",
-    "MEMBERS",
-    "PAUSED",
-    "LOST (PARTITION-S)",
+    Column("CAUSE", Kind.NAME),
+    Column("JOIN (S)", optional=1),
+    Column("SYNC (S)", optional=2),
+    Column("WAITED FOR", optional=3),
+    Column("PROTOCOL", optional=7),
+    Column("MEMBERS", optional=4),
+    Column("PAUSED", optional=5),
+    Column("LOST (PARTITION-S)", optional=6),
 )
-_OPTIONAL = ("JOIN (S)", "SYNC (S)", "WAITED FOR", "MEMBERS", "PAUSED", "LOST (PARTITION-S)", "PROTOCOL")
-"""The most important ones first."""
 
 
 @click.command(
@@ -45,9 +44,9 @@ _OPTIONAL = ("JOIN (S)", "SYNC (S)", "WAITED FOR", "MEMBERS", "PAUSED", "LOST (P
 @click.argument("group", type=NAME)
 @by_http
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
-@click.option("--wide", is_flag=True, help="Show all columns on a narrow terminal, too.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
-def history(group: str, directory: Path, address: str | None, limit: int, wide: bool, as_json: bool) -> None:
+def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:
     """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
 
     JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
@@ -66,11 +65,9 @@ def history(group: str, directory: Path, address: str | None, limit: int, wide: 
         print_json(response)
         return
     rows = [row(entry) for entry in response["entries"]]
-    if wide or not is_folded(_COLUMNS, rows):
-        print_table(_COLUMNS, rows)
-    elif left_out := print_table(_COLUMNS, [row(entry, narrow=True) for entry in response["entries"]], _OPTIONAL):
-        without = counted(len(left_out), "column")
-        terminal.line(f"without {without}, for which the terminal is too narrow: --wide", err=True)
+    if is_folded(_COLUMNS, rows):
+        rows = [row(entry, narrow=True) for entry in response["entries"]]
+    print_table(_COLUMNS, rows)
     if not response["entries"]:
         terminal.line(f"group {group} has had no rebalance", err=True)
 

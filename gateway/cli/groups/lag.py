@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import count
@@ -16,19 +16,28 @@ from rich.live import Live
 from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, table
+from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, table, with_wide
 from muster.gateway.cli.running import by_http
 from muster.gateway.lag.partitions import worst_first
 
 PATH = "/v1/groups/lag"
 _PAGE = 10_000
-_OF_GROUPS = ("GROUP", "STATE", "MEMBERS", "BEHIND", "LAG", "LAG (S)")
-_OF_PARTITIONS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG (S)", "CLIENT ID")
-_Table = tuple[Sequence[str], list[tuple[Any, ...]], list[str]]
-"""Columns, rows, and lines below."""
+_OF_GROUPS = (Column("GROUP", Kind.NAME), "STATE", "MEMBERS", "BEHIND", "LAG", "LAG (S)")
+_OF_PARTITIONS = (
+    Column("TOPIC", Kind.NAME),
+    "PARTITION",
+    Column("COMMITTED", optional=True),
+    Column("END", optional=True),
+    "LAG",
+    "LAG (S)",
+    Column("CLIENT ID", Kind.NAME, optional=True),
+)
+_Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[str]]
+"""Columns, rows, the total, and lines below."""
 
 
 @click.command(
@@ -47,6 +56,7 @@ _Table = tuple[Sequence[str], list[tuple[Any, ...]], list[str]]
     metavar="[SECONDS]",
     help="Show it again every so many seconds, 2 by default, until Ctrl-C.",
 )
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one object on each line.")
 def lag(
     group: str | None, directory: Path, address: str | None, limit: int, watch: float | None, as_json: bool
@@ -68,10 +78,10 @@ def lag(
     elif as_json:
         print_json(look())
     else:
-        columns, rows, below = shown(look())
-        print_table(columns, rows)
+        columns, rows, total, below = shown(look())
+        print_table(columns, rows, total)
         for line in below:
-            terminal.line(line, err=True)
+            print_text(line, err=True)
 
 
 def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]:
@@ -108,7 +118,17 @@ def _groups(response: dict[str, Any]) -> _Table:
     below = [f"and {counted(left, 'more group')}: --limit, or muster groups list"] if left else []
     if not rows:
         below = ["there are no groups"]
-    return _OF_GROUPS, rows, [*below, *filter(None, [_missing(response)])]
+    total = of_groups(response["groups"])
+    return _OF_GROUPS, rows, total, [*below, *filter(None, [_missing(response)])]
+
+
+def of_groups(summaries: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return their sums in words, of what is known; None if there are no groups."""
+    if not summaries:
+        return None
+    members, lag = ([each[name] for each in summaries if each[name] is not None] for name in ("members", "lag"))
+    sums = [counted(sum(members), "member")] * bool(members) + [f"lag {sum(lag)}"] * bool(lag)
+    return ", ".join([counted(len(summaries), "group"), *sums])
 
 
 def _partitions(response: dict[str, Any]) -> _Table:
@@ -121,7 +141,7 @@ def _partitions(response: dict[str, Any]) -> _Table:
         behind = f"{counted(response['lag'], 'message')} in {counted(response['behind'], 'partition')}"
         age = "" if response["lag_s"] is None else f", {seconds(response['lag_s'])} s"
         total += f", {behind} behind{age}"
-    return _OF_PARTITIONS, rows, [total]
+    return _OF_PARTITIONS, rows, None, [total]
 
 
 def _missing(response: dict[str, Any]) -> str | None:
@@ -135,7 +155,7 @@ def _watch(
     """Until Ctrl-C. A gateway that does not respond for a while is said, and looked for again."""
     console = rich_console.console()
     with suppress(KeyboardInterrupt):
-        if as_json or not rich_console.is_live(console):
+        if as_json or is_wide() or not rich_console.is_live(console):
             while True:
                 _print_once(look, shown, as_json=as_json)
                 time.sleep(interval_s)
@@ -151,13 +171,13 @@ def _print_once(
     try:
         found = look()
     except http.NoHttpResponse as error:
-        terminal.line(error.message, err=True)
+        print_text(error.message, err=True)
         return
     if as_json:
         print_json(found, indent=None)
         return
-    columns, rows, below = shown(found)
-    print_table(columns, rows)
+    columns, rows, total, below = shown(found)
+    print_table(columns, rows, total)
     for line in (*below, ""):
         terminal.line(line)
 
@@ -165,7 +185,9 @@ def _print_once(
 def _screen(look: Callable[[], dict[str, Any]], shown: Callable[[dict[str, Any]], _Table]) -> RenderableType:
     at = time.strftime("%H:%M:%S")
     try:
-        columns, rows, below = shown(look())
+        columns, rows, total, below = shown(look())
     except http.NoHttpResponse as error:
         return Text(f"{at}  {error.message}")
-    return Group(Text(f"{at}  Ctrl-C ends"), Text(), table(columns, rows), Text("\n".join(below)))
+    return Group(
+        Text(f"{at}  Ctrl-C ends"), Text(), table(columns, rows), Text("\n".join(filter(None, (total, *below))))
+    )

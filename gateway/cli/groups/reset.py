@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
@@ -23,11 +24,20 @@ from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.times import duration_ms
 
 T = TypeVar("T")
+_COLUMNS = (
+    Column("TOPIC", Kind.NAME),
+    "PARTITION",
+    "OLD OFFSET",
+    "NEW OFFSET",
+    "READ AGAIN",
+    "SKIPPED",
+    Column("NOTE", Kind.TEXT, optional=True),
+)
 _NAMED = 5
 
 
@@ -110,6 +120,7 @@ class _Plan:
 @click.option("--dry-run", is_flag=True, help="Only show the plan (the default).")
 @click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan's offsets as CSV.")
 @by_bootstrap
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which --from-file accepts too.")
 def reset_offsets(
     group: str,
@@ -160,7 +171,7 @@ def reset_offsets(
     if not execute:
         if found.members:
             members = counted(len(found.members), "member")
-            terminal.line(f"group {group} has {members}: --execute would be refused", err=True)
+            print_text(f"group {group} has {members}: --execute would be refused", err=True)
         terminal.line("dry run: nothing was changed; use --execute to apply", err=True)
 
 
@@ -299,20 +310,17 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
             }
         )
         return
-    terminal.line(f"group {plan.group}, {plan.words}")
+    print_text(f"group {plan.group}, {plan.words}")
     terminal.line()
-    print_table(
-        ("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET", "READ AGAIN", "SKIPPED", "NOTE"),
-        [tuple(change.row().values()) for change in plan.changes],
-    )
+    print_table(_COLUMNS, [tuple(change.row().values()) for change in plan.changes])
     terminal.line()
     changed = sum(change.is_one for change in plan.changes)
     read, moved = ("will be", "changed") if executed else ("would be", "would be changed")
-    terminal.line(
+    print_text(
         f"{counted(read_again, 'message')} {read} read again, {skipped} skipped; {counted(changed, 'offset')} {moved}"
     )
     for note in plan.notes:
-        terminal.line(note)
+        print_text(note)
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:

@@ -10,15 +10,27 @@ from typing import Any
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_http
+from muster.placement.mapping.nodes import host_text
 
-_COLUMNS = ("GROUP", "STATE", "FOR (S)", "PROCEEDS IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
+_COLUMNS = (
+    Column("GROUP", Kind.NAME),
+    Column("STATE", optional=True),
+    "FOR (S)",
+    "PROCEEDS IN (S)",
+    Column("WAITS FOR", Kind.ID),
+    Column("CLIENT ID", Kind.NAME, optional=True),
+    Column("HOST", optional=True),
+    Column("INSTANCE ID", Kind.NAME, optional=True),
+)
 
 
 @click.command(short_help="Show the rebalances in progress.", epilog="Example: muster groups waiting --json")
 @by_http
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def waiting(directory: Path, address: str | None, as_json: bool) -> None:
     """Show the groups that are rebalancing now, and each member whose request the coordinator waits for.
@@ -32,12 +44,13 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
         return
     now_ms = time.time_ns() // 1_000_000
     found = sorted(response.get("groups", ()), key=lambda wait: wait["since_ms"])
-    print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
+    total = f"{counted(len(found), 'group')} in a rebalance" if found else None
+    print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)], total)
     if not found:
         terminal.line("no group is in a rebalance", err=True)
     if response.get("partial"):
         silent = ", ".join(f"offsets-{partition}" for partition in response["missing_partitions"])
-        terminal.line(f"some coordinators did not respond: {silent}", err=True)
+        print_text(f"some coordinators did not respond: {silent}", err=True)
 
 
 def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:
@@ -49,8 +62,8 @@ def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:
         _seconds(now_ms - wait["since_ms"]),
         None if deadline_ms is None else _seconds(deadline_ms - now_ms),
     )
-    found = [
-        (*head, who["member_id"], who["client_id"], who["host"], who["group_instance_id"])
+    found: list[tuple[Any, ...]] = [
+        (*head, who["member_id"], who["client_id"], host_text(who["host"]), who["group_instance_id"])
         for who in (*wait["members"], *wait["pending"])
     ]
     if more := wait.get("members_left_out", 0) + wait.get("pending_left_out", 0):

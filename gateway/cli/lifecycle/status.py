@@ -11,21 +11,39 @@ from typing import Any
 import click
 
 from muster.actors.runtime import rich_console, terminal
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.actors.runtime.narrow import Column, Kind
+from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_http, status_of
 
 _MIN_ID_CHARS = 8
 _NODES = ("NODE", "ADDRESS", "STATE", "ACTORS")
-_ACTORS = ("ACTOR", "STATE", "STANDBY", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR")
-_TURNED_AWAY = ("TURNED AWAY", "HOST", "API", "VERSION", "TIMES", "LAST", "MEND")
+_ACTORS = (
+    "ACTOR",
+    "STATE",
+    Column("STANDBY", optional=2),
+    "NODE",
+    "PID",
+    "ADDRESS",
+    Column("RESTARTS", optional=1),
+    Column("ERROR", optional=3),
+)
+_TURNED_AWAY = (
+    Column("TURNED AWAY", Kind.NAME),
+    "HOST",
+    "API",
+    "VERSION",
+    "TIMES",
+    Column("LAST", optional=1),
+    Column("MEND", optional=2),
+)
 _ALIVE = "alive"
 
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")
 @by_http
-@click.option("--wide", is_flag=True, help="Show all columns, and whole node ids, on a narrow terminal, too.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(directory: Path, address: str | None, wide: bool, as_json: bool) -> None:
+def status(directory: Path, address: str | None, as_json: bool) -> None:
     """Show nodes and actors: where each actor runs, its pid and its state.
 
     After muster drain a node is draining, and drained once nothing of Muster is left on it. Clients are shown whose
@@ -35,7 +53,7 @@ def status(directory: Path, address: str | None, wide: bool, as_json: bool) -> N
     if as_json:
         print_json(found)
     else:
-        show(found, wide=wide)
+        show(found, wide=is_wide())
 
 
 def show(found: Mapping[str, Any], *, wide: bool) -> None:
@@ -52,21 +70,17 @@ def show(found: Mapping[str, Any], *, wide: bool) -> None:
     )
     terminal.line()
     places = _places(nodes, ids)
-    left_out = print_table(
-        _ACTORS, [_row(actor, places) for actor in actors], () if wide else ("RESTARTS", "STANDBY", "ERROR")
-    )
+    left_out = print_table(_ACTORS, [_row(actor, places) for actor in actors])
     terminal.line()
     if "STANDBY" in left_out:
         _lines((actor["name"], f"{actor['stand_in']} serves in its place") for actor in actors if actor["stand_in"])
     if "ERROR" in left_out:
         _lines((actor["name"], actor["error"]) for actor in actors if actor["error"])
     terminal.line(_total(actors, nodes))
-    if "RESTARTS" in left_out:
-        terminal.line("without RESTARTS, for which the terminal is too narrow: --wide", err=True)
     if turned_away := found.get("clients_turned_away"):
         terminal.line()
         rows = [_turned_away(client) for client in turned_away]
-        if "MEND" in print_table(_TURNED_AWAY, rows, () if wide else ("LAST", "MEND")):
+        if "MEND" in print_table(_TURNED_AWAY, rows):
             terminal.line()
             _lines(dict.fromkeys((client["api"], client["mend"]) for client in turned_away))
 
@@ -90,7 +104,7 @@ def _places(nodes: Sequence[Mapping[str, Any]], ids: Mapping[str, str]) -> dict[
 
 def _lines(found: Iterable[tuple[str, str]]) -> None:
     for name, text in found:
-        terminal.line(f"{name}: {text}")
+        print_text(f"{name}: {text}")
 
 
 def _total(actors: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> str:

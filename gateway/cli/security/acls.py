@@ -18,10 +18,11 @@ from confluent_kafka.admin import (
 )
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import admin, result
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.security.acls import CLUSTER_NAME, WILDCARD
@@ -30,6 +31,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 Acl = tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]
 Resource = tuple[ResourceType, str]
 
+_COLUMNS = (
+    "RESOURCE",
+    Column("NAME", Kind.NAME),
+    Column("PATTERN", optional=True),
+    Column("PRINCIPAL", Kind.NAME),
+    "PERMISSION",
+    "OPERATION",
+    Column("HOST", Kind.NAME),
+)
 _OF_TOPICS = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER)
 _CONFIGS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 _MEANINGFUL = {
@@ -105,6 +115,7 @@ def acls() -> None:
 @_resources
 @_pattern_type(_FOUND, "any")
 @click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Only ACLs with exactly this principal.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(
     bootstrap_server: str | None,
@@ -133,8 +144,7 @@ def list_(
     if as_json:
         print_json(rows)
         return
-    columns = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "PERMISSION", "OPERATION", "HOST")
-    print_table(columns, [tuple(row.values()) for row in rows])
+    print_table(_COLUMNS, [tuple(row.values()) for row in rows], counted(len(rows), "ACL") if rows else None)
     if not rows:
         terminal.line("there are no such ACLs", err=True)
 

@@ -7,12 +7,25 @@ from pathlib import Path
 
 import click
 
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.times import Moment
 
-_COLUMNS = ("TIME", "GATEWAY", "PRINCIPAL", "HOST", "CLIENT-ID", "API", "TYPE", "RESOURCE", "ERROR", "TIMES", "DETAIL")
+_COLUMNS = (
+    "TIME",
+    Column("GATEWAY", optional=4),
+    Column("PRINCIPAL", Kind.NAME),
+    Column("HOST", optional=2),
+    Column("CLIENT-ID", Kind.NAME, optional=5),
+    Column("API", Kind.NAME),
+    Column("TYPE", optional=1),
+    Column("RESOURCE", Kind.NAME),
+    Column("ERROR", Kind.NAME),
+    Column("TIMES", optional=3),
+    Column("DETAIL", Kind.TEXT, optional=6),
+)
 _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", "resource", "error", "times", "detail")
 
 
@@ -29,6 +42,7 @@ _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", 
 @click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Show only what this principal did.")
 @click.option("--resource", type=NAME, metavar="NAME", help="Show only what was done to this topic, group or user.")
 @click.option("--refused", is_flag=True, help="Show only what ended with an error.")
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
 def audit_log(
     directory: Path, since: datetime, principal: str | None, resource: str | None, refused: bool, as_json: bool
@@ -59,6 +73,7 @@ def audit_log(
         print_table(
             _COLUMNS,
             [(f"{row['ts']:%Y-%m-%dT%H:%M:%S}Z", *(row[name] for name in _FIELDS)) for row in found],
+            counted(len(found), "row"),
         )
 
 

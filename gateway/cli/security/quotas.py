@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.coordinator import Gateway, addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 
@@ -76,6 +77,7 @@ def quotas() -> None:
 
 @quotas.command("list", epilog="Example: muster quotas list --json")
 @by_bootstrap
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show all quotas."""
@@ -92,8 +94,9 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
         print_json(rows)
         return
     print_table(
-        ("OF", "QUOTA", "VALUE"),
+        (Column("OF", Kind.NAME), "QUOTA", "VALUE"),
         [(_text(row), str(row["quota"]), f"{row['value']:.15g}") for row in rows],
+        counted(len(rows), "quota") if rows else None,
     )
     if not rows:
         terminal.line("there are no quotas", err=True)

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.coordinator import Gateway, addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_security
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.security.users import Users, UsersOfController, UsersOfFile, UsersOfGateway
 from muster.gateway.cli.suggestions import Commands
@@ -22,6 +23,7 @@ from muster.gateway.security.credentials import MAX_NAME_CHARS
 from muster.gateway.security.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS, SCRAM_MECHANISMS
 
 F = TypeVar("F", bound=Callable[..., Any])
+_COLUMNS = (Column("USER", Kind.NAME), "MECHANISM", "ITERATIONS")
 
 
 def _where(command: F) -> F:
@@ -62,6 +64,7 @@ def user() -> None:
 
 @user.command("list", epilog="Example: muster user list --json")
 @_where
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool, **where: Any) -> None:
     """Show the users, and what they can log in with."""
@@ -74,7 +77,8 @@ def list_(as_json: bool, **where: Any) -> None:
     if as_json:
         print_json(rows)
         return
-    print_table(("USER", "MECHANISM", "ITERATIONS"), [tuple(map(str, row.values())) for row in rows])
+    total = counted(len({row["user"] for row in rows}), "user") if rows else None
+    print_table(_COLUMNS, [tuple(map(str, row.values())) for row in rows], total)
     if not rows:
         terminal.line("there are no users", err=True)
 

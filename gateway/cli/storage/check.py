@@ -6,16 +6,22 @@ from pathlib import Path
 
 import click
 
-from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, concerns, mount_of
 from muster.actors.runtime.storage.promises import Finding
 from muster.actors.runtime.storage.trials import check
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.suggestions import Commands
 
-_COLUMNS = ("PROMISE", "NODE", "RESULT", "MS", "NEEDED SO THAT")
+_COLUMNS = (
+    "PROMISE",
+    Column("NODE", Kind.NAME, optional=True),
+    Column("RESULT", Kind.TEXT),
+    "MS",
+    Column("NEEDED SO THAT", Kind.TEXT, optional=True),
+)
 
 
 @click.group(cls=Commands, epilog="Example: muster storage check /srv/muster --address auto")
@@ -31,6 +37,7 @@ def storage() -> None:
     metavar="RAY_ADDRESS",
     help="Address of a running Ray, or auto: try it on all its nodes, and between them.",
 )
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_(directory: Path, address: str | None, as_json: bool) -> None:
     """Try what Muster needs of the file system that holds DIR, an existing directory. Default ./muster-data.
@@ -53,9 +60,14 @@ def check_(directory: Path, address: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"directory": str(directory), "mount": str(mount), "notes": notes, "findings": _rows(findings)})
     else:
-        print_table(_COLUMNS, [tuple(row.values()) for row in _rows(findings)])
+        kept = sum(finding.problem is None for finding in findings)
+        total = f"{counted(len(findings), 'promise')}, {kept} of them kept"
+        if print_table(_COLUMNS, [tuple(row.values()) for row in _rows(findings)], total):
+            for finding in findings:
+                if finding.problem is not None:
+                    print_text(f"BROKEN: {finding.promise.title}: {finding.problem}")
         for note in notes:
-            terminal.line(f"note: {mount}: {note}")
+            print_text(f"note: {mount}: {note}")
     if broken := sum(finding.problem is not None for finding in findings):
         raise CliError(
             f"{counted(broken, 'promise')} not kept by {mount or directory}; known to be fit: {KNOWN_TO_BE_FIT}"

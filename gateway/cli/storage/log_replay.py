@@ -22,20 +22,46 @@ from muster.actors.log.files import inspection
 from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.format.records import read_records
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import assignments
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.consumer_group_records import (
     consumer_group_as_json,
     consumer_group_row,
     consumer_member_rows,
 )
+from muster.placement.mapping.nodes import host_text
 from muster.placement.view import OFFSETS_TOPIC
 
-_GROUPS = ("GROUP", "STATE", "TYPE", "PROTOCOL", "GENERATION", "LEADER", "MEMBERS", "OFFSETS")
-_MEMBERS = ("GROUP", "MEMBER", "INSTANCE", "CLIENT", "HOST", "SESSION (MS)", "ASSIGNMENT")
-_OFFSETS = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "LEADER EPOCH", "METADATA")
+_GROUPS = (
+    Column("GROUP", Kind.NAME),
+    "STATE",
+    Column("TYPE", optional=True),
+    Column("PROTOCOL", optional=True),
+    Column("GENERATION", optional=True),
+    Column("LEADER", Kind.ID, optional=True),
+    "MEMBERS",
+    "OFFSETS",
+)
+_MEMBERS = (
+    Column("GROUP", Kind.NAME),
+    Column("MEMBER", Kind.ID),
+    Column("INSTANCE", Kind.NAME, optional=True),
+    Column("CLIENT", Kind.NAME, optional=True),
+    Column("HOST", optional=True),
+    Column("SESSION (MS)", optional=True),
+    Column("ASSIGNMENT", Kind.LIST, optional=True),
+)
+_OFFSETS = (
+    Column("GROUP", Kind.NAME),
+    Column("TOPIC", Kind.NAME),
+    "PARTITION",
+    "OFFSET",
+    Column("LEADER EPOCH", optional=True),
+    Column("METADATA", Kind.TEXT, optional=True),
+)
 
 _MADE_ANEW = (".index", ".snapshot")
 """Files that are rebuilt on opening if they are damaged."""
@@ -61,6 +87,7 @@ class _Log:
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replay(what: str, directory: Path, as_json: bool) -> None:
     """Feed a partition of __consumer_offsets to the group coordinator, and show the groups that it has then.
@@ -72,7 +99,7 @@ def replay(what: str, directory: Path, as_json: bool) -> None:
     """
     path = _partition(directory, what)
     if storage.holder(directory) and path.is_relative_to(directory):
-        terminal.line(f"muster runs on {directory}: the end of the log may look torn", err=True)
+        print_text(f"muster runs on {directory}: the end of the log may look torn", err=True)
     log = _read(path)
     if log.records and not any(map(_is_of_a_group, log.last)):
         raise CliError(f"no record of {path} is of a group: it is no partition of {OFFSETS_TOPIC}")
@@ -82,11 +109,11 @@ def replay(what: str, directory: Path, as_json: bool) -> None:
     else:
         _print(coordinator)
     if not log.records:
-        terminal.line(f"{path} holds no records", err=True)
+        print_text(f"{path} holds no records", err=True)
     for note in notes:
-        terminal.line(note, err=True)
+        print_text(note, err=True)
     for problem in log.damage:
-        terminal.line(f"DAMAGE: {problem}", err=True)
+        print_text(f"DAMAGE: {problem}", err=True)
     if log.damage:
         raise CliError(f"{counted(len(log.damage), 'problem')}; muster log verify and muster log dump show more")
 
@@ -151,15 +178,15 @@ def _print(coordinator: Coordinator) -> None:
     }
     rows = [_group_row(group, len(offsets[group.id])) for group in groups]
     rows += [consumer_group_row(group, len(offsets[group.id])) for group in consumers]
-    print_table(_GROUPS, rows)
+    print_table(_GROUPS, rows, counted(len(rows), "group"))
     members = [row for group in groups for row in _member_rows(group)]
     members += [row for group in consumers for row in consumer_member_rows(group)]
     if members:
         terminal.line()
-        print_table(_MEMBERS, members)
+        print_table(_MEMBERS, members, counted(len(members), "member"))
     if committed := [row for group_id, held in offsets.items() for row in _offset_rows(group_id, held)]:
         terminal.line()
-        print_table(_OFFSETS, committed)
+        print_table(_OFFSETS, committed, counted(len(committed), "offset"))
 
 
 def _group_row(group: Group, offsets: int) -> tuple[Any, ...]:
@@ -182,7 +209,7 @@ def _member_rows(group: Group) -> list[tuple[Any, ...]]:
             stored.member_id,
             stored.group_instance_id,
             stored.client_id,
-            stored.client_host,
+            host_text(stored.client_host),
             stored.session_timeout_ms,
             assignments.in_words(group.protocol_type, stored),
         )
@@ -226,7 +253,7 @@ def _group_as_json(coordinator: Coordinator, group: Group) -> dict[str, Any]:
                 "member_id": stored.member_id,
                 "group_instance_id": stored.group_instance_id,
                 "client_id": stored.client_id,
-                "host": stored.client_host,
+                "host": host_text(stored.client_host),
                 "session_timeout_ms": stored.session_timeout_ms,
                 "rebalance_timeout_ms": stored.rebalance_timeout_ms,
                 "assignment": assignments.as_json(group.protocol_type, stored),

@@ -11,13 +11,21 @@ import click
 
 from muster.actors.log.files import inspection
 from muster.actors.log.files.inspection import Report
-from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.storage import directory as storage
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
-_COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END", "STATE")
+_COLUMNS = (
+    Column("PARTITION", Kind.NAME),
+    Column("SEGMENTS", optional=True),
+    Column("BATCHES", optional=True),
+    "RECORDS",
+    "LOG START",
+    "LOG END",
+    "STATE",
+)
 
 
 @click.command(epilog="Example: muster log verify flights __consumer_offsets-7")
@@ -30,6 +38,7 @@ _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
     """Read all logs, or the named ones, and check them: CRCs, order, offsets, manifests, indexes, claims.
@@ -38,15 +47,16 @@ def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
     repairs, such as a torn tail, is reported as a note. While Muster runs, the ends of logs may look torn.
     """
     if storage.holder(directory):
-        terminal.line(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
+        print_text(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
     reports = [inspection.verify(path) for path in _partitions(directory, what)]
     if as_json:
         print_json([_as_json(report) for report in reports])
     else:
-        print_table(_COLUMNS, [_row(report) for report in reports])
+        records = counted(sum(report.records for report in reports), "record")
+        print_table(_COLUMNS, [_row(report) for report in reports], f"{counted(len(reports), 'log')}, {records}")
         for report in reports:
             for finding in report.findings:
-                terminal.line(f"{'DAMAGE' if finding.is_damage else 'note'}: {finding.path}: {finding.what}")
+                print_text(f"{'DAMAGE' if finding.is_damage else 'note'}: {finding.path}: {finding.what}")
     damaged = [report for report in reports if not report.is_sound]
     if damaged:
         raise CliError(f"{counted(len(damaged), 'log')} of {len(reports)} damaged")

@@ -12,14 +12,15 @@ from typing import Any
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import Column
 from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.suggestions import Commands
 
-_COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", "OLDEST", "NEWEST")
+_COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", Column("OLDEST", optional=True), "NEWEST")
 
 
 @click.group(cls=Commands, epilog="Example: muster tables list --storage ./muster-data")
@@ -40,6 +41,7 @@ def _storage(command: Callable[..., None]) -> Callable[..., None]:
 
 @tables.command("list", epilog="Example: muster tables list --json")
 @_storage
+@with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
 def list_(directory: Path, as_json: bool) -> None:
     """List the tables with their rows, files, bytes, and the times of the oldest and newest row (UTC).
@@ -51,7 +53,9 @@ def list_(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json([asdict(each) for each in summaries])
     else:
-        print_table(_COLUMNS, [_row(each) for each in summaries])
+        rows, files, size = (sum(each) for each in zip(*((s.rows, s.files, s.bytes) for s in summaries), strict=True))
+        total = f"{counted(rows, 'row')} in {counted(files, 'file')}, {counted(size, 'byte')}"
+        print_table(_COLUMNS, [_row(each) for each in summaries], total)
     unreadable = sum(each.unreadable for each in summaries)
     if unreadable:
         terminal.line(f"{counted(unreadable, 'file')} cannot be read; see muster tables verify", err=True)
@@ -129,4 +133,4 @@ def _row(each: Summary) -> tuple[Any, ...]:
 
 
 def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return None if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}Z"

@@ -1,0 +1,217 @@
+"""Fits a table to the width of a terminal: ids and names are shortened, columns left out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+NOTHING = "-"
+"""A cell without content."""
+GAP = 2
+"""Blanks between two columns."""
+_COMFORT = 28
+"""Columns are left out rather than names shortened to less."""
+_LEAST = 10
+_DIGITS = 7
+"""Digits of an id that are shown at least, as git shows of a commit."""
+_ID = re.compile(r"(.*-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32,})", re.DOTALL)
+"""A UUID or a longer hash, after the client id or instance id with which Kafka's member ids begin."""
+_BASE64 = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])()([0-9A-Za-z+/_-]{22})")
+"""A UUID as clients of the consumer protocol (KIP-848) write it."""
+_TAILS = (1 / 2, 3 / 4, 1 / 4, 1, 0)
+"""Shares of a shortened name that its end may have, the first that tells the names apart."""
+
+
+class Kind(Enum):
+    """How the cells of a column may be shortened."""
+
+    WHOLE = "not at all"
+    ID = "to its first digits, unique in the table; what is in front of them as a name"
+    NAME = "in the middle; different names stay different"
+    LIST = "to its first items, separated by commas, and the number of the others"
+    TEXT = "at the end"
+
+
+class Column(NamedTuple):
+    """A column of a table, and what may happen to it where there is no room."""
+
+    title: str
+    kind: Kind = Kind.WHOLE
+    optional: int = 0
+    """Above 0 if it may be left out. Of several, one without content goes first, then that with the largest number, of
+    equal ones the rightmost.
+    """
+
+
+class Fitted(NamedTuple):
+    """A table that is as wide as the terminal, or less; if ``fits`` is false, its cells are whole, and wider."""
+
+    kept: list[int]
+    """Indexes of the columns that are left."""
+    rows: list[list[str]]
+    """Cells of these columns."""
+    shortened: frozenset[Kind]
+    """Kinds of the columns that have shortened cells."""
+    fits: bool
+
+
+def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, ellipsis: str = "…") -> Fitted:
+    """Shorten ids; then leave out columns until the others are readable; then shorten names and texts."""
+    kept = list(range(len(columns)))
+    whole = [[row[index] for row in rows] for index in kept]
+    ids = _abbreviations(cell for index in kept if columns[index].kind is Kind.ID for cell in whole[index])
+    short = [
+        [ids.get(cell, cell) for cell in whole[index]] if columns[index].kind is Kind.ID else whole[index]
+        for index in kept
+    ]
+    if _width(columns, whole, kept) <= width:
+        return Fitted(kept, _rows(whole, kept, len(rows)), shortened=frozenset(), fits=True)
+    for least in (_COMFORT, _LEAST):
+        while (found := _shrunk(columns, short, kept, width, least, ellipsis)) is None and least is _COMFORT:
+            if not (optional := [index for index in kept if columns[index].optional]):
+                break
+            kept.remove(max(optional, key=lambda index: ({*whole[index]} <= {NOTHING}, columns[index].optional, index)))
+        if found is not None:
+            shortened = {columns[at].kind for at, cells in zip(kept, found, strict=True) if cells != whole[at]}
+            return Fitted(kept, _rows(found, range(len(kept)), len(rows)), frozenset(shortened), fits=True)
+    return Fitted(kept, _rows(whole, kept, len(rows)), shortened=frozenset(), fits=False)
+
+
+def is_abbreviation(text: str, whole: str) -> bool:
+    """Whether the text is what a table may show of the id.
+
+    It has at least the first digits, after all that is in front of them, or after an ellipsis for some of that.
+    """
+    front, digits = _parts(whole)
+    form = re.compile(".*".join(map(re.escape, text.replace("...", "…").split("…"))), re.DOTALL)
+    shown = (digits[:count] for count in range(_DIGITS, len(digits)))
+    return any(text.endswith(each) and form.fullmatch(front + each) for each in shown)
+
+
+def _shrunk(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    width: int,
+    least: int,
+    ellipsis: str,
+) -> list[list[str]] | None:
+    """Return the columns, the widest shortened as far as necessary; None if that is not possible."""
+    widths = [_widest(columns[index], cells[index]) for index in kept]
+    floors = [
+        size if _stays_whole(columns[index]) else min(size, max(least, cell_len(columns[index].title)))
+        for index, size in zip(kept, widths, strict=True)
+    ]
+    room = width - GAP * (len(kept) - 1)
+    while sum(floors) <= room:
+        found: list[list[str]] = []
+        for place, (index, size) in enumerate(zip(kept, _shares(widths, floors, room), strict=True)):
+            shortened = _shortened(columns[index], cells[index], size, ellipsis)
+            if shortened is None:  # a column that has to be wider, so others have to be narrower
+                floors[place] = size + 1
+                break
+            found.append(shortened)
+        else:
+            return found
+    return None
+
+
+def _stays_whole(column: Column) -> bool:
+    """Whether its cells are not shortened; a text that may be left out is left out instead."""
+    return column.kind is Kind.WHOLE or (column.kind is Kind.TEXT and column.optional > 0)
+
+
+def _shares(widths: Sequence[int], floors: Sequence[int], room: int) -> list[int]:
+    """Return widths that fit into the room: those above a common limit are cut to it, none below its floor."""
+    low, high = 0, max(widths, default=0)
+    while low < high:
+        limit = (low + high + 1) // 2
+        if sum(max(floor, min(size, limit)) for size, floor in zip(widths, floors, strict=True)) <= room:
+            low = limit
+        else:
+            high = limit - 1
+    shares = [max(floor, min(size, low)) for size, floor in zip(widths, floors, strict=True)]
+    for place, size in enumerate(widths):
+        if shares[place] < size and sum(shares) < room:
+            shares[place] += 1
+    return shares
+
+
+def _shortened(column: Column, cells: Sequence[str], width: int, ellipsis: str) -> list[str] | None:
+    """Return the cells in this width; None if two that differ would look the same."""
+    distinct = [cell for cell in dict.fromkeys(cells) if cell_len(cell) > width]
+    if not distinct:
+        return list(cells)
+    room = width - cell_len(ellipsis)
+    if column.kind is Kind.TEXT:
+        return [_cut(cell, width, room, 0, ellipsis) for cell in cells]
+    if column.kind is Kind.LIST:
+        return [cell if cell_len(cell) <= width else _first_items(cell, width, ellipsis) for cell in cells]
+    others = {*cells} - {*distinct}
+    for share in _TAILS:
+        tail = round(room * share)
+        if column.kind is Kind.ID:
+            tail = min(room, max(tail, *map(_digits_of, distinct)))
+        found = {cell: _cut(cell, width, room, tail, ellipsis) for cell in distinct}
+        if len({*found.values()} | others) == len(distinct) + len(others):
+            return [found.get(cell, cell) for cell in cells]
+    return None
+
+
+def _cut(cell: str, width: int, room: int, tail: int, ellipsis: str) -> str:
+    if cell_len(cell) <= width:
+        return cell
+    head, end = set_cell_size(cell, room - tail), set_cell_size(cell[::-1], tail)[::-1]
+    return f"{head.rstrip()}{ellipsis}{end.lstrip()}"
+
+
+def _first_items(cell: str, width: int, ellipsis: str) -> str:
+    """``flights-0, flights-1 +4``; if not even the first fits, it is shortened as a name."""
+    first, *others = re.split(r",\s*", cell)
+    more = f" +{len(others)}" * bool(others)
+    room = width - len(more) - cell_len(ellipsis)
+    shown = _cut(first, width - len(more), room, room // 2, ellipsis) + more
+    text = first
+    for count, item in enumerate(others, 1):
+        text = f"{text}, {item}"
+        if cell_len(longer := f"{text} +{len(others) - count}") > width:
+            break
+        shown = longer
+    return shown
+
+
+def _abbreviations(ids: Iterable[str]) -> dict[str, str]:
+    """Return the text for each id: what is in front, and its first digits, as many for all as tell them apart."""
+    parts = {each: found for each in ids if (found := _parts(each))[1]}
+    count = _DIGITS
+    while len({digits[:count] for _, digits in parts.values()}) < len({digits for _, digits in parts.values()}):
+        count += 1
+    return {each: front + digits[:count].rstrip("-") for each, (front, digits) in parts.items()}
+
+
+def _digits_of(abbreviation: str) -> int:
+    """Return the length of what follows the last hyphen, with it; 0 if that is no digits of an id."""
+    length = len(abbreviation) - abbreviation.rfind("-")
+    return length if length <= _DIGITS + 2 else 0
+
+
+def _parts(whole: str) -> tuple[str, str]:
+    """Return what is in front of the digits, and the digits; none if it is no such id."""
+    found = _ID.fullmatch(whole) or _BASE64.fullmatch(whole)
+    return (found[1] or "", found[2]) if found else (whole, "")
+
+
+def _widest(column: Column, cells: Iterable[str]) -> int:
+    return max(map(cell_len, (column.title, *cells)))
+
+
+def _width(columns: Sequence[Column], cells: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    return sum(_widest(columns[index], cells[index]) for index in kept) + GAP * (len(kept) - 1)
+
+
+def _rows(cells: Sequence[Sequence[str]], kept: Sequence[int], count: int) -> list[list[str]]:
+    return [[cells[index][row] for index in kept] for row in range(count)]
