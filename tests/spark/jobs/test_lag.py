@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.spark.jobs.job import Options
-from muster.spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition, total
+from muster.spark.jobs.lag import JOB, gone, over_time, per_partition
+from muster.spark.jobs.lag_groups import per_group, per_member, total
 from tests.spark.rows import NOON, at, collected, nothing, picked, result, table
 
 NOW_S = 600
@@ -407,6 +408,7 @@ def test_names_the_stalled_partition(spark: SparkSession) -> None:
     assert len(found["members"]) == 5
     [of_all] = [section.total for section in sections if section.name == "groups"]
     lag = sum(row["lag_messages"] for row in found["groups"])
+    assert of_all is not None
     assert result(of_all, "groups", "stuck_groups", "behind_groups", "lag_messages") == [(3, 1, 0, lag)]
 
 
