@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.narrow import is_abbreviation
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
@@ -73,7 +74,8 @@ def evict(
 ) -> None:
     """Remove the member MEMBER from the group GROUP; its partitions are assigned to the other members.
 
-    MEMBER is a member id, a group.instance.id, or a client id that only one member has. A live client rejoins as soon
+    MEMBER is a member id, also as shortened in a table on a narrow terminal, a group.instance.id, or a client id that
+    only one member has. A live client rejoins as soon
     as it notices: use this for a client that hangs, or for a static member that will not return.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
@@ -101,13 +103,21 @@ def evict(
 
 
 def which(group: str, members: Sequence[Member], wanted: str) -> Member:
-    """The member with that member id, instance id or client id. CliError if there is none, or several."""
+    """The member with that member id, instance id or client id, or with a member id that is shown shortened like that.
+
+    CliError if there is none, or several.
+    """
     for name in ("member_id", "group_instance_id", "client_id"):
         found = [member for member in members if getattr(member, name) == wanted]
         if len(found) == 1:
             return found[0]
         if found:
             raise CliError(f"{len(found)} members of group {group} have the client id {wanted}: {in_words(found)}")
+    found = [member for member in members if is_abbreviation(wanted, member.member_id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CliError(f"{len(found)} members of group {group} have member ids like {wanted}: {in_words(found)}")
     who = f"its members are {in_words(members)}" if members else "it has no members"
     raise CliError(f"group {group} has no member {wanted}; {who}")
 

@@ -34,6 +34,25 @@ def test_who_is_not_meant() -> None:
         which("g", [], "x")
 
 
+UUID = "52e2dcdf-1b22-4a98-ab02-2505a4d5bc1d"
+PODS = [member(f"{name}-{UUID}", name) for name in ("consumer-1", "consumer-12")]
+
+
+@pytest.mark.parametrize(
+    "shown", ["consumer-12-52e2dcd", "consumer-12-52e2dcdf-1b22", "cons…-12-52e2dcd", "c...12-52e2dcd"]
+)
+def test_a_shortened_member_id(shown: str) -> None:
+    assert which("g", PODS, shown) is PODS[1]
+
+
+def test_a_shortened_member_id_that_several_have_or_that_is_too_short() -> None:
+    with pytest.raises(CliError, match=r"2 members of group g have member ids like c…-52e2dcd: consumer-1-"):
+        which("g", PODS, "c…-52e2dcd")
+    for short in ("consumer-12-52", "consumer", "c…", "52e2dcd"):
+        with pytest.raises(CliError, match="group g has no member"):
+            which("g", PODS, short)
+
+
 def test_many_members_are_named_shortly() -> None:
     assert in_words(MEMBERS[:1]) == "c1-a (client c1 on /h)"
     assert in_words(MEMBERS[1:2]) == "c2-b (client c2 on /h, instance i1)"
