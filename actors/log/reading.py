@@ -7,7 +7,7 @@ that exists.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -203,17 +203,32 @@ class LogReader:
 
         None if the time is unknown, or if there is no such record (yet). All records of a batch have its time.
         """
+        return self.append_times_ms([offset])[0]
+
+    def append_times_ms(self, offsets: Iterable[int]) -> list[int | None]:
+        """Return :meth:`append_time_ms` of each of the offsets, which ascend. A batch is looked up once."""
         self._check_leader()
-        if not self.log_start_offset <= offset < self._writer.high_watermark:
-            return None
+        times_ms: list[int | None] = []
+        last_offset, found_ms = -1, None  # of the batch that was looked up last
+        for offset in offsets:
+            if not self.log_start_offset <= offset < self._writer.high_watermark:
+                times_ms.append(None)
+                continue
+            if offset > last_offset:
+                last_offset, found_ms = self._appended_ms(offset)
+            times_ms.append(found_ms)
+        return times_ms
+
+    def _appended_ms(self, offset: int) -> tuple[int, int | None]:
+        """Return the last offset of the batch that has the offset, and when it was appended."""
         with self._errors(f"offset {offset} cannot be read"):
             found = self._find(offset)
         if found is None:
-            return None
+            return offset, None
         segment, header = found
         if header.has_log_append_time:
-            return header.max_timestamp_ms
-        return self._writer.append_times.look_up(segment.path, header.base_offset)
+            return header.last_offset, header.max_timestamp_ms
+        return header.last_offset, self._writer.append_times.look_up(segment.path, header.base_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the largest timestamp; None in an empty log.

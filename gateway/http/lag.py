@@ -24,7 +24,7 @@ from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
-from muster.gateway.lag.ends import Position, ends_of
+from muster.gateway.lag.ends import ends_of
 from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, Total, in_turns, lags_of, total
 from muster.gateway.lag.partitions import Owner, TopicPartition, largest_first, rows, worst_first
 from muster.gateway.listener.gateway import Gateway
@@ -142,9 +142,9 @@ async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]
     }
     if state == _DEAD and not committed:
         raise Failed(404, f"unknown group {group}")
-    positions = [Position(*key, committed.get(key, _NOT_COMMITTED)) for key in {*committed, *owners}]
+    positions = {key: [committed[key]] if key in committed else [] for key in {*committed, *owners}}
     ends = await ends_of(gateway, positions, _REQUEST_TIMEOUT_S)
-    by_partition = {(at.topic, at.partition): end for at, end in ends.by_position.items()}
+    by_partition = {key: end for key in positions if (end := ends.at(key, committed.get(key, _NOT_COMMITTED)))}
     return state, rows(committed, by_partition, owners)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from muster.actors.offsets.committed import GroupOffsets, read
-from muster.gateway.lag.ends import Ends, Position, ends_of
-from muster.gateway.lag.partitions import lag_s
+from muster.gateway.lag.ends import Ends, ends_of
+from muster.gateway.lag.partitions import TopicPartition, lag_s
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.queries import query_coordinators
 from muster.placement.view import UNDO_PREFIX
@@ -99,9 +99,10 @@ async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterab
         except (KeyError, TypeError, ValueError) as error:
             log.error("offsets-%d says what this gateway cannot read: %r", partition, error)
             missing.append(partition)
-    positions: set[Position] = set()
+    positions: dict[TopicPartition, set[int]] = {}
     async for row in in_turns(found):
-        positions.update(_positions(row))
+        for topic, partition, offset in _positions(row):
+            positions.setdefault((topic, partition), set()).add(offset)
     ends = await ends_of(gateway, positions, timeout_s)
     groups = [_lag(row, ends) async for row in in_turns(found)]
     return Lags(groups, sorted(missing), ends.silent)
@@ -115,16 +116,16 @@ async def in_turns(rows: Iterable[T]) -> AsyncIterator[T]:
             await asyncio.sleep(0)
 
 
-def _positions(row: GroupOffsets) -> Iterator[Position]:
+def _positions(row: GroupOffsets) -> Iterator[tuple[str, int, int]]:
     for topic, committed in row.offsets.items():
         for partition, offset in committed:
-            yield Position(topic, partition, offset)
+            yield topic, partition, offset
 
 
 def _lag(row: GroupOffsets, ends: Ends) -> GroupLag:
     partitions = []
-    for position in sorted(_positions(row)):
-        end = ends.by_position.get(position)
-        lag = None if end is None else max(end.end_offset - position.offset, 0)
-        partitions.append(PartitionLag(position.topic, position.partition, lag, lag_s(lag, end)))
+    for topic, partition, offset in sorted(_positions(row)):
+        end = ends.at((topic, partition), offset)
+        lag = None if end is None else max(end.end_offset - offset, 0)
+        partitions.append(PartitionLag(topic, partition, lag, lag_s(lag, end)))
     return GroupLag(row.group, row.state, row.type, row.protocol_type, row.members, partitions)

@@ -24,7 +24,7 @@ class LagScrape:
     max_series: int
     """Partitions of groups with series of their own; the others count in the series of their group alone."""
     is_partial: bool = False
-    """Whether a log did not respond. Then a group with an unknown partition has no sum, which would be too small."""
+    """Whether a log did not respond to all. A group has no sum and no largest value that would be too small then."""
 
     def write(self, out: Exposition) -> None:
         """Write all families. Slow with many groups: for a thread."""
@@ -35,6 +35,8 @@ class LagScrape:
             of_group = each.total()
             if self.is_partial and any(partition.lag is None for partition in each.partitions):
                 of_group = NOTHING
+            elif self.is_partial and any(partition.lag and partition.lag_s is None for partition in each.partitions):
+                of_group = of_group._replace(lag_s=None)
             if of_group.lag is not None:
                 out.add("muster_group_total_lag_messages", group, of_group.lag)
                 out.add("muster_group_partitions_behind", group, of_group.behind)

@@ -18,6 +18,7 @@ from muster.actors.log import LogConfig, PartitionLog, commit
 from muster.actors.log.errors import NotLeader, StorageError
 from muster.actors.log.files.append_times import ENTRY, AppendTimes
 from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.progress import append_times
 from tests.log.support import NOW_MS, TOPIC_ID, client_batch, lose_what_is_not_synced, run, segment_files
 
 SMALL = LogConfig(segment_bytes=300)
@@ -93,6 +94,36 @@ def test_over_segments_and_activations(kept: Log) -> None:
             await log.close()
         assert len(segment_files(kept.directory)) > 6
         assert kept.times(kept.open()) == kept.appended_ms
+
+    run(main())
+
+
+def test_several_offsets_cost_one_look_up_for_each_batch(kept: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        log = kept.open(LogConfig())
+        for count in (2, 30, 1, 4, 60, 3):
+            await kept.append(log, count)
+        looked_up = []
+        look_up = AppendTimes.look_up
+
+        def counted(self: AppendTimes, segment: Path, base_offset: int) -> int | None:
+            looked_up.append(base_offset)
+            return look_up(self, segment, base_offset)
+
+        monkeypatch.setattr(AppendTimes, "look_up", counted)
+        query = {"partitions": [("t", 0, offset) for offset in (-1, 99, *reversed(range(100)), 100, 7)]}
+
+        async def log_of(topic: str, partition: int) -> PartitionLog:
+            return log
+
+        response = await append_times(query, log_of, kept.clock)
+        assert {part["end_offset"] for part in response["partitions"]} == {100}
+        times = [part["append_time_ms"] for part in response["partitions"]]
+        expected = [kept.appended_ms[offset] for offset in (99, *reversed(range(100)))]
+        assert times == [None, *expected, None, kept.appended_ms[7]]
+        assert len(set(looked_up)) == 6
+        assert len(looked_up) <= 6 + len(times) // 50, "again in the next turn"
+        await log.close()
 
     run(main())
 

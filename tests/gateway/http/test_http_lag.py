@@ -179,6 +179,28 @@ def test_what_does_not_respond_is_named(full: Serving, fresh: Fresh, monkeypatch
     assert full.run(lags_of(full.gateway, 1.0, [partition])) == ([], [partition], [])
 
 
+def test_the_lag_in_messages_does_not_wait_for_append_times(
+    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = full.create(fresh("t"), 1), fresh("g")
+    find(full.client, 4, group)
+    produce(full, topic, 0, 3)
+    Member(full.client, group).commit((topic, 0, 1))
+    assert full.actors is not None
+    handlers = full.actors.log_servers[full.gateway.view.log_of(topic, 0)].query_handlers
+    respond = handlers["append_times"]
+
+    def slow(query: dict[str, Any]) -> Any:
+        looks_up = any(offset >= 0 for _, _, offset in query["partitions"])
+        return full.gateway.until_view(lambda _: False, 30) if looks_up else respond(query)
+
+    monkeypatch.setitem(handlers, "append_times", slow)
+    lags = full.run(lags_of(full.gateway, 0.2, [full.gateway.partition_of(group)]))
+    [mine] = [each for each in lags.groups if each.group == group]
+    assert mine.partitions == [PartitionLag(topic.name, 0, 2, None)]
+    assert lags.silent
+
+
 def test_without_a_known_group_there_is_no_lag(full: Serving, fresh: Fresh) -> None:
     group = fresh("nobody's")
     find(full.client, 4, group)

@@ -78,6 +78,14 @@ def test_a_sum_that_would_be_too_small_is_left_out_while_a_log_does_not_respond(
         assert len(found["muster_group_lag_messages"]) == 2
 
 
+def test_the_largest_age_is_left_out_while_append_times_are_missing() -> None:
+    late = GroupLag("g", "Empty", "classic", "", 0, [PartitionLag("t", 0, 1, 1.0), PartitionLag("t", 1, 7, None)])
+    for is_partial, ages in ((False, 1), (True, 0)):
+        found = scraped(expose(1, [LagScrape([late], 5, is_partial).write]).decode())
+        assert list(found["muster_group_total_lag_messages"].values()) == [8]
+        assert len(found.get("muster_group_max_lag_seconds", {})) == ages
+
+
 def test_groups_whose_names_are_hidden_have_their_sum_and_their_largest_age() -> None:
     hide = lambda labels: ',group="other"' if "group" in labels else labels  # noqa: E731
     text = expose(1, [LagScrape(lags(3, 4), 100).write], hide=hide)
