@@ -15,6 +15,7 @@ _COMMANDS = {
     "produce-checks": "produce_checks:main",
     "log": "log:main",
     "failover": "failover:main",
+    "lag": "lag:main",
     "attribution": "attribution.__main__:main",
     "fetch-cost": "fetching.cost:main",
     "fetch-sessions": "fetching.sessions:main",
