@@ -30,8 +30,9 @@ def build_wheel(directory: Path) -> Path:
 
 
 def make_dist(directory: Path) -> None:
-    """Run ``make dist`` for this checkout, with what is not committed."""
-    make = ["make", "--silent", "--directory", str(ROOT), "dist", f"DIST={directory}", f"TREE={_tree()}"]
+    """Run ``make dist`` for this checkout, with what is not committed, in the environment as it is."""
+    make = ["make", "--silent", "--old-file=setup", "--directory", str(ROOT)]
+    make += ["dist", f"DIST={directory}", f"TREE={_tree()}"]
     done = subprocess.run(make, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
