@@ -27,7 +27,8 @@ _COMMANDS = {
 
 
 class Benchmarks(click.Group):
-    """Whatever is not the name of a command is the name of a row of ``kafka``; nothing means all its rows."""
+    """Take any argument that is not the name of a command as the name of a row of ``kafka``; nothing means all its
+    rows."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -47,7 +48,7 @@ class Benchmarks(click.Group):
 
 @click.command(cls=Benchmarks, no_args_is_help=False)
 def main() -> None:
-    """Muster side by side with Apache Kafka, and Muster by itself."""
+    """Measure Muster side by side with Apache Kafka, and by itself."""
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ ApiVersion = tuple[int, int]
 
 
 class Lost(ConnectionError):
-    """The gateway closed a connection, which it must not."""
+    """Connection closed by the gateway, which it must not do."""
 
 
 class Connection(asyncio.Protocol):
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """The client's address as the gateway sees it."""
+        """Address of the client as the gateway sees it."""
         assert self._transport is not None
         host, port = self._transport.get_extra_info("sockname")[:2]
         return str(host), int(port)
@@ -89,19 +89,19 @@ class Connection(asyncio.Protocol):
 
 
 def request(api: ApiVersion, body: dict[str, Any], client_id: str | None = _CLIENT_ID) -> bytes:
-    """A framed request."""
+    """Return a framed request."""
     return framed(codec.encode_request(*api, 1, client_id, body))
 
 
 async def open_connection(host: str, port: int, *, client_id: str | None, local_host: str) -> Connection:
-    """One connection from that local address; on Linux any of 127.0.0.0/8 works. OSError."""
+    """Open a connection from that local address; on Linux any of 127.0.0.0/8 works. Raises OSError."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(lambda: Connection(client_id), host, port, local_addr=(local_host, 0))
     return connection
 
 
 async def connect(bootstrap: Sequence[str], count: int) -> list[Connection]:
-    """That many connections, to the gateways in turn."""
+    """Open that many connections, to the gateways in turn."""
     loop = asyncio.get_running_loop()
     connections = []
     for number in range(count):

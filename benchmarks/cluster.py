@@ -1,4 +1,4 @@
-"""A whole Muster in processes of its own, and what they cost."""
+"""A whole Muster in processes of its own, and their cost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Cluster:
         self._end()
 
     def _end(self) -> None:
-        """SIGTERM; SIGKILL by pid for the processes that remain."""
+        """Send SIGTERM, and SIGKILL by pid to the processes that remain."""
         with suppress(psutil.NoSuchProcess):
             family = psutil.Process(self._process.pid).children(recursive=True)
             self._process.terminate()
@@ -84,7 +84,7 @@ class Cluster:
         self._process.wait()
 
     def actors(self, kind: str) -> dict[str, psutil.Process]:
-        """The processes of the actors whose name begins with ``kind-``, by name, once all of them are alive.
+        """Return the processes of the actors whose name begins with ``kind-``, by name, once all of them are alive.
 
         While a standby serves in an actor's place, the status still has the pid of the process that has ended.
         """
@@ -103,11 +103,11 @@ class Cluster:
         return status
 
     def family(self) -> set[int]:
-        """The pids of all processes of this Muster."""
+        """Return the pids of all processes of this Muster."""
         return {process.pid for process in psutil.Process(self._process.pid).children(recursive=True)}
 
     def others(self, *known: dict[str, psutil.Process]) -> dict[str, psutil.Process]:
-        """All other processes of this Muster: ZooKeeper, reconciler, controller, log actors and Ray's own."""
+        """Return all other processes of this Muster: ZooKeeper, reconciler, controller, log actors and Ray's own."""
         named = {process.pid for processes in known for process in processes.values()}
         return {str(pid): psutil.Process(pid) for pid in self.family() - named}
 
@@ -122,11 +122,11 @@ class Cluster:
                     shutil.copytree(value, folder / "ray", ignore_dangling_symlinks=True)
 
     def log_lines(self, name: str) -> int:
-        """How many lines the actor has written to its log."""
+        """Count the lines that the actor has written to its log."""
         return sum(path.read_bytes().count(b"\n") for path in (self.storage / "run" / "log").glob(f"{name}.log*"))
 
     def complaints(self) -> list[str]:
-        """Warnings and errors in the logs of all actors."""
+        """Return the warnings and errors in the logs of all actors."""
         return [
             f"{path.name}: {line}"
             for path in sorted((self.storage / "run" / "log").glob("*.log*"))
@@ -136,7 +136,7 @@ class Cluster:
 
 
 def cpu_s(processes: dict[str, psutil.Process]) -> float:
-    """Processor time used, user and system, in seconds; 0 for a process that has ended."""
+    """Return the processor time used, user and system, in seconds; 0 for a process that has ended."""
     used_s = 0.0
     for process in processes.values():
         with suppress(psutil.NoSuchProcess):
@@ -146,12 +146,12 @@ def cpu_s(processes: dict[str, psutil.Process]) -> float:
 
 
 def pss_bytes(processes: dict[str, psutil.Process]) -> int:
-    """Memory of the processes; pages that processes share are split between them (proportional set size)."""
+    """Return the processes' memory; pages that they share are split between them (proportional set size)."""
     return sum(process.memory_full_info().pss for process in processes.values())
 
 
 def machine() -> dict[str, Any]:
-    """The machine on which the figures were measured."""
+    """Describe the machine on which the figures were measured."""
     return {
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),

@@ -1,9 +1,9 @@
-"""What the tables commits, group_events and registrations add to the cost of a commit:
-``python -m benchmarks.commit_recording``.
+"""``python -m benchmarks.commit_recording``: the cost of a commit with and without its tables.
 
-Each row sends OffsetCommit requests of a group to two coordinators in turn, one with the tables and one without. As
-many requests run at once as on a busy gateway. The result is the median of the rounds, in CPU time of the event
-loop's thread. The log is real but does not sync. ``observing`` is the part of the tables alone, called directly.
+The tables are commits, group_events and registrations. Each row sends OffsetCommit requests of a group to two
+coordinators in turn, one with the tables and one without. As many requests run at once as on a busy gateway. The result
+is the median of the rounds, in CPU time of the event loop's thread. The log is real but does not sync. ``observing`` is
+the part of the tables alone, called directly.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ CONTEXT = Context(client_id="rdkafka", host="10.0.0.7")
 
 class NoSync(Disk):
     def sync(self, fd: int) -> None:
-        """Does nothing: syncs are not measured."""
+        """Do nothing: syncs are not measured."""
 
 
 class Nowhere:
     def put(self, updates: object) -> None:
-        """Does nothing: there is no mapping."""
+        """Do nothing: there is no mapping."""
 
 
 class WaitingGateway:
@@ -87,7 +87,7 @@ class Coordinator:
             self.history.start()
 
     async def round_ns(self, frames: list[bytes]) -> float:
-        """Nanoseconds per commit."""
+        """Return the nanoseconds per commit."""
         gateway: Any = WaitingGateway()
         gateway.left = len(frames)
         start_ns = time.thread_time_ns()
@@ -103,7 +103,7 @@ class Coordinator:
 
 
 def frames(partitions: int, first_offset: int) -> list[bytes]:
-    """Requests of as many groups as commit at once."""
+    """Return requests of as many groups as commit at once."""
     found = []
     for number in range(AT_ONCE):
         items = [
@@ -121,7 +121,7 @@ def frames(partitions: int, first_offset: int) -> list[bytes]:
 
 
 def observing_ns(coordinator: Coordinator, partitions: int) -> float:
-    """Nanoseconds per event of the tables' observers alone."""
+    """Return the nanoseconds per event of the tables' observers alone."""
     assert coordinator.history is not None
     observers = coordinator.partition.observe[1:]  # the first one is the metrics'
     made = [_event(partitions, offset) for offset in range(1000)]

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.failover``: how long each actor of a whole Muster is missed after SIGKILL.
+"""``python -m benchmarks.failover``: the outage after SIGKILL of each actor of a whole Muster.
 
-The clock runs from the kill to the first response that only a living actor can give: a heartbeat of a wrong generation
-that is refused (a gateway answers heartbeats itself while the actor is down), an OffsetCommit or a Produce that is
-acknowledged, a Fetch of every partition, a topic that is created.
+The clock runs from the kill to the first response of a living actor: a refused heartbeat of a wrong generation (a
+gateway answers heartbeats itself while the actor is down), an acknowledged OffsetCommit or Produce, a Fetch of every
+partition, a created topic.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Outage:
 
     took_s: dict[str, list[float]] = field(default_factory=dict)
     back_s: list[float] = field(default_factory=list)
-    """Until the killed actor served again in a new process."""
+    """Until a new process of the killed actor served."""
 
 
 class Client:
@@ -148,7 +148,8 @@ class Client:
         return bool(response.error_code is ErrorCode.illegal_generation)
 
     async def check(self) -> None:
-        """The member is still one, in the same generation, and its last acknowledged commit is there."""
+        """Check that the member is still one, in the same generation, and that its last acknowledged commit is
+        there."""
         response = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
         self.errors.note("Heartbeat", response.error_code)
         topics = [{"name": _TOPIC, "partition_indexes": [0]}]
@@ -253,12 +254,12 @@ def add_figures(outages: dict[str, Outage], figures: Figures) -> None:
 
 
 def at_percent(values: Sequence[float], percent: int) -> float:
-    """Nearest rank: the 99th percentile of fifty values is the largest."""
+    """Return the nearest rank: the 99th percentile of fifty values is the largest."""
     return sorted(values)[math.ceil(percent / 100 * len(values)) - 1]
 
 
 def histogram(took_s: Sequence[float]) -> str:
-    """One line for each non-empty bucket."""
+    """Draw one line for each non-empty bucket."""
     lines, below_s = [], 0.0
     for bound_s in _BUCKETS_S:
         count = sum(below_s <= seconds < bound_s for seconds in took_s)

@@ -39,7 +39,7 @@ class LargeGroup:
         await member.sync(given if response.leader == member.id else [])
 
     def rejoin(self, member: Member) -> None:
-        """The reaction to REBALANCE_IN_PROGRESS in a heartbeat."""
+        """React to REBALANCE_IN_PROGRESS in a heartbeat."""
         task = asyncio.get_running_loop().create_task(self._rejoin(member))
         self._tasks.add(task)
 
@@ -54,7 +54,7 @@ class LargeGroup:
         return len(generations) == 1 and all(member.is_stable for member in self.members)
 
     async def rebalanced(self, newcomer: Member) -> None:
-        """A member joins; wait until all members are stable in the next generation."""
+        """Let a member join; wait until all members are stable in the next generation."""
         self.members.append(newcomer)
         self._settled.clear()
         self.rejoin(newcomer)
@@ -65,7 +65,7 @@ class LargeGroup:
 
 
 async def large_group(cluster: Cluster, scale: Scale, figures: Figures) -> None:
-    """The group forms, stays stable, is described, and rebalances when one more member joins."""
+    """Measure how the group forms, stays stable, is described, and rebalances when one more member joins."""
     part = f"1 group of {scale.members:,} members"
     connections = await connect(cluster.bootstrap, scale.members + 1)
     await warm_up(connections, scale.partitions)

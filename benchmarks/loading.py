@@ -1,4 +1,4 @@
-"""How long a partition takes to load before it serves."""
+"""Time that a partition takes to load before it serves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def loading(folder: Path, offsets: int, figures: Figures) -> None:
-    """Loads in separate processes: commits of one offset, of many offsets, and offsets that were overwritten."""
+    """Load in separate processes: commits of one offset, of many offsets, and offsets that were overwritten."""
     part = f"loading {offsets:,} offsets"
     one, many, over = (folder / name for name in ("one", "many", "over"))
     asyncio.run(_fill(one, offsets, 1, together=1))
@@ -67,7 +67,8 @@ async def _fill(directory: Path, offsets: int, times: int, *, together: int) -> 
 
 
 def _records(offsets: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Commits of some hundred groups, group by group as consumers commit: all partitions of a consumer at once."""
+    """Yield commits of some hundred groups, group by group as consumers commit: all partitions of a consumer at
+    once."""
     each = -(-offsets // _GROUPS)
     for number in range(offsets):
         group, index = divmod(number, each)
@@ -83,7 +84,7 @@ def _open(directory: Path, epoch: int) -> PartitionLog:
 
 
 def _median_s(directory: Path) -> tuple[float, float]:
-    """Wall-clock and processor seconds (medians) of a few loads, each in a process that does nothing else."""
+    """Return wall-clock and processor seconds (medians) of a few loads, each in a process that does nothing else."""
     took_s, used_s = [], []
     for epoch in range(2, 2 + _RUNS):
         command = [sys.executable, "-m", "benchmarks.loading", str(directory), str(epoch)]
@@ -96,7 +97,7 @@ def _median_s(directory: Path) -> tuple[float, float]:
 
 class _NoSink:
     def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
-        """Does nothing: there are no members."""
+        """Do nothing: there are no members."""
 
 
 async def _load(directory: Path, epoch: int) -> tuple[float, float]:
@@ -119,7 +120,7 @@ async def _load(directory: Path, epoch: int) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``python -m benchmarks.loading DIRECTORY EPOCH``: print the seconds and the seconds of processor time."""
+    """Print the seconds and the seconds of processor time: ``python -m benchmarks.loading DIRECTORY EPOCH``."""
     print(*asyncio.run(_load(Path(arguments[0]), int(arguments[1]))))
 
 

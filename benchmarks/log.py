@@ -73,7 +73,7 @@ async def _fill(log: PartitionLog, batches: int, batch_bytes: int) -> None:
 
 
 def _checks(log: PartitionLog, part: str, figures: Figures) -> None:
-    """What checking all fetched data costs, in reads of 1 MiB."""
+    """Measure the checks of all fetched data, in reads of 1 MiB."""
     step = max(log.high_watermark // 50, 1)
     read_s, check_s, count = 0.0, 0.0, 0
     for offset in range(0, log.high_watermark, step):

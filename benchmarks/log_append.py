@@ -1,4 +1,4 @@
-"""How fast one partition's log appends batches: python benchmarks/log_append.py [directory]
+"""Speed of appends to one partition's log: python benchmarks/log_append.py [directory]
 
 Each row appends batches of one size from that many concurrent callers, each of which waits until its batch is durable
 before it sends the next. ``syncs`` is how many ``fdatasync`` calls that took. The directory should be on the disk

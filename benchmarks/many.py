@@ -44,7 +44,7 @@ Processes = dict[str, psutil.Process]
 
 
 async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
-    """All groups join at once, stay stable, and are listed and described. RuntimeError if one does not."""
+    """Let all groups join at once, stay stable, and be listed and described. Raises RuntimeError if one does not."""
     part = f"{scale.groups:,} groups of 1 member"
     connections = await connect(cluster.bootstrap, CONNECTIONS)
     began_s = time.perf_counter()
@@ -126,7 +126,7 @@ def describe_request(groups: Sequence[str]) -> bytes:
 
 
 async def _watch(kinds: dict[str, Processes], duration_s: float) -> dict[str, float]:
-    """Share of a core that each kind of process uses in that time; ``client`` is this process."""
+    """Return the share of a core that each kind of process uses in that time; ``client`` is this process."""
     watched = {**kinds, "client": {"": psutil.Process(os.getpid())}}
     before = {name: cpu_s(processes) for name, processes in watched.items()}
     await asyncio.sleep(duration_s)
@@ -192,7 +192,7 @@ async def _few(
     scale: Scale,
     figures: Figures,
 ) -> None:
-    """As many heartbeats per second over as many connections, of a few groups only: what the number of groups costs."""
+    """Send as many heartbeats per second over as many connections, of a few groups only: the cost of many groups."""
     errors = Errors()
 
     async def cost(some: Sequence[Member]) -> float:

@@ -62,7 +62,7 @@ def main(members: int, registrations: int, json_file: Path | None, as_markdown: 
 
 
 class _Coordinators:
-    """What Active coordinators hold: groups of ten members, each client with its own id (the most nodes)."""
+    """Contents of Active coordinators: groups of ten members, each client with its own id (the most nodes)."""
 
     def __init__(self, count: int) -> None:
         held: dict[int, list[Registration]] = {partition: [] for partition in range(_OFFSETS_PARTITIONS)}
@@ -76,14 +76,14 @@ class _Coordinators:
         return dict(self.held)
 
     def restate(self) -> None:
-        """Every coordinator has a change of one member, and sends all its registrations again."""
+        """Change one member at every coordinator, and send all its registrations again."""
         self.held = {partition: (_restated(some[0]), *map(_copied, some[1:])) for partition, some in self.held.items()}
 
     def everyone(self) -> list[Registration]:
         return [one for some in self.held.values() for one in some]
 
     def nodes(self) -> dict[str, bytes]:
-        """The nodes that ZooKeeper should hold, without those of hosts and clients."""
+        """Return the nodes that ZooKeeper should hold, without those of hosts and clients."""
         groups: dict[str, set[str]] = {}
         for one in self.everyone():
             groups.setdefault(kop_path(one.host, one.client_id), set()).add(one.group)
@@ -109,7 +109,7 @@ def _registration(number: int, group: str, partition: int, sequence: int) -> Reg
 
 
 def _copied(one: Registration) -> Registration:
-    """A copy, as if received from another process."""
+    """Return a copy, as if received from another process."""
     return replace(one)
 
 
@@ -164,7 +164,7 @@ async def _sweep(hosts: str, zk: ZooKeeperClient, registrations: int, figures: F
 
 
 async def _first_look_s(hosts: str, coordinators: _Coordinators) -> float:
-    """Time of a reconciler that has just started, including the read."""
+    """Return the time of a reconciler that has just started, including the read."""
     reconciler = Reconciler(hosts, _INTERVAL_MS, coordinators)
     began_s = time.process_time()
     try:

@@ -1,4 +1,4 @@
-"""Group members that do what a consumer does for its group, and nothing else: join, sync, heartbeat, rejoin."""
+"""Group members reduced to a consumer's work for its group: join, sync, heartbeat, rejoin."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ERROR_AT = 9
 
 
 def subscription(topic: str, padding_bytes: int = 60) -> bytes:
-    """ConsumerProtocolSubscription v0, about 100 bytes, like one with a rack and owned partitions."""
+    """Encode a ConsumerProtocolSubscription v0, about 100 bytes, like one with a rack and owned partitions."""
     return Writer().int16(0).int32(1).string(topic).blob(bytes(padding_bytes)).bytes()
 
 
 def assignment(topic: str, partitions: Sequence[int], padding_bytes: int = 60) -> bytes:
-    """ConsumerProtocolAssignment v0, about 100 bytes."""
+    """Encode a ConsumerProtocolAssignment v0, about 100 bytes."""
     out = Writer().int16(0).int32(1).string(topic).int32(len(partitions))
     for partition in partitions:
         out.int32(partition)

@@ -125,7 +125,7 @@ def memory(scale: Scale, offsets: int, figures: Figures) -> None:
 
 
 def _grown_bytes(fill: Callable[[Core], None]) -> int:
-    """The memory that a core keeps after ``fill``."""
+    """Return the memory that a core keeps after ``fill``."""
     tracemalloc.start()
     try:
         core = Core()

@@ -1,4 +1,4 @@
-"""``python -m benchmarks produce-checks``: what it costs to check the records of a client's batch.
+"""``python -m benchmarks produce-checks``: the cost of checking a client's batch.
 
 Processor time per batch, in one thread: of its header and CRC, and of all. The difference is that of decompression and
 of a loop over the records' lengths, which makes sure that consumers can read them.
@@ -73,7 +73,7 @@ def _measure(figures: Figures, part: str, content: bytes, rounds: int) -> None:
 
 
 def _cpu_us(call: Callable[[], object], rounds: int) -> float:
-    """Of one call: the median of the rounds, of some 50 ms each."""
+    """Return the time of one call: the median of the rounds, of some 50 ms each."""
     took_us = []
     for _ in range(rounds):
         calls, began_s = 0, time.process_time()
@@ -85,7 +85,7 @@ def _cpu_us(call: Callable[[], object], rounds: int) -> float:
 
 
 def _batch(count: int, value_bytes: int, codec: int, *, headers: bool = False) -> bytes:
-    """As a client builds it, of texts that compress as JSON does."""
+    """Build a batch as a client does, of texts that compress as JSON does."""
     generator, time_ms = random.Random(count), now_ms()
     builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, _LIMIT_BYTES)
     for index in range(count):

@@ -53,14 +53,14 @@ class Figures(list[Figure]):
 
 
 def format_number(value: float) -> str:
-    """Three significant digits; whole numbers stay whole, with a thousands separator."""
+    """Format with three significant digits; whole numbers stay whole, with a thousands separator."""
     if value == int(value) or abs(value) >= 1000:
         return f"{round(value):,}"
     return f"{value:.3g}"
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """``percent`` from 1 to 99; at least two values."""
+    """Return a percentile: ``percent`` from 1 to 99, of at least two values."""
     return statistics.quantiles(values, n=100)[percent - 1]
 
 
@@ -79,7 +79,7 @@ def print_table(figures: Figures, machine: dict[str, Any]) -> None:
 
 
 def markdown(figures: Figures, machine: dict[str, Any]) -> str:
-    """A heading line and a table, for docs/benchmarks.md."""
+    """Return a heading line and a table, for docs/benchmarks.md."""
     rows = [f"| {f.part} | {f.what} | {f.shown} | {f.verdict} |" for f in figures]
     return "\n".join([describe(machine), "", "| part | figure | value | limit |", "|---|---|--:|---|", *rows])
 
@@ -96,7 +96,7 @@ def write_json(path: Path, figures: Figures, machine: dict[str, Any]) -> None:
 
 
 def output_options(command: _Command) -> _Command:
-    """``--json`` and ``--markdown``, for :func:`output`: the arguments ``json_file`` and ``as_markdown``."""
+    """Add ``--json`` and ``--markdown``, for :func:`output`: the arguments ``json_file`` and ``as_markdown``."""
     json_type = click.Path(dir_okay=False, path_type=Path)
     to_file = click.option("--json", "json_file", type=json_type, help="Write all figures there.")
     as_page = click.option(

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.sample_store``: what a sample costs in mapped slots, and in SQLite in WAL mode.
+"""``python -m benchmarks.sample_store``: the cost of a sample in mapped slots, and in SQLite in WAL mode.
 
 Both keep it across SIGKILL before the response is sent, and sync nothing. 100 runs grow in turn, like those of a
 gateway's consumers. The figure is processor time of this process, the best of five rounds.
@@ -44,7 +44,7 @@ last_offset = ? WHERE run = ? AND last_offset = ?"""
 
 
 def in_slots(directory: Path) -> Callable[[int, int], None]:
-    """Extends the run of that number by one sample from that offset on."""
+    """Return a function that extends the run of that number by one sample from that offset on."""
     store = SampleStore(directory, 1, flush_ms=3_600_000, now_ms=lambda: _NOON_MS)
     runs: list[Run] = []
     for partition in range(_RUNS):
@@ -59,7 +59,7 @@ def in_slots(directory: Path) -> Callable[[int, int], None]:
 
 
 def in_sqlite(directory: Path) -> Callable[[int, int], None]:
-    """The same in a database: each sample is a transaction, so that it is the file's before the next one."""
+    """Return that function for a database: each sample is a transaction, which the file has before the next one."""
     database = sqlite3.connect(directory / "samples.db", isolation_level=None)
     for pragma in ("journal_mode=WAL", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
         database.execute(f"PRAGMA {pragma}")
@@ -76,7 +76,7 @@ def in_sqlite(directory: Path) -> Callable[[int, int], None]:
 
 
 def cost_us(extend: Callable[[int, int], None], samples: int) -> float:
-    """Processor time of a sample, the best round's."""
+    """Return the processor time of a sample, the best round's."""
     rounds, offset = [], 10
     for _ in range(_ROUNDS):
         began_s = time.process_time()
@@ -91,7 +91,7 @@ def cost_us(extend: Callable[[int, int], None], samples: int) -> float:
 @click.command()
 @click.option("--samples", default=20_000, show_default=True, help="In each round.")
 def main(samples: int) -> None:
-    """What a sample costs in mapped slots, and in SQLite in WAL mode."""
+    """Measure the cost of a sample in mapped slots, and in SQLite in WAL mode."""
     figures = Figures()
     for name, store in (("mapped slots", in_slots), ("SQLite, WAL", in_sqlite)):
         with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""The tables of :mod:`benchmarks.tables` besides samples: what coordinators, logs and the controller would write."""
+"""The tables of :mod:`benchmarks.tables` besides samples: the rows of coordinators, logs and the controller."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str
 
 
 def _steps(world: World, hour_ms: int, step_ms: int) -> Any:
-    """Starts of the hour's windows after which a row is written: every ``step_ms``, or after each window."""
+    """Return the starts of the hour's windows after which a row is written: every ``step_ms``, or after each window."""
     every = _step_windows(world, step_ms)
     windows = world.windows()[every - 1 :: every]
     ends = windows + world.window_ms - 1
@@ -280,7 +280,7 @@ def _administration(world: World) -> Iterator[dict[str, Any]]:
 
 
 def _whole(schema: pa.Schema, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with the schema's missing fields: null, no elements, 0, an empty text."""
+    """Complete the row with the schema's missing fields: null, no elements, 0, an empty text."""
     return {field.name: row.get(field.name, _nothing(field)) for field in schema}
 
 

@@ -27,7 +27,7 @@ _SCATTERED_BITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """The facts that jobs must find, and the time until which they look. Times in ms since the Unix epoch."""
+    """Facts for the jobs to find, and the end of the time in which they look. Times in ms since the Unix epoch."""
 
     end_ms: int
     """The end of the tables; "now" for what is current."""
@@ -38,7 +38,7 @@ class Planted:
     stalled_group: str
     stalled_topic: str
     stalled_partition: int
-    """Its member still heartbeats, its commits do not move, and the log grows."""
+    """Partition whose member still heartbeats and no longer commits, while the log grows."""
     stalled_from_ms: int
     hole_gateway: int
     """The gateway that lost most of its attribution for a while."""
@@ -77,7 +77,7 @@ class World:
 
     @classmethod
     def of(cls, samples: int, *, hours: int, seed: int, end_ms: int) -> World:
-        """A world with as many tracks and windows as give that many samples."""
+        """Return a world with as many tracks and windows as give that many samples."""
         chance = np.random.default_rng(seed)
         groups = _group_names(int(_GROUPS * min(1.0, max(0.05, samples / 1e6))))
         numbers = range(len(groups))
@@ -130,7 +130,7 @@ class World:
         return np.arange(self.start_ms, self.end_ms, self.window_ms, dtype=np.int64)
 
     def offsets_after(self, window: Any, topic: Any, partition: Any) -> Any:
-        """Offset after the windows that begin at ``window`` (ms), in these partitions; 0 before the first.
+        """Return the offset after the windows that begin at ``window`` (ms), in these partitions; 0 before the first.
 
         On average 1 to 3 messages a second, by partition; in each window, up to half of them come early.
         """
@@ -141,7 +141,8 @@ class World:
 
 
 def _scattered(number: Any, place: Any) -> Any:
-    """0 to 2**_SCATTERED_BITS - 1, pseudo-random for each pair: an integer hash of multiplications and shifts."""
+    """Return 0 to 2**_SCATTERED_BITS - 1, pseudo-random for each pair: an integer hash of multiplications and
+    shifts."""
     mixed = (np.asarray(number, np.int64) * 73_856_093 + np.asarray(place, np.int64) * 19_349_663) & _MASK
     for _ in range(2):
         mixed = ((mixed >> 16) ^ mixed) * 0x45D9F3B & _MASK
@@ -149,7 +150,7 @@ def _scattered(number: Any, place: Any) -> Any:
 
 
 def _group_names(count: int) -> list[str]:
-    """Names of which a third hash to the same offsets partition."""
+    """Return names of which a third hash to the same offsets partition."""
     skewed = _offsets_partition("skew-0")
     alike = (name for name in (f"skew-{n}" for n in itertools.count()) if _offsets_partition(name) == skewed)
     others = (f"group-{n:03}" for n in itertools.count())

@@ -1,7 +1,7 @@
 """``python -m benchmarks.tables --out DIR``: tables of a made-up cluster, of any size, with planted facts.
 
 One seed gives one world. Samples are computed as columns, in blocks of an hour, so the memory used does not depend on
-the size of the table. The facts that a job must find are in ``DIR/planted.json``: :class:`Planted`.
+the size of the table. The facts for jobs to find are in ``DIR/planted.json``: :class:`Planted`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _write_hour(out: Path, world: World, hour: int) -> int:
 
 
 def _blocks(world: World, began_ms: int) -> Iterator[pa.Table]:
-    """The hour's rows: in each window, every track (a group on a partition) gets one run."""
+    """Yield the hour's rows: in each window, every track (a group on a partition) gets one run."""
     tracks = len(world.track_group)
     windows = world.windows()
     windows = windows[(windows >= began_ms) & (windows < began_ms + HOUR_MS)]

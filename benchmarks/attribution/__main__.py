@@ -70,7 +70,7 @@ async def _result(muster: Muster, case: Case) -> Result:
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
 def main(only: tuple[str, ...], quick: bool, outage_s: float | None, json_file: Path | None, as_markdown: bool) -> None:
-    """Whose are the bytes? Exit code 1 if a case does not hold."""
+    """Measure which bytes are attributed rightly. Exit code 1 if a case does not hold."""
     about, scale = machine(), QUICK if quick else FULL
     if outage_s is not None:
         scale = replace(scale, outage_s=outage_s)

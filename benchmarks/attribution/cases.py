@@ -23,9 +23,10 @@ class Case:
     about: str
     run: Callable[[Stage], Awaitable[None]]
     is_alone: bool = False
-    """The case does something to Muster that would affect other cases."""
+    """Whether the case does something to Muster that would affect other cases."""
     may_swap: bool = False
-    """Nothing distinguishes the groups: their totals must agree to within the difference between their positions."""
+    """Whether nothing distinguishes the groups: their totals must agree to within the difference between their
+    positions."""
 
 
 async def unique_ids(stage: Stage) -> None:
@@ -88,7 +89,7 @@ async def identical_together(stage: Stage) -> None:
 
 
 async def nat(stage: Stage) -> None:
-    """Two groups with several members each read each topic, at different positions."""
+    """Read each topic by two groups with several members each, at different positions."""
     host = stage.host()
     for number in range(stage.scale.groups // 2):
         topic = await stage.topic()
@@ -101,7 +102,7 @@ async def nat(stage: Stage) -> None:
 
 
 async def simple_consumers(stage: Stage) -> None:
-    """Simple consumers: alone, beside a member with the same id, two of one group, and one that never names a group."""
+    """Read as simple consumers: alone, beside a member with the same id, two of one group, and one without a group."""
     halves = (range(PARTITIONS // 2), range(PARTITIONS // 2, PARTITIONS))
     for number in range(stage.scale.pairs):
         topic = await stage.topic()
@@ -117,7 +118,7 @@ async def simple_consumers(stage: Stage) -> None:
 
 
 async def readers_beside(stage: Stage) -> None:
-    """A reader without a group has a member's client id and host, and reads the same as that member."""
+    """Read as a member does, without a group, from its host and with its client id."""
     places = [(stage.host(), await stage.topic()) for _ in range(stage.scale.pairs)]
     for number, (host, topic) in enumerate(places):
         stage.member(stage.team(f"group-{number}", topic), host, "rdkafka")
@@ -128,12 +129,12 @@ async def readers_beside(stage: Stage) -> None:
 
 
 async def in_turn(stage: Stage) -> None:
-    """Cron jobs, CLIs, test suites: the next group starts when the previous one has left, without a pause."""
+    """Read as cron jobs, CLIs and test suites do: each group starts when the previous one has left, without a pause."""
     await _lane(stage, "job", await stage.topic(), stage.host())
 
 
 async def in_lanes(stage: Stage) -> None:
-    """Many such sequences at once, from one host and on one topic."""
+    """Run many such sequences at once, from one host and on one topic."""
     topic, host = await stage.topic(batches=2 * stage.scale.batches), stage.host()
     lanes = range(stage.scale.lanes)
     await asyncio.gather(*(_lane(stage, f"lane-{lane}", topic, host, lane, len(lanes)) for lane in lanes))
@@ -148,7 +149,7 @@ async def _lane(stage: Stage, name: str, topic: str, host: str, lane: int = 0, l
 
 
 async def in_turn_over_restarts(stage: Stage) -> None:
-    """Some groups read side by side when a gateway is killed, others after them when one shuts down in order."""
+    """Read side by side while a gateway is killed, and one after another while one shuts down in order."""
     topic, host = await stage.topic(), stage.host()
     for turn, orderly in enumerate((False, True)):
         teams = []
@@ -165,7 +166,7 @@ async def in_turn_over_restarts(stage: Stage) -> None:
 
 
 def _unlike(lane: int, lanes: int, turn: int, turns: int) -> float:
-    """Where a group starts: no two groups read the same amount, and groups that start together do not end together."""
+    """Return where a group starts: no two groups read the same amount, and groups that start together end apart."""
     return _BEGIN_WITHIN * (lane * _STRIDE % lanes * turns + turn) / (lanes * turns)
 
 
@@ -191,7 +192,8 @@ async def gateway_kills(stage: Stage) -> None:
 
 
 async def gateway_restarts(stage: Stage) -> None:
-    """The seed incident: a closing broker deletes the nodes of clients that have no reason to repeat their look-up."""
+    """Restart gateways, as in the seed incident: a closing broker deletes nodes of clients that never repeat their
+    look-up."""
     await _mixed(stage)
     async with stage.working(), stage.feeding():
         for number in range(stage.scale.rounds):
@@ -216,7 +218,7 @@ async def mappings_deleted(stage: Stage) -> None:
 
 
 async def zookeeper_away(stage: Stage) -> None:
-    """Clients reconnect, and a member joins, while ZooKeeper is unavailable."""
+    """Let clients reconnect, and a member join, while ZooKeeper is unavailable."""
     await _mixed(stage)
     async with stage.working(), stage.feeding(), stage.muster.zookeeper_away():
         await asyncio.sleep(stage.scale.outage_s / 4)
@@ -227,7 +229,8 @@ async def zookeeper_away(stage: Stage) -> None:
 
 
 async def _mixed(stage: Stage) -> None:
-    """Two groups with ids of their own, and pairs with one id: on different topics, with overlapping assignments."""
+    """Read by two groups with ids of their own, and pairs with one id: on different topics, with overlapping
+    assignments."""
     topic = await stage.topic(batches=1)
     for group in range(2):
         team = stage.team(f"group-{group}", topic)

@@ -27,12 +27,12 @@ _COMES_BACK = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, Er
 
 
 class RetriableError(Exception):
-    """The coordinator answered with an error; try again."""
+    """Error of the coordinator after which a request may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How fast a consumer reads."""
+    """Speed at which a consumer reads."""
 
     interval_s: float
     """Pause between a response and the next request on the same connection."""
@@ -53,7 +53,7 @@ class Team:
         self.topic = topic
         self.partitions = tuple(partitions)
         self.positions: dict[Place, int] = {}
-        """How far the group has read each partition."""
+        """Position of the group in each partition."""
         self.first = dict(first or {})
         self.consumers: list[Consumer] = []
 
@@ -62,7 +62,7 @@ class Team:
         return {member: list(self.partitions[number :: len(ordered)]) for number, member in enumerate(ordered)}
 
     def has_read(self, ends: Mapping[Place, int]) -> bool:
-        """Whether the group has read everything that was produced to its partitions."""
+        """Return whether the group has read everything that was produced to its partitions."""
         places = [(self.topic, partition) for partition in self.partitions]
         return all(self.positions.get(place, 0) >= ends.get(place, 0) for place in places)
 
@@ -127,7 +127,7 @@ class Consumer:
             self._close_links()
 
     async def _work(self) -> None:
-        """The consumer's work until it is stopped."""
+        """Work until the consumer is stopped."""
         raise NotImplementedError
 
     def _begin(self, positions: Mapping[Place, int]) -> None:
@@ -198,7 +198,7 @@ class Consumer:
         }
 
     def _take(self, link: Link, response: Any) -> bool:
-        """Whether every partition was answered without an error."""
+        """Take the records of a response. Return whether every partition was answered without an error."""
         errors = False
         for topic in response.responses:
             for item in topic.partitions:
@@ -211,7 +211,10 @@ class Consumer:
         return not errors
 
     async def _coordination(self) -> Link:
-        """The coordinator, looked up over another connection if there is none. Lost, OSError, RetriableError."""
+        """Return the link to the coordinator, looked up over another connection if there is none.
+
+        Raises Lost, OSError or RetriableError.
+        """
         assert self._team.name is not None
         if self._coordinator is None or self._coordinator.is_lost:
             if self._bootstrap is None or self._bootstrap.is_lost:
@@ -370,7 +373,7 @@ class Simple(Consumer):
         *,
         from_committed: bool = True,
     ) -> None:
-        """``from_committed``: start at the committed offsets, not at the team's."""
+        """Join ``team``. ``from_committed``: start at the committed offsets, not at the team's."""
         super().__init__(world, team, host, client_id, reading)
         self._places = [(self._team.topic, partition) for partition in partitions]
         self._from_committed = from_committed

@@ -38,7 +38,7 @@ class Store(Protocol):
         """Create or overwrite the node, unconditionally."""
 
     def get(self, path: str) -> bytes | None:
-        """The data; None if there is no node."""
+        """Return the data; None if there is no node."""
 
     def delete(self, path: str) -> None:
         """Remove the node, unconditionally; nothing happens if there is none."""
@@ -78,7 +78,7 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class _Connection:
-    """What KoP keeps per connection: ``currentConnectedGroup`` (one entry, since its key has the port) and
+    """KoP's state of a connection: ``currentConnectedGroup`` (one entry, since its key has the port) and
     ``currentConnectedClientId``."""
 
     label: str | None = None
@@ -96,9 +96,9 @@ class KopRule:
     def found_coordinator(
         self, connection_id: Hashable, address: str, client_id: str | None, groups: Iterable[str]
     ) -> bool:
-        """A FindCoordinator for these groups arrived; ``address`` as by :func:`java_address`.
+        """Apply a FindCoordinator for these groups; ``address`` as by :func:`java_address`.
 
-        False if KoP never responds: a null client id throws inside the callback (F10).
+        Return False if KoP never responds: a null client id throws inside the callback (F10).
         """
         if client_id is None:
             return False
@@ -112,7 +112,7 @@ class KopRule:
         return True
 
     def label(self, connection_id: Hashable, address: str, client_id: str | None) -> str:
-        """The group under which a fetch on that connection is counted; "" if KoP has none."""
+        """Return the group under which a fetch on that connection is counted; "" if KoP has none."""
         connection = self._connections.get(connection_id)
         if connection is None:
             connection = self._connections[connection_id] = _Connection()
@@ -121,7 +121,7 @@ class KopRule:
         return connection.label
 
     def closed(self, connection_id: Hashable) -> None:
-        """The connection is closed, by either side."""
+        """Apply the close of a connection, by either side."""
         connection = self._connections.pop(connection_id, None)
         for path in connection.client_ids.values() if connection is not None else ():
             try:
@@ -138,17 +138,17 @@ class KopRule:
 
 
 def node_path(address: str, client_id: str | None) -> str:
-    """That client's node, as KoP's ``GroupIdUtils.groupIdPathFormat`` names it: the address up to its first ``:``
+    """Return the client's node, as KoP's ``GroupIdUtils.groupIdPathFormat`` names it: the address up to its first ``:``
     (IPv6: its first 16 bits), and Java's ``"null"`` for null."""
     key = f"{address.partition(':')[0]}-{'null' if client_id is None else client_id}"
     return f"{ROOT}{key if key.startswith('/') else f'/{key}'}"
 
 
 def java_address(host: str, port: int, *, name: str | None = None) -> str:
-    """A socket address as Java's ``InetSocketAddress.toString`` prints it: ``/10.0.0.1:5555``,
+    """Format a socket address as Java's ``InetSocketAddress.toString`` prints it: ``/10.0.0.1:5555``,
     ``/[2001:db8:0:0:0:0:0:1]:5555``; with the host's ``name`` before the slash once something has resolved it (F8).
 
-    IPv4-mapped IPv6 is IPv4, as ``InetAddress`` has it. ValueError if ``host`` is no IP address.
+    IPv4-mapped IPv6 is IPv4, as ``InetAddress`` has it. Raises ValueError if ``host`` is no IP address.
     """
     address = ip_address(host)
     if isinstance(address, IPv6Address):

@@ -27,12 +27,12 @@ from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
 
 GATEWAYS, OFFSETS_PARTITIONS = 3, 2
-"""The seed incident needs three gateways: a partition must be able to move to one that knows nothing."""
+"""Three gateways: in the seed incident, a partition moves to one that has heard of none of its clients."""
 _SCRAPE_S = 20.0
 _POLL_S = 0.5
 _END_S = 30.0
 _MARGIN_S = 3.0
-"""Beyond the wait for evidence: gateways give up pending attributions once a second."""
+"""Added to the wait for evidence: gateways give up pending attributions once a second."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Muster:
     """Final counters of the gateways that were ended."""
 
     async def books(self) -> Books:
-        """What all gateways have counted since the start. URLError."""
+        """Return the counts of all gateways since the start. Raises URLError."""
         all_books = Books()
         all_books.add(self._ended)
         for url in self.cluster.metrics:
@@ -55,7 +55,7 @@ class Muster:
         return all_books
 
     async def settled_books(self, prefix: str) -> Books:
-        """The same, once no attribution is pending in topics with that prefix."""
+        """Return the counts once no attribution is pending in topics with that prefix. Raises URLError."""
         deadline_s = asyncio.get_running_loop().time() + self.pending_s + _MARGIN_S
         while True:
             books = (await self.books()).of(prefix)
@@ -81,7 +81,7 @@ class Muster:
             await settled(name, pid)
 
     async def kill_coordinator(self, offsets_partition: int) -> None:
-        """SIGKILL the coordinator; returns when its own actor serves the partition again."""
+        """SIGKILL the coordinator, and return when its own actor serves the partition again."""
         name = f"offsets-{offsets_partition}"
         pid = await settled(name, None)
         os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Muster:
 
 @contextmanager
 def running(folder: Path, pending_s: float) -> Iterator[Muster]:
-    """A Muster with a ZooKeeper that the benchmark controls; this process joins its Ray."""
+    """Run a Muster with a ZooKeeper that the benchmark controls; this process joins its Ray."""
     properties = {
         "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
         "group.initial.rebalance.delay.ms": "1000",
@@ -132,7 +132,7 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
 
 
 def scrape(url: str, unit: str = "bytes") -> Books:
-    """What one gateway's metrics say it has counted, in bytes or messages. URLError."""
+    """Read the counts of one gateway's metrics, in bytes or messages. Raises URLError."""
     counted, unattributed = f"muster_group_fetch_{unit}_total", f"muster_unattributed_fetch_{unit}_total"
     waiting = f"muster_pending_fetch_{unit}"
     books = Books()

@@ -33,7 +33,7 @@ class Result:
 
     @property
     def faults(self) -> list[str]:
-        """The reasons why the case does not hold."""
+        """Reasons why the case does not hold."""
         found = []
         if not self.ours.total:
             found.append("nothing was received")
@@ -61,7 +61,7 @@ def print_results(results: Sequence[Result], machine: dict[str, Any]) -> None:
 
 
 def markdown(results: Sequence[Result], machine: dict[str, Any]) -> str:
-    """The result for docs/benchmarks.md."""
+    """Return the result for docs/benchmarks.md."""
     head = "| case | | KiB | KoP right | wrong | lost | ours right | wrong | unattributed | holds |"
     rows = [f"| {' | '.join(_row(result))} |" for result in results]
     return "\n".join([describe(machine), "", head, "|---|---|--:|--:|--:|--:|--:|--:|---|---|", *rows])
@@ -99,7 +99,7 @@ def _row(result: Result) -> list[str]:
 
 
 def _share(size_bytes: int, outcome: Outcome) -> str:
-    """Percent of what was received; never 0% or 100% for a value that is not exactly that."""
+    """Return the percentage of what was received; never 0% or 100% unless exact."""
     if not outcome.total:
         return "-"
     percent = size_bytes / outcome.total * 100

@@ -13,7 +13,8 @@ _KAFKA_GO_ID = "reader@host (github.com/segmentio/kafka-go)"
 
 
 async def in_turn(stage: Stage) -> None:
-    """One program after another on one host, with one client id and topic: each closes before the next one begins."""
+    """Run programs one after another on one host, with one client id and topic: each closes before the next one
+    begins."""
     topic, host = await stage.topic(), stage.host()
     kinds = (_simple, _nobody, _simple, _member, _simple, _nobody)
     for turn in range(stage.scale.turns):
@@ -24,7 +25,7 @@ async def in_turn(stage: Stage) -> None:
 
 
 async def tools(stage: Stage) -> None:
-    """A tool asks for a group's offsets and sets them; then a reader has its client id and address, and a member."""
+    """Let a tool read a group's offsets and set them; then a reader has its client id and address, and a member."""
     for number in range(stage.scale.pairs):
         topic, host = await stage.topic(), stage.host()
         known = stage.team(f"known-{number}", topic)
@@ -42,7 +43,7 @@ async def tools(stage: Stage) -> None:
 
 
 async def short_lived(stage: Stage) -> None:
-    """Groups that begin together, read the same and leave together."""
+    """Run groups that begin together, read the same and leave together."""
     for _ in range(stage.scale.pairs):
         topic, host = await stage.topic(), stage.host()
         teams = [stage.team(f"short-{topic.rpartition('-')[2]}-{each}", topic) for each in range(stage.scale.lanes)]
@@ -53,7 +54,7 @@ async def short_lived(stage: Stage) -> None:
 
 
 async def quiet(stage: Stage) -> None:
-    """Nothing is produced. A group has read everything when another one begins, reads, and leaves first."""
+    """Produce nothing. A group has read everything when another one begins, reads, and leaves first."""
     for number in range(stage.scale.pairs):
         topic, host = await stage.topic(), stage.host()
         stays, leaves = (stage.team(f"{name}-{number}", topic, share=share) for name, share in (("s", 0.0), ("l", 0.3)))
@@ -65,7 +66,7 @@ async def quiet(stage: Stage) -> None:
 
 
 async def frameworks(stage: Stage) -> None:
-    """Readers as Beam has them (assign() with commits), kafka-go (a connection each partition) and Spark (no group)."""
+    """Read as Beam does (assign() with commits), as kafka-go (a connection per partition) and as Spark (no group)."""
     host = stage.host()
     for number in range(stage.scale.pairs):
         topic = await stage.topic()

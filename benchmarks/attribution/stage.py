@@ -1,4 +1,4 @@
-"""What the cases share: names and addresses of their own, topics with records, running teams."""
+"""Resources of the cases: names and addresses of their own, topics with records, running teams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READ_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Scale:
     batches: int
-    """In each partition that is read to its end."""
+    """In each partition, which is read to its end."""
     pairs: int
     """Number of pairs of groups that may be confused."""
     groups: int
@@ -32,7 +32,7 @@ class Scale:
     rounds: int
     """Repetitions of what the case does to Muster or to the clients."""
     outage_s: float
-    """How long ZooKeeper is unavailable."""
+    """Duration of ZooKeeper's outage."""
     pending_s: float
     """attribution.pending.ms."""
     lanes: int
@@ -41,7 +41,7 @@ class Scale:
 
     @property
     def paired_s(self) -> float:
-        """The time without better evidence after which connections are paired with groups; with a margin."""
+        """Time without better evidence after which connections are paired with groups; with a margin."""
         return pair_after_ms(int(self.pending_s * 1000)) / 1000 + 3.0
 
 
@@ -63,7 +63,7 @@ class Stage:
         self._consumers: list[Consumer] = []
 
     def host(self) -> str:
-        """An unused address."""
+        """Return an unused address."""
         return next(self._hosts)
 
     async def look_at(self, team: Team, host: str, client_id: str) -> None:
@@ -93,13 +93,14 @@ class Stage:
         return await self.world.link(gateway, host, client_id)
 
     async def topic(self, partitions: int = PARTITIONS, batches: int | None = None) -> str:
-        """A topic with that many batches in each partition; by default the number of the scale."""
+        """Create a topic with that many batches in each partition; by default the number of the scale."""
         name = await self.world.create(f"{self.prefix}topic-{next(self._topics)}", partitions)
         await self.world.produce(name, range(partitions), batches or self.scale.batches, BATCH_BYTES)
         return name
 
     async def shared_topic(self) -> tuple[str, list[int], list[int]]:
-        """A topic, and the partitions of two consumers: at each gateway they share some, and each has one alone."""
+        """Create a topic, and choose the partitions of two consumers: each gateway has shared ones, and one for each
+        alone."""
         while True:
             topic = f"{self.prefix}topic-{next(self._topics)}"
             await self.world.create(topic, GATEWAYS * 4)
@@ -116,7 +117,7 @@ class Stage:
     def team(
         self, name: str | None, topic: str, partitions: Sequence[int] | None = None, *, share: float = 0.0
     ) -> Team:
-        """A group, or None. It has no committed offsets, and starts at that share of the records."""
+        """Return a group, or None, without committed offsets, which starts at that share of the records."""
         partitions = range(PARTITIONS) if partitions is None else partitions
         first = {partition: int(self.world.ends.get((topic, partition), 0) * share) for partition in partitions}
         team = Team(name and self.prefix + name, topic, partitions, first)
@@ -153,7 +154,7 @@ class Stage:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """All consumers work inside the block; after it, everything is read and all are stopped."""
+        """Run all consumers inside the block; after it, everything is read and all are stopped."""
         for consumer in self._consumers:
             consumer.start()
         try:
@@ -195,7 +196,7 @@ class Stage:
                 await feeding
 
     def reconnect(self, every: int = 1, first: int = 0) -> None:
-        """Every ``every``-th consumer closes its connections and opens new ones."""
+        """Let every ``every``-th consumer close its connections and open new ones."""
         for consumer in self._consumers[first::every]:
             consumer.reconnect()
 
@@ -220,7 +221,7 @@ class Stage:
                 await self._look()
 
     async def has_gone(self, team: Team) -> None:
-        """The team reads to the end, and all its consumers leave."""
+        """Wait until the team has read to the end, and let all its consumers leave."""
         await self.has_read(team)
         for consumer in list(team.consumers):
             await self.go(consumer)

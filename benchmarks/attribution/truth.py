@@ -1,4 +1,4 @@
-"""What consumers received, how it was counted, and how much of that count is right. Pure arithmetic.
+"""Bytes that consumers received, and the share that was counted rightly. Pure arithmetic.
 
 Amounts are sums, per group and partition: a swap of equal amounts between two groups does not show. Groups of a case
 that could be confused therefore receive different amounts, except where the case is about exactly that.
@@ -35,7 +35,7 @@ class Books:
         self.evidence.update(other.evidence)
 
     def of(self, prefix: str) -> Books:
-        """The part about topics whose names begin with the prefix."""
+        """Return the part about topics whose names begin with the prefix."""
         return Books(_of(self.groups, prefix), _of(self.reasons, prefix), _of(self.evidence, prefix))
 
 
@@ -59,7 +59,7 @@ class Truth:
             self.apart[place] = max(self.apart.get(place, 0), max(amounts) - min(amounts))
 
     def of(self, prefix: str) -> Counter[tuple[Group, Place]]:
-        """The part about topics whose names begin with the prefix."""
+        """Return the part about topics whose names begin with the prefix."""
         return _of(self.received, prefix)
 
 
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
-    """For each (group, partition), the smaller of received and counted is right; the rest of the count is wrong."""
+    """Compare per (group, partition): the smaller of received and counted is right, the rest of the count is wrong."""
     right = wrong = 0
     for key, size_bytes in books.groups.items():
         mine = min(size_bytes, received[key])
@@ -109,14 +109,14 @@ def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
 
 
 def differences(received: Counter[tuple[Group, Place]], books: Books) -> list[tuple[str, str, int, int, int]]:
-    """(group, topic, partition, received, counted) where received and counted differ."""
+    """List (group, topic, partition, received, counted) where received and counted differ."""
     keys = {(group, place) for group, place in (*received, *books.groups) if group is not None}
     rows = [(group, *place, received[group, place], books.groups[group, place]) for group, place in sorted(keys)]
     return [row for row in rows if row[3] != row[4]]
 
 
 def largest_error(received: Counter[tuple[Group, Place]], books: Books, place: Place) -> int:
-    """The largest error of any group's count on that partition in bytes, in either direction."""
+    """Return the largest error of any group's count on that partition in bytes, in either direction."""
     groups = {group for group, where in (*received, *books.groups) if where == place and group is not None}
     return max((abs(books.groups[group, place] - received[group, place]) for group in groups), default=0)
 

@@ -75,7 +75,7 @@ class Link:
         return await self._connection.call(api, body)
 
     async def find_coordinator(self, group: str) -> int | None:
-        """The gateway that coordinates the group; None if that is unknown at the moment. Lost."""
+        """Return the gateway that coordinates the group; None if that is unknown at the moment. Raises Lost."""
         self._kop.found_coordinator(self, self._address, self._connection.client_id, [group])
         response = await self.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
         (found,) = response.coordinators
@@ -130,7 +130,8 @@ class World:
             self.kop_books.reasons['group=""', place] += size_bytes
 
     def kop_dies(self, gateway: int, *, orderly: bool) -> None:
-        """That broker is about to end; only an orderly shutdown closes its connections, which deletes nodes."""
+        """Tell KoP that the broker is about to end; only an orderly shutdown closes its connections, which deletes
+        nodes."""
         if orderly:
             for link in [link for link in self._links if link.gateway == gateway and not link.is_lost]:
                 self.kop_of(gateway).closed(link)
@@ -167,7 +168,7 @@ class World:
                     await asyncio.sleep(_RETRY_S)
 
     async def leaders(self, topics: Iterable[str]) -> dict[Place, int]:
-        """The gateway that leads each partition of the topics."""
+        """Return the gateway that leads each partition of the topics."""
         response = await self.call(METADATA, {"topics": [{"name": name} for name in sorted(set(topics))], **_NO_EXTRAS})
         self._port_of.update((broker.node_id, broker.port) for broker in response.brokers)
         return {
@@ -215,7 +216,7 @@ class World:
 
 
 def committed(offsets: Mapping[Place, int]) -> list[dict[str, Any]]:
-    """The topics of an OffsetCommit."""
+    """Return the topics of an OffsetCommit."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), offset in offsets.items():
         item = {"partition_index": partition, "committed_offset": offset, "committed_leader_epoch": -1}

@@ -48,7 +48,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def _chosen(names: tuple[str, ...]) -> list[Row]:
-    """Rows whose name is one of these, or begins with one of them."""
+    """Return the rows whose name is one of these, or begins with one of them."""
     unknown = [name for name in names if not any(row.name.startswith(name) for row in ROWS)]
     if unknown:
         known = ", ".join(row.name for row in ROWS)
@@ -57,7 +57,7 @@ def _chosen(names: tuple[str, ...]) -> list[Row]:
 
 
 def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
-    """In the order of ``chosen``, in which rows that start servers themselves are the first."""
+    """Measure in the order of ``chosen``, in which rows that start servers themselves are the first."""
     for row in chosen:
         if row.starts_servers:
             yield _compare(row, NotStarted(Muster.name), NotStarted(Kafka.name), rounds)
@@ -74,7 +74,7 @@ def _measure(chosen: Sequence[Row], rounds: int) -> Iterator[Rounds]:
 
 
 def _report(failed: Rounds, *servers: Server) -> None:
-    """Why a row failed, and where the logs are: those of the servers are removed with their data."""
+    """Print why a row failed, and where the logs are: those of the servers are removed with their data."""
     click.echo(f"{failed.row} failed after {len(failed.muster)} rounds: {failed.failure}", err=True)
     for server in servers:
         server.keep_logs(_KEPT / failed.row / server.name)
@@ -82,7 +82,8 @@ def _report(failed: Rounds, *servers: Server) -> None:
 
 
 def _generator_alone() -> dict[str, float]:
-    """Requests per second of the load generator against a server without any work, by number of connections."""
+    """Measure the load generator alone: requests per second from a server without any work, by number of
+    connections."""
     found: dict[str, float] = {}
     for connections, in_flight in ((10, 1), (100, 1), (500, 1), (50, 20)):
         with load.echo(requests.ERROR_AT + 2 - 4) as address:
@@ -110,7 +111,7 @@ def _lines(chosen: Sequence[Row], measured: Sequence[Rounds]) -> list[result.Lin
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
 def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdown: bool) -> None:
-    """Muster side by side with Apache Kafka: all rows, or those whose name begins with one of these.
+    """Measure Muster beside Apache Kafka: all rows, or those whose names begin with one of NAMES.
 
     Exit code 1 if a goal is missed or a row fails.
     """
@@ -142,13 +143,13 @@ def kafka(names: tuple[str, ...], rounds: int, json_file: Path | None, as_markdo
 @click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def diff(before: Path, after: Path) -> None:
-    """Two files of ``kafka --json`` beside each other."""
+    """Show two files of ``kafka --json`` beside each other."""
     result.print_wide(result.beside(before, after))
 
 
 @click.command()
 def rows() -> None:
-    """The rows of ``kafka``, and their goals."""
+    """List the rows of ``kafka``, and their goals."""
     for row in ROWS:
         goals = "; ".join(f"{goal.figure} {goal.text}" for goal in row.goals)
         click.echo(f"{row.name:24} {row.title}: {goals}")

@@ -41,7 +41,7 @@ def sending(connections: Callable[[Server], Connections], muster: Server, kafka:
 
 
 def producers(size: int, synced: bool, server: Server) -> Connections:
-    """Each has a partition of its own."""
+    """Return producers, each with a partition of its own."""
     server.sync(every_append=synced)
     topic = topics.create(server, _PARTITIONS)
     records = topics.batch(size)
@@ -53,7 +53,7 @@ def producers(size: int, synced: bool, server: Server) -> Connections:
 
 
 def consumers(size: int, batch: int, server: Server) -> Connections:
-    """All read the same partition from its start to its end, and again: ten groups of one topic."""
+    """Return consumers that read one partition from start to end, again and again: ten groups of one topic."""
     server.sync(every_append=False)
     topic = topics.create(server, 1)
     count = max(_BATCHES, 4 * size // batch)
@@ -62,7 +62,7 @@ def consumers(size: int, batch: int, server: Server) -> Connections:
 
 
 def _tail(size: int, server: Server) -> Connections:
-    """One producer, and consumers that wait for what it appends: each fetches from the last high watermark."""
+    """Return one producer, and consumers that wait for its records: each fetches from the last high watermark."""
     server.sync(every_append=False)
     topic = topics.create(server, 1)
     produce = Step(requests.produce(topic, 0, topics.batch(size)), requests.produce_error_at(topic))
@@ -73,7 +73,7 @@ def _tail(size: int, server: Server) -> Connections:
 
 @contextmanager
 def _from_disk(size: int, batch: int, muster: Server, kafka: Server) -> Iterator[Measure]:
-    """Each connection reads a partition in order, from a place of its own; what was read leaves the page cache."""
+    """Read partitions in order on each connection, from a place of its own; what was read leaves the page cache."""
     prepared, files = {}, {}
     for server in (muster, kafka):
         server.sync(every_append=False)
@@ -94,7 +94,7 @@ def _from_disk(size: int, batch: int, muster: Server, kafka: Server) -> Iterator
 
 
 def _reads(topic: str, size: int, batch: int, count: int) -> list[Step]:
-    """From the first of so many batches to the last, ``size`` bytes at a time."""
+    """Return fetches from the first of so many batches to the last, ``size`` bytes at a time."""
     each = size // batch
     error_at = requests.fetch_error_at(topic)
     return [

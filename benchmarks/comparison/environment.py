@@ -12,7 +12,10 @@ _CACHE = Path(__file__).parents[2] / ".cache"
 
 
 def python_with(package: str) -> Path:
-    """A Python with that package, given as ``NAME==VERSION``; pip installs it on first use. CalledProcessError."""
+    """Return a Python with that package, given as ``NAME==VERSION``; pip installs it on first use.
+
+    Raises CalledProcessError.
+    """
     name, _, _ = package.partition("==")
     environment = _CACHE / name
     installed = environment / package

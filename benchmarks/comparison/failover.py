@@ -1,4 +1,4 @@
-"""How long groups are without their coordinator after it was killed."""
+"""Time that groups are without their coordinator after it was killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _killing(muster: Server, kafka: Server) -> Iterator[Measure]:
 
 
 async def _until_good(server: Server, stable: groups.Stable, topic: str) -> tuple[float, float]:
-    """When the first heartbeat and the first commit were answered by a coordinator.
+    """Return when a coordinator first answered a heartbeat, and a commit.
 
     A gateway answers heartbeats while a coordinator is down; only a coordinator knows that a generation is wrong.
     """

@@ -1,4 +1,4 @@
-"""What the servers take while nothing happens, to start, and for connections that do next to nothing."""
+"""Cost of the servers at rest, for their start, and for connections that do next to nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEARTBEAT_S = 3.0
 
 @contextmanager
 def _resting(muster: Server, kafka: Server) -> Iterator[Measure]:
-    """With every coordinator started, and no connection."""
+    """Measure with every coordinator started, and no connection."""
     for server in (muster, kafka):
         groups.alone(server, PARTITIONS)
 
@@ -53,7 +53,7 @@ def _starting(muster: Server, kafka: Server) -> Iterator[Measure]:
 
 @contextmanager
 def _idle(members: int, muster: Server, kafka: Server) -> Iterator[Measure]:
-    """Members of one group each, with a connection each, that send a heartbeat every three seconds.
+    """Measure members of one group each, with a connection each, which send a heartbeat every three seconds.
 
     Memory counts from before the first round: a server keeps what a round's connections have taken for the next ones.
     """

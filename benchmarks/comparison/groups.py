@@ -30,12 +30,12 @@ class Stable:
 
 
 def alone(server: Server, count: int, topic: str = "orders") -> list[Stable]:
-    """So many new groups of one member each."""
+    """Form so many new groups of one member each."""
     return asyncio.run(_alone(server, count, topic))
 
 
 def large(server: Server, size: int, count: int = 1, topic: str = "orders") -> list[list[Stable]]:
-    """So many new groups of ``size`` members each; the leader of each group comes first."""
+    """Form so many new groups of ``size`` members each; the leader of each group comes first."""
     return asyncio.run(_large(server, size, count, topic))
 
 

@@ -1,4 +1,4 @@
-"""What a request costs when there is ten times as much of everything else."""
+"""Cost of a request when there is ten times as much of everything else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Connections = list[tuple[str, list[Step]]]
 
 @contextmanager
 def _growing(make: Callable[[Server, int], _Connections], few: int, muster: Server, kafka: Server) -> Iterator[Measure]:
-    """Both sizes at once on each server, the small one first. The first request of each kind is not measured."""
+    """Keep both sizes at once on each server, the small one first. The first request of each kind is not measured."""
     prepared = {server.name: [make(server, count) for count in (few, few * _TIMES)] for server in (muster, kafka)}
 
     def measure(server: Server, seconds: float) -> Measured:
@@ -40,12 +40,12 @@ def _cost(server: Server, connections: _Connections, seconds: float) -> float:
 
 
 def _groups(server: Server, count: int) -> _Connections:
-    """Heartbeats of all groups in turn, over the same number of connections."""
+    """Send heartbeats of all groups in turn, over the same number of connections."""
     return _spread(server, [heartbeat(stable) for stable in groups.alone(server, count)])
 
 
 def _members(server: Server, count: int) -> _Connections:
-    """Heartbeats of all members of one group."""
+    """Send heartbeats of all members of one group."""
     (group,) = groups.large(server, count)
     return _spread(server, [heartbeat(stable) for stable in group])
 
@@ -55,13 +55,13 @@ def _connections(server: Server, count: int) -> _Connections:
 
 
 def _partitions(server: Server, count: int) -> _Connections:
-    """Fetches of one partition of a topic that has so many."""
+    """Fetch one partition of a topic that has so many."""
     topic = topics.create(server, count)
     return _fetches(server, topic)
 
 
 def _topics(server: Server, count: int) -> _Connections:
-    """Fetches of one topic of so many."""
+    """Fetch one topic of so many."""
     *_, topic = [topics.create(server, 1) for _ in range(count)]
     return _fetches(server, topic)
 

@@ -17,12 +17,12 @@ _Connections = list[tuple[str, list[Step]]]
 
 
 def connections_of(server: Server, count: int) -> _Connections:
-    """One connection for each of so many new groups."""
+    """Return one connection for each of so many new groups."""
     return [(server.load_address, [heartbeat(stable)]) for stable in groups.alone(server, count)]
 
 
 def heartbeat(stable: groups.Stable) -> Step:
-    """A heartbeat of that member."""
+    """Return a heartbeat of that member."""
     frame = requests.heartbeat(stable.group, stable.generation, stable.member_id)
     return Step(frame, error_at=requests.ERROR_AT)
 

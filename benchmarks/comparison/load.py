@@ -28,7 +28,8 @@ _FLAGS = ("-O2", "-std=gnu17", "-Wall", "-Wextra", "-Werror", "-ldl")
 
 
 class LoadFailed(RuntimeError):
-    """The load generator could not be built, or a server closed a connection or sent something that is no response."""
+    """Raised if the load generator cannot be built, or a server closes a connection or sends something that is no
+    response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Step:
     error_at: int | None = None
     """Where the response has its error code, in bytes from its correlation id."""
     take: Take | None = None
-    """What a later request needs from this response."""
+    """Part of the response that a later request needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What each connection sends, over and over: its steps in turn."""
+    """Requests of each connection, over and over: its steps in turn."""
 
     connections: Sequence[tuple[str, Sequence[Step]]]
     """``host:port`` and steps of each."""
@@ -82,11 +83,11 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was seen after the warm-up."""
+    """Counts and times after the warm-up."""
 
     requests: int
     bytes: int
-    """Of responses, their sizes included."""
+    """Size of all responses, with their size fields."""
     seconds: float
     latency: Latency
     cycle: Latency
@@ -128,7 +129,8 @@ def run(plan: Plan, *, begun: Callable[[], None] | None = None, ended: Callable[
 
 @contextmanager
 def echo(response_size: int) -> Iterator[str]:
-    """A server that answers every request with as many zero bytes after the correlation id; its ``host:port``."""
+    """Run a server that answers every request with as many zero bytes after the correlation id; yield its
+    ``host:port``."""
     command = bound([str(executable()), "--echo", str(response_size)])
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -139,7 +141,10 @@ def echo(response_size: int) -> Iterator[str]:
 
 
 def executable() -> Path:
-    """The compiled load generator; compiled anew when its source has changed. LoadFailed without a C compiler."""
+    """Return the compiled load generator; compiled anew when its source has changed.
+
+    Raises LoadFailed without a C compiler.
+    """
     source = _SOURCE.read_bytes()
     built = _CACHE / f"load-{hashlib.sha256(source).hexdigest()[:16]}"
     if not built.exists():
@@ -159,7 +164,7 @@ def executable() -> Path:
 
 
 def _encode(plan: Plan) -> bytes:
-    """All numbers are big-endian; load.c reads it in the same order."""
+    """Encode with all numbers big-endian; load.c reads it in the same order."""
     rate_mhz = round(plan.rate * 1000)
     parts = [
         struct.pack(

@@ -19,7 +19,7 @@ _StepOf = Callable[[groups.Stable, str], Step]
 
 @contextmanager
 def _each(step: _StepOf, partitions: int, synced: bool, muster: Server, kafka: Server) -> Iterator[Measure]:
-    """A group of one member on each connection, which sends the step again and again."""
+    """Measure groups of one member on each connection, which sends the step again and again."""
     connections = {}
     for server in (muster, kafka):
         server.sync(every_append=synced)

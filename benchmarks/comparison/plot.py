@@ -19,7 +19,7 @@ _GOAL = re.compile(r"(at least|at most) ([\d.]+)x")
 
 
 class Bar(NamedTuple):
-    """How much better than Kafka: 2 is twice the rate, or half the time."""
+    """Ratio to Kafka, larger if better: 2 is twice the rate, or half the time."""
 
     label: str
     value: float
@@ -27,7 +27,7 @@ class Bar(NamedTuple):
 
 
 def bars(run: dict[str, Any]) -> Iterator[Bar]:
-    """The figures of a run whose goal is relative to Kafka, in the order of the table."""
+    """Yield the figures of a run whose goal is relative to Kafka, in the order of the table."""
     for line in run["lines"]:
         goal = _GOAL.fullmatch(line["goal"])
         if goal is None or not line["ratio"]:
@@ -38,7 +38,8 @@ def bars(run: dict[str, Any]) -> Iterator[Bar]:
 
 
 def request_of(runs: Sequence[dict[str, Any]], output: Path) -> dict[str, Any]:
-    """What :mod:`benchmarks.comparison.plot_child` draws. A bar that only an earlier run has is left out."""
+    """Return the request for :mod:`benchmarks.comparison.plot_child`. A bar that only an earlier run has is left
+    out."""
     *earlier, last = [{bar.label: bar for bar in bars(run)} for run in runs]
     return {
         "output": str(output),

@@ -12,7 +12,7 @@ _ROW_INCHES = 0.24
 
 
 def draw(request: dict[str, Any]) -> None:
-    """One row per label: a dot for each run, joined by a line, and a mark at the goal."""
+    """Draw one row per label: a dot for each run, joined by a line, and a mark at the goal."""
     plt: Any = importlib.import_module("matplotlib.pyplot")
     ticker: Any = importlib.import_module("matplotlib.ticker")
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "muster", "font.family": "sans-serif", "font.size": 8})

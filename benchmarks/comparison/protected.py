@@ -1,4 +1,4 @@
-"""The same requests without protection, with TLS and with ACLs: what a request takes is compared, not their number."""
+"""Cost of the same requests without protection, with TLS and with ACLs; not their number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEARTBEATS = 100
 _OTHER_ACLS = 100
 _WAIT_S = 30
 _MIB_OF = {"produce": 1 / 64, "fetch": 1.0}
-"""Of records in a request or its response."""
+"""Records in a request or its response, in MiB."""
 
 
 def _load(what: str, server: Server) -> data.Connections:
@@ -51,7 +51,7 @@ def _protected(what: str, kind: Kind, muster: Server, kafka: Server) -> Iterator
 
 
 def _create_acls(server: Server) -> None:
-    """By which the client may do what it does, and as many others; those that exist already are the same."""
+    """Create the ACLs that the client needs, and as many others; those that exist already are kept."""
     admin = AdminClient({"bootstrap.servers": server.address})
     prefixed, literal, allow = ResourcePatternType.PREFIXED, ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     own = [(ResourceType.TOPIC, "bench-"), (ResourceType.GROUP, "group-")]

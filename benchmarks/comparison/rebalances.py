@@ -15,7 +15,7 @@ from muster.actors.wire.codec import ErrorCode
 
 _TOPIC = "orders"
 _ALLOWED = (int(ErrorCode.rebalance_in_progress),)
-"""To SyncGroup, if another member that already has its assignment joins again before."""
+"""Allowed from SyncGroup, if another member that already has its assignment joins again before."""
 
 
 @contextmanager
@@ -41,7 +41,8 @@ def _again_and_again(size: int, count: int, muster: Server, kafka: Server) -> It
 
 
 def _steps(group: list[groups.Stable]) -> Iterator[list[Step]]:
-    """Two rebalances of each member: a subscription that has not changed would cause none. The leader is the first."""
+    """Yield two rebalances of each member: a subscription that has not changed would cause none. The leader is the
+    first."""
     given = [(member.member_id, assignment(_TOPIC, [0])) for member in group]
     for number, member in enumerate(group):
         sync = requests.sync(member.group, 0, member.member_id, given if number == 0 else ())

@@ -1,4 +1,4 @@
-"""Frames of the requests that are compared, and where their responses have what is looked at.
+"""Frames of the compared requests, and positions in their responses.
 
 Versions are those of Java's clients of Kafka 4, or the last ones that have topics' names instead of ids.
 """
@@ -18,9 +18,9 @@ CLIENT_ID = "bench"
 _HEADER = 4 + 2 + 2 + 4 + 2 + len(CLIENT_ID) + 1
 """Bytes of a request before its body: size, api key, version, correlation id, client id, tagged fields."""
 ERROR_AT = 9
-"""Of Heartbeat, JoinGroup and SyncGroup responses: after correlation id, tagged fields and throttle time."""
+"""Position in Heartbeat, JoinGroup and SyncGroup responses: after correlation id, tagged fields and throttle time."""
 JOINED_GENERATION_AT = 11
-"""Of a JoinGroup response."""
+"""Position in a JoinGroup response."""
 
 
 def frame(api: ApiVersion, body: dict[str, Any]) -> bytes:
@@ -47,7 +47,7 @@ def commit(group: str, generation: int, member_id: str, topic: str, partitions: 
 
 
 def commit_error_at(topic: str) -> int:
-    """Of the first partition in an OffsetCommit response."""
+    """Return the position for the first partition in an OffsetCommit response."""
     return 4 + 1 + 4 + 1 + 1 + len(topic) + 1 + 4
 
 
@@ -58,13 +58,13 @@ def offset_fetch(group: str, topic: str, partitions: Sequence[int]) -> bytes:
 
 
 def offset_fetch_error_at(group: str, topic: str) -> int:
-    """Of the first partition in an OffsetFetch response, if its metadata is empty."""
+    """Return the position for the first partition in an OffsetFetch response, if its metadata is empty."""
     before = 4 + 1 + 4 + 1 + 1 + len(group) + 1 + 1 + len(topic) + 1
     return before + 4 + 8 + 4 + 1
 
 
 def sync_generation_at(group: str) -> int:
-    """Of a SyncGroup request."""
+    """Return the position in a SyncGroup request."""
     return _HEADER + 1 + len(group)
 
 
@@ -101,12 +101,12 @@ def produce(topic: str, partition: int, records: bytes) -> bytes:
 
 
 def produce_error_at(topic: str) -> int:
-    """Of the first partition in a Produce response."""
+    """Return the position for the first partition in a Produce response."""
     return 4 + 1 + 1 + 1 + len(topic) + 1 + 4
 
 
 def fetch(topic: str, partition: int, offset: int, size: int) -> bytes:
-    """At most ``size`` bytes, or one batch."""
+    """Return a Fetch of at most ``size`` bytes, or one batch."""
     item = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size}
     topics = [{"topic": topic, "partitions": [item]}]
     limits = {"max_wait": 500, "min_bytes": 1, "max_bytes": 64 << 20}
@@ -114,16 +114,16 @@ def fetch(topic: str, partition: int, offset: int, size: int) -> bytes:
 
 
 def fetch_error_at(topic: str) -> int:
-    """Of the first partition in a Fetch response."""
+    """Return the position for the first partition in a Fetch response."""
     return 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(topic) + 1 + 4
 
 
 def fetch_offset_at(topic: str) -> int:
-    """Of a Fetch request for one partition."""
+    """Return the position in a Fetch request for one partition."""
     limits = 4 + 4 + 4 + 4 + 1  # replica, wait, bytes, isolation level
     return _HEADER + limits + 4 + 4 + 1 + 1 + len(topic) + 1 + 4 + 4
 
 
 def high_watermark_at(topic: str) -> int:
-    """Of the first partition in a Fetch response."""
+    """Return the position for the first partition in a Fetch response."""
     return fetch_error_at(topic) + 2

@@ -1,4 +1,4 @@
-"""What a run of the comparison found: as JSON, as a table, and beside another run."""
+"""Result of a comparison: as JSON, as a table, and beside another run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Line:
 
 
 def lines(row: Row, rounds: Rounds) -> Iterator[Line]:
-    """The figures that have a goal, and the processor time."""
+    """Yield the figures that have a goal, and the processor time."""
     goals = {goal.figure: goal for goal in row.goals}
     figures = [*goals, *(figure for figure in _ALWAYS if figure not in goals and figure in rounds.muster[0])]
     for figure in figures:
@@ -86,13 +86,13 @@ def table(found: Sequence[Line], machine: dict[str, Any]) -> Table:
 
 
 def markdown(found: Sequence[Line], machine: dict[str, Any]) -> str:
-    """For docs/benchmarks.md."""
+    """Return the table for docs/benchmarks.md."""
     rows = ["| " + " | ".join(line.cells) + " |" for line in found]
     return "\n".join([describe(machine), "", "| " + " | ".join(HEADINGS) + " |", "|---|---|--:|--:|--:|---|", *rows])
 
 
 def write(path: Path, found: Sequence[Line], rounds: Sequence[Rounds], machine: dict[str, Any]) -> None:
-    """Medians and every round."""
+    """Write medians and every round."""
     content = {
         "machine": machine,
         "lines": [asdict(line) for line in found],
@@ -102,7 +102,7 @@ def write(path: Path, found: Sequence[Line], rounds: Sequence[Rounds], machine: 
 
 
 def beside(before: Path, after: Path) -> Table:
-    """The medians of two runs, and how they changed."""
+    """Return the medians of two runs, and how they changed."""
     runs = [
         {(line["row"], line["figure"]): line for line in json.loads(path.read_text())["lines"]}
         for path in (before, after)

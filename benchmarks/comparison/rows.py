@@ -1,4 +1,4 @@
-"""What a row of the comparison is: something that both servers do, in turn, and the goals for it."""
+"""Rows of the comparison: work that both servers do, in turn, and the goals for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WARM_UPS = 10
 
 
 class Wrong(RuntimeError):
-    """A server answered with an error, so its figures are worth nothing."""
+    """Error in a server's response; its figures are worth nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``open`` prepares both servers, and returns what measures one of them."""
+    """Comparison of both servers: ``open`` prepares them, and returns the measure of one of them."""
 
     name: str
     title: str
@@ -57,7 +57,7 @@ class Row:
     starts_servers: bool = False
     """Whether the row starts servers itself; no others run meanwhile, and ``open`` gets :class:`NotStarted`."""
     kind: Kind = Kind.PLAIN
-    """Of the servers that are started for it, and for others of that kind."""
+    """Kind of the servers that are started for it, and for others of that kind."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Rounds:
         return min(values), max(values)
 
     def ratio(self, figure: str) -> float:
-        """Median of the rounds' ratios, Muster by Kafka."""
+        """Return the median of the rounds' ratios, Muster by Kafka."""
         pairs = zip(self.values("Muster", figure), self.values("Kafka", figure), strict=True)
         return statistics.median(ours / theirs if theirs else float("inf") for ours, theirs in pairs)
 
@@ -87,7 +87,7 @@ class Rounds:
 
 
 def compare(row: Row, muster: Server, kafka: Server, rounds: int) -> Rounds:
-    """Warm both up until they are steady, then measure them in turn; the one that begins alternates."""
+    """Warm both up until they are steady, then measure them in turn, with another one first in each round."""
     found = Rounds(row.name)
     try:
         with row.open(muster, kafka) as measure:

@@ -1,4 +1,4 @@
-"""What a second core brings, with a second gateway on it."""
+"""Gain from a second core, with a second gateway on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Connections = list[tuple[str, list[Step]]]
 
 @contextmanager
 def _scaling(_: Server, __: Server) -> Iterator[Measure]:
-    """Everything on one core, and on two; the load generator is on the same cores."""
+    """Measure everything on one core, and on two; the load generator is on the same cores."""
     cores = sorted(os.sched_getaffinity(0))[:_CORES]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-"))
@@ -54,7 +54,7 @@ def _spread(addresses: Sequence[str], steps: Sequence[Step]) -> _Connections:
 
 @contextmanager
 def _pinned(server: Server, cores: Sequence[int]) -> Iterator[None]:
-    """The server and what this process starts run on these cores only, each gateway on one of them."""
+    """Run the server and what this process starts on these cores only, each gateway on one of them."""
     before = os.sched_getaffinity(0)
     for role, processes in server.processes().items():
         for number, process in enumerate(processes):

@@ -20,19 +20,19 @@ from tests.certificates import Authority
 from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker, free_ports
 
 PARTITIONS = 4
-"""Of ``__consumer_offsets``."""
+"""Partitions of ``__consumer_offsets``."""
 _BOTH = {"group.max.session.timeout.ms": "1800000"}
 KAFKA_PROPERTIES = {**ONE_NODE, **_BOTH}
-"""What differs from Kafka's defaults."""
+"""Deviations from Kafka's defaults."""
 MUSTER_PROPERTIES = {"offsets.topic.num.partitions": str(PARTITIONS), **_BOTH}
-"""What differs from Muster's defaults."""
+"""Deviations from Muster's defaults."""
 _HEAP_MB = 1024
 _INCREMENTAL_ALTER_CONFIGS = (44, 1)
 _BROKER, _SET = 4, 0
 
 
 class Kind(Enum):
-    """How servers are protected."""
+    """Protection of servers."""
 
     PLAIN = "plain"
     TLS = "TLS"
@@ -42,33 +42,33 @@ class Kind(Enum):
 
 
 class Server(ABC):
-    """A server that runs."""
+    """A running server."""
 
     name: str
     address: str
     """``host:port`` of its broker, or first gateway."""
     addresses: Sequence[str]
-    """Of its broker, or all gateways."""
+    """Addresses of its broker, or all gateways."""
     tls_address: str | None = None
-    """Where it is measured, if it is measured with TLS."""
+    """Address for measurements with TLS."""
     data: Path
     """The folder below which the topics' partitions have theirs, ``TOPIC-PARTITION`` each."""
 
     @property
     def load_address(self) -> str:
-        """Where it is measured."""
+        """Address for measurements."""
         return self.tls_address or self.address
 
     @abstractmethod
     def processes(self) -> dict[str, list[psutil.Process]]:
-        """All processes of the server, by what they are; as found by the last :meth:`refresh`, if any."""
+        """Return all processes of the server, by what they are; as found by the last :meth:`refresh`, if any."""
 
     def refresh(self) -> None:  # noqa: B027
         """Find the processes again, if any has ended or started: offsets actors do on the first request for them."""
 
     @abstractmethod
     def kill_coordinator(self, partition: int) -> float:
-        """SIGKILL to the process that owns the groups of a partition of ``__consumer_offsets``.
+        """SIGKILL the process that owns the groups of a partition of ``__consumer_offsets``.
 
         Returns when, on the clock of :func:`time.monotonic`.
         """
@@ -77,18 +77,18 @@ class Server(ABC):
         """Copy what the server has logged to ``folder``, if it does not stay anyway."""
 
     def cpu_s(self) -> dict[str, float]:
-        """Processor time used so far, user and system, by what the processes are."""
+        """Return the processor time used so far, user and system, by what the processes are."""
         return {role: sum(map(_cpu_s, processes)) for role, processes in self.processes().items()}
 
     def pss_bytes(self) -> dict[str, int]:
-        """Memory; pages that processes share are split between them (proportional set size)."""
+        """Return the memory; pages that processes share are split between them (proportional set size)."""
         return {
             role: sum(process.memory_full_info().pss for process in processes)
             for role, processes in self.processes().items()
         }
 
     def segments(self, topic: str) -> list[Path]:
-        """The segment files of a topic."""
+        """Return the segment files of a topic."""
         return sorted(self.data.rglob(f"{topic}-*/*.log"))
 
     def sync(self, *, every_append: bool) -> None:
@@ -120,7 +120,7 @@ class Kafka(Server):
         return self._processes
 
     def kill_coordinator(self, partition: int) -> float:
-        """The broker: it owns all partitions."""
+        """Kill the broker: it owns all partitions."""
         killed_s = time.monotonic()
         self._broker.kill()
         self._processes = {"broker": [psutil.Process(self._broker.pid)]}
@@ -180,7 +180,7 @@ def muster(folder: Path, *, gateways: int = 1, kind: Kind = Kind.PLAIN) -> Itera
 
 @contextmanager
 def kafka(folder: Path | None = None, *, kind: Kind = Kind.PLAIN) -> Iterator[Kafka]:
-    """``folder``: for its certificate."""
+    """Start Kafka. ``folder``: for its certificate."""
     properties, tls_port = {**KAFKA_PROPERTIES, **_properties_of(kind, folder)}, None
     if kind is Kind.TLS:
         (tls_port,) = free_ports(1)
@@ -206,7 +206,7 @@ def _properties_of(kind: Kind, folder: Path | None) -> dict[str, str]:
 
 @contextmanager
 def started(name: str, folder: Path) -> Iterator[Server]:
-    """A server by its name, with its data in ``folder`` if it is Muster's."""
+    """Start a server by its name, with its data in ``folder`` if it is Muster's."""
     with muster(folder) if name == Muster.name else kafka() as server:
         yield server
 
@@ -226,7 +226,7 @@ class NotStarted(Server):
 
 @contextmanager
 def both(folder: Path, kind: Kind = Kind.PLAIN) -> Iterator[tuple[Muster, Kafka]]:
-    """Both at once: each has less processor time by what the other uses at rest."""
+    """Start both at once: each has less processor time by what the other uses at rest."""
     with ExitStack() as stack:
         yield stack.enter_context(muster(folder, kind=kind)), stack.enter_context(kafka(folder, kind=kind))
 
@@ -240,5 +240,5 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def cores() -> int:
-    """The cores that both servers and the load generator share."""
+    """Count the cores that both servers and the load generator share."""
     return len(os.sched_getaffinity(0))

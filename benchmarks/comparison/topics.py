@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 def create(server: Server, partitions: int) -> str:
-    """A new topic's name."""
+    """Create a topic. Return its name."""
     name = f"bench-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": server.address})
     for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
@@ -34,7 +34,7 @@ def create(server: Server, partitions: int) -> str:
 
 
 def batch(size: int) -> bytes:
-    """A record batch of one record with about so many bytes that cannot be compressed.
+    """Return a record batch of one record with about so many bytes that cannot be compressed.
 
     Its timestamp is now: retention removes records by their timestamps, whenever they were appended.
     """
@@ -57,7 +57,7 @@ async def _fill(server: Server, topic: str, partitions: Sequence[int], size: int
 
 
 async def _append(connection: Connection, frame: bytes, server: Server) -> None:
-    """Kafka responds to CreateTopics before its broker leads every partition of a new topic."""
+    """Append a batch. Kafka responds to CreateTopics before its broker leads every partition of a new topic."""
     async with asyncio.timeout(_WAIT_S):
         while True:
             response = codec.decode_response(*requests.PRODUCE, await connection.call_raw(frame))[1]

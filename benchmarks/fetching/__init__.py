@@ -1,1 +1,1 @@
-"""What a Fetch costs."""
+"""Cost of a Fetch."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fetching.cost``: what attribution costs a Fetch.
+"""``python -m benchmarks.fetching.cost``: the cost of attribution for a Fetch.
 
 One process has two gateways over the same log actor, which is a process of its own: one gateway attributes what it
 sends, the other does not. Consumers, each with its own group and connection, read forward through either in turn, in
@@ -106,7 +106,7 @@ def _view(log: Endpoint | None, version: int, topics: Mapping[str, Topic] = _TOP
 
 
 def log_process(folder: Path, topics: Mapping[str, Topic], pipe: Pipe) -> None:
-    """The inside of a log actor. Sends its endpoint; ends when the pipe is closed."""
+    """Run a log actor's inside. Sends its endpoint; ends when the pipe is closed."""
 
     async def epoch(topic: str, partition: int) -> int:
         return 1
@@ -130,7 +130,7 @@ def log_process(folder: Path, topics: Mapping[str, Topic], pipe: Pipe) -> None:
 
 
 def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
-    """The two gateways. Sends the ports, without attribution first; ends when the pipe is closed."""
+    """Run the two gateways. Sends the ports, without attribution first; ends when the pipe is closed."""
 
     async def serve() -> None:
         plain, attributing = (new_gateway(folder / name, log, _TOPICS) for name in ("plain", "attributing"))
@@ -154,7 +154,7 @@ async def reaches_log(gateway: GatewayServer) -> None:
 
 
 def _attribute_only_for(gateway: GatewayServer) -> None:
-    """All other gateways of this process inspect no Fetch and no batch, and count nothing."""
+    """Let all other gateways of this process inspect no Fetch and no batch, and count nothing."""
     for name in ("sent", "fetching"):
         function = getattr(evidence, name)
 
@@ -166,7 +166,7 @@ def _attribute_only_for(gateway: GatewayServer) -> None:
 
 
 def new_gateway(folder: Path, log: Endpoint, topics: Mapping[str, Topic]) -> GatewayServer:
-    """It does not listen yet."""
+    """Return a gateway that does not listen yet."""
     store = SampleStore(folder, 1, flush_ms=60_000, now_ms=now_ms)
     account = Account(store, Sample)
     return GatewayServer(
@@ -228,7 +228,7 @@ class Round:
     fetches: int
     took_s: float
     cpu_s: float
-    """Of the process of the gateways."""
+    """Processor time of the gateways' process."""
 
     @property
     def per_s(self) -> float:
@@ -236,7 +236,7 @@ class Round:
 
     @property
     def cpu_us(self) -> float:
-        """Per fetch."""
+        """Processor time per fetch."""
         return self.cpu_s / self.fetches * 1e6
 
 
@@ -275,7 +275,7 @@ class Reader:
 
 
 async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, round_s: float, figures: Figures) -> None:
-    """``ports``: of the gateway without attribution, and of the one with it."""
+    """Measure one load. ``ports``: of the gateway without attribution, and of the one with it."""
     for load in LOADS:
         plain, attributing = [await _connect(port, load) for port in ports]
         await _fill(plain[0], load)
@@ -292,7 +292,7 @@ async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, rou
 
 
 def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figures) -> None:
-    """``pairs``: a round without attribution and the neighbouring one with it."""
+    """Add a load's figures. ``pairs``: a round without attribution and the neighbouring one with it."""
     without, with_it = ([pair[number] for pair in pairs] for number in range(2))
     lost = [(1 - b.per_s / a.per_s) * 100 for a, b in pairs]
     low, high = median_interval(lost)
@@ -310,7 +310,7 @@ def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figur
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95% confidence interval of the median from which the values are sampled: by their order alone."""
+    """Return the 95% confidence interval of the median of the sampled distribution: by the values' order alone."""
     ordered = sorted(values)
     beyond = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
     return ordered[beyond], ordered[-1 - beyond]
@@ -347,7 +347,7 @@ def _fetch(load: Load, offset: int, client_id: str) -> bytes:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Of all threads, by the scheduler's count in nanoseconds: psutil's are ticks of 10 ms."""
+    """Return the time of all threads, by the scheduler's count in nanoseconds: psutil's are ticks of 10 ms."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -367,7 +367,7 @@ def start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProce
 @click.option("--pin", is_flag=True, help="The gateways on one core, the client and the log actor on another.")
 @output_options
 def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markdown: bool) -> None:
-    """Fetches with and without attribution. Exit code 1 if it costs more than its limit."""
+    """Measure fetches with and without attribution. Exit code 1 if it costs more than its limit."""
     about, figures = machine(), Figures()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fetching.sessions``: what a Fetch of many partitions costs, with a session and without one.
+"""``python -m benchmarks.fetching.sessions``: the cost of a Fetch of many partitions, with and without a session.
 
 One consumer has one Fetch at a time under way, of partitions that one log actor owns. Either none has records, or one
 of them has one batch. Without a session each request names all partitions; with one (KIP-227) those that changed. The
@@ -104,7 +104,7 @@ async def _measure(port: int, processes: dict[str, psutil.Process], rounds: int,
 
 
 async def _fill(connection: Connection, topic: Topic) -> None:
-    """Batches in the first partition; the others are opened."""
+    """Append batches to the first partition, and open the others."""
     batch = bytes(build_batch([(None, bytes(_BATCH_BYTES - 100))], now_ms(), 0, -1))
     body = {"transactional_id": None, "acks": -1, "timeout": 10_000}
     data = [{"index": 0, "records": batch}]
@@ -117,7 +117,7 @@ async def _fill(connection: Connection, topic: Topic) -> None:
 @click.option("--fetches", default=2_000, show_default=True, help="Of each kind.")
 @output_options
 def main(fetches: int, json_file: Path | None, as_markdown: bool) -> None:
-    """Processor time of a Fetch, with a session and without one."""
+    """Measure the processor time of a Fetch, with a session and without one."""
     about, figures = machine(), Figures()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         folder = Path(name)

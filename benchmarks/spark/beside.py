@@ -73,7 +73,7 @@ def main(
     json_file: Path | None,
     as_markdown: bool,
 ) -> None:
-    """Measure what a job costs those who are served. Exit code 1 if heartbeats had errors."""
+    """Measure the cost of a job for the groups that are served. Exit code 1 if heartbeats had errors."""
     about, figures = machine(), Figures()
     with ended_in_order(), tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -103,7 +103,7 @@ async def _measure(cluster: Cluster, request: str, log: Path, groups: int, round
 
 @asynccontextmanager
 async def _members(cluster: Cluster, groups: int, errors: Errors) -> AsyncIterator[list[Member]]:
-    """Members, each the only one of its group, over a few shared connections."""
+    """Run members, each the only one of its group, over a few shared connections."""
     connections: list[Connection] = await connect(cluster.bootstrap[:1], _CONNECTIONS)
     try:
         await warm_up(connections, _PARTITIONS)
@@ -131,7 +131,7 @@ async def _beats(members: list[Member], kind: str, seconds: float, measured: Mea
 async def _beside(
     members: list[Member], kind: str, seconds: float, measured: Measured, request: str, log: Path
 ) -> None:
-    """RunFailed if the driver ended before the measurement."""
+    """Measure heartbeats beside a job. Raises RunFailed if the driver ended before the measurement."""
     click.echo("bench: starting Spark", err=True)
     keep_alive = Heartbeats(members, Errors(), interval_s=_INTERVAL_S * 10)  # sessions must outlast the driver's start
     with spark_runs.driver(request, log, low_priority=kind == BESIDE) as process:

@@ -31,7 +31,7 @@ from muster.spark.result import MAX_ROWS
 
 JOB = "consumption"
 MAX_RATIO = 5.0
-"""Of local Spark's time, without the start of its session, to DuckDB's."""
+"""Largest ratio of local Spark's time, without the start of its session, to DuckDB's."""
 _DUCKDB = "duckdb==2.0.0"
 
 
@@ -78,7 +78,7 @@ def main(
 
 
 def _in_duckdb(storage: Path, spill: Path, *, cores: int, memory_bytes: int) -> dict[str, Any]:
-    """The output of :mod:`benchmarks.spark.duckdb_child`. RunFailed."""
+    """Return the output of :mod:`benchmarks.spark.duckdb_child`. Raises RunFailed."""
     request = {
         "files": [str(path.absolute()) for path in files(storage, SAMPLES)],
         "cores": cores,

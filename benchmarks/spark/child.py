@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _counters(session: SparkSession) -> dict[str, int]:
-    """Sums over everything that the session has done: ``_SUMS``, and rows and bytes of Parquet that its scans read.
+    """Sum up everything that the session has done: ``_SUMS``, and the rows and bytes of Parquet in its scans.
 
     ``read_bytes`` is Spark's *input*: the columns and row groups that were read, and cached frames.
     """

@@ -1,4 +1,5 @@
-"""``python -m benchmarks.spark.growth``: how each job's time grows with the tables, with local Spark in this process.
+"""``python -m benchmarks.spark.growth``: the growth of each job's time with the tables, with local Spark in this
+process.
 
 Runs all jobs over the tables of :mod:`benchmarks.tables`, with few samples and with ten times as many. A job whose time
 grows by more than its rows does something that is not linear. Each job also has a fixed part, which reduces its growth.
@@ -47,7 +48,7 @@ def main(samples: float, times: int, names: tuple[str, ...], cores: int, memory:
 def _measured(
     storage: Path, millions: float, names: tuple[str, ...], cores: int, memory: int, figures: Figures
 ) -> dict[str, float]:
-    """Seconds of each job."""
+    """Return the seconds of each job."""
     made, part = make(storage, int(millions * 1e6)), f"{millions:g} M"
     figures.add(part, "samples", made.samples, "rows")
     now = datetime.fromtimestamp(made.planted.end_ms / 1000, UTC)

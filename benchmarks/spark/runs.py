@@ -69,7 +69,7 @@ class OutOfTime(RuntimeError):
 def request_of(
     storage: Path, jobs: tuple[str, ...], cluster: Cluster | None, *, cores: int, memory_bytes: int, end_ms: int
 ) -> str:
-    """A request for local Spark, or for one executor on the cluster's Ray."""
+    """Return a request for local Spark, or for one executor on the cluster's Ray."""
     fields: dict[str, Any] = {
         "storage": str(storage.absolute()),
         "jobs": jobs,
@@ -85,7 +85,7 @@ def request_of(
 
 @contextmanager
 def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Driver]:
-    """A running driver; on exit, all its processes are ended.
+    """Run a driver; on exit, all its processes are ended.
 
     Its stderr goes to ``log``. It spills to ``spill`` in the same directory; local Spark spills in its driver.
     """
@@ -108,7 +108,7 @@ def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Dr
 
 
 def _end(process: Driver) -> None:
-    """SIGTERM; SIGKILL by pid for the processes that remain after a minute."""
+    """Send SIGTERM, and SIGKILL by pid to the processes that remain after a minute."""
     if process.poll() is not None:
         return
     family = []
@@ -141,7 +141,7 @@ def run(request: str, log: Path, *, within_s: float | None = None, low_priority:
 
 
 def last_words(log: Path) -> str:
-    """The end of a driver's log."""
+    """Return the end of a driver's log."""
     return log.read_text(errors="replace")[-_LAST_WORDS:]
 
 
@@ -161,7 +161,7 @@ def _listen(process: Driver, memory: _Memory) -> Run:
 
 
 def heard(process: Driver) -> Iterator[dict[str, Any]]:
-    """The driver's messages, until it ends."""
+    """Yield the driver's messages, until it ends."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("{"):  # Java libraries may write other lines there
@@ -203,7 +203,7 @@ class _Memory:
 
     @property
     def peak_bytes(self) -> int:
-        """The peak since :meth:`begin`, including now."""
+        """Peak since :meth:`begin`, including now."""
         self._look()
         return self._peak_bytes
 
@@ -230,7 +230,8 @@ class _Memory:
 
 
 def _pss_bytes(pid: int) -> int:
-    """The kernel's own sum, at a fraction of the cost of reading each mapping; 0 for a process that has ended."""
+    """Return the kernel's own sum, at a fraction of the cost of reading each mapping; 0 for a process that has
+    ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

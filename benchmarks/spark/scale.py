@@ -114,7 +114,7 @@ def main(
 
 
 def tables_at(folder: Path, samples: float) -> Path:
-    """The tables in that folder, made there if they are missing; whole or not at all."""
+    """Return the tables in that folder, made there if they are missing; whole or not at all."""
     if (folder / "planted.json").exists():
         _say(f"reading {folder}")
         return folder
@@ -150,14 +150,14 @@ def _report_tables(storage: Path, seconds: float, figures: Figures) -> None:
 
 
 def planted_end_ms(storage: Path) -> int:
-    """The end of the tables in ms since the epoch: "now" for the jobs."""
+    """Return the end of the tables in ms since the epoch: "now" for the jobs."""
     end_ms: int = json.loads((storage / "planted.json").read_text())["end_ms"]
     return end_ms
 
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Inside, SIGTERM works like Ctrl-C: processes are ended and temporary files are removed."""
+    """Let SIGTERM work like Ctrl-C inside: processes are ended and temporary files are removed."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield

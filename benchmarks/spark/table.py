@@ -92,7 +92,7 @@ def print_pairs(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]
 
 
 def markdown(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]) -> str:
-    """The result as in docs/benchmarks.md."""
+    """Return the result as in docs/benchmarks.md."""
     head = "| " + " | ".join(name for name, _ in _HEADINGS) + " |"
     rule = "|" + "|".join("---" if justify == "left" else "--:" for _, justify in _HEADINGS) + "|"
     rows = ["| " + " | ".join(row) + " |" for row in _rows(pairs)]
