@@ -31,7 +31,7 @@ def main(bootstrap: str, group: str, topic: str, book: str) -> None:
 
 
 def ship(order: bytes, book: str) -> None:
-    """What must happen for every order; here a line in the book of what has left the house."""
+    """Ship an order; here a line in the book of what has left the house."""
     with Path(book).open("ab") as lines:
         lines.write(order + b"\n")
 

@@ -18,7 +18,7 @@ WAIT_S = 60
 
 @pytest.fixture
 def topic(muster: Cluster) -> str:
-    """A topic with five orders; the group that ships them has the same name."""
+    """Create a topic with five orders; the group that ships them has the same name."""
     name = muster.topic()
     producer = Producer({"bootstrap.servers": muster.bootstrap})
     for order in ORDERS:
@@ -29,7 +29,7 @@ def topic(muster: Cluster) -> str:
 
 @contextmanager
 def running(program: str, bootstrap: str, topic: str, book: Path) -> Iterator[None]:
-    """The program runs, until it is killed."""
+    """Run the program, until it is killed."""
     process = subprocess.Popen([sys.executable, "-m", program, bootstrap, topic, topic, str(book)])
     try:
         yield
@@ -57,7 +57,7 @@ def shipped(book: Path) -> list[str]:
 
 
 def ship_all(muster: Cluster, program: str, topic: str, book: Path, phase: str) -> list[str]:
-    """What has been shipped in the end, if the coordinator dies during the first commit.
+    """Return the book in the end, if the coordinator dies during the first commit.
 
     The program waits for a response that never comes, until its supervisor kills and restarts it.
     """

@@ -1,4 +1,4 @@
-"""When records and commits arrived, and how long clients waited for them. Pure; times are Unix seconds."""
+"""Times at which records and commits arrived, and waits of clients for them. Pure; times are Unix seconds."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP_S = 0.5
-"""The step of a lag curve."""
+"""Step of a lag curve."""
 MIN_WAIT_S = 0.1
 """Shorter waits are not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A time in which a record existed that its client did not have yet, or a commit was under way."""
+    """Time in which a record existed that its client did not have yet, or a commit was under way."""
 
     partition: int | None
     """None: a commit."""
     since_s: float
-    """When the record was produced, or the commit was first requested."""
+    """Time at which the record was produced, or the commit was first requested."""
     from_s: float
     """``since_s``, or the arrival of the partition's record before it, if that was later."""
     to_s: float
@@ -31,11 +31,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """A time in which a client had a partition without interruption."""
+    """Time in which a client had a partition without interruption."""
 
     partition: int
     since_s: float
-    """When the first of its records was produced."""
+    """Time at which the first of its records was produced."""
     from_s: float
     """Arrival of the first record."""
     to_s: float
@@ -70,7 +70,7 @@ class Arrivals:
     def __init__(self) -> None:
         self._ages_s: dict[int, float] = {}
         self._open: dict[int, list[float]] = {}
-        """The spell of each partition: since, from, to."""
+        """Spell of each partition: since, from, to."""
         self._spells: list[tuple[int, list[float]]] = []
         self._waits: list[Wait] = []
         self._requested_s: float | None = None
@@ -80,7 +80,7 @@ class Arrivals:
         self._open = {}
 
     def add(self, partition: int, since_s: float, at_s: float) -> None:
-        """A record that was produced at ``since_s``."""
+        """Count a record that was produced at ``since_s``."""
         step = int(at_s / STEP_S)
         if at_s - since_s > self._ages_s.get(step, 0.0):
             self._ages_s[step] = at_s - since_s
@@ -95,12 +95,12 @@ class Arrivals:
         spell[2] = at_s
 
     def commit_requested(self, at_s: float) -> None:
-        """A commit; a wait begins with the first one after a commit that succeeded."""
+        """Count a commit; a wait begins with the first one after a commit that succeeded."""
         if self._requested_s is None:
             self._requested_s = at_s
 
     def committed(self, at_s: float) -> None:
-        """A commit that succeeded."""
+        """Count a commit that succeeded."""
         since_s, self._requested_s = self._requested_s, None
         if since_s is not None and at_s - since_s >= MIN_WAIT_S:
             self._waits.append(Wait(partition=None, since_s=since_s, from_s=since_s, to_s=at_s))
@@ -115,7 +115,7 @@ class Arrivals:
 
 
 def waits_of(clients: Iterable[Arrived]) -> list[Wait]:
-    """The waits of a group: those of its members, and those between a partition's spells at two members."""
+    """Return the waits of a group: those of its members, and those between a partition's spells at two members."""
     clients = list(clients)
     found = [wait for client in clients for wait in client.waits]
     last: dict[int, float] = {}
@@ -130,7 +130,7 @@ def waits_of(clients: Iterable[Arrived]) -> list[Wait]:
 
 
 def lag_of(clients: Iterable[Arrived]) -> dict[int, float]:
-    """The age in seconds of the oldest record that a group had not received, by step; the greatest in the step.
+    """Return the age in seconds of the oldest record that a group had not received, by step; the greatest in the step.
 
     Steps that are missing had none. A record's age grows while it waits, so that a pause is a slope.
     """

@@ -1,4 +1,4 @@
-"""What must hold in the demo, checked against what it saw. Pure."""
+"""Checks of the demo against its observations. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from examples.demo.received import Interval, missing_rows, union
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSeen:
-    """What one consumer process received."""
+    """Records that one consumer process received."""
 
     exit_code: int | None
     total: int
@@ -67,7 +67,7 @@ class Killed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Everything that the demo observed."""
+    """Observations of the demo."""
 
     rows: int
     delivered: int
@@ -101,7 +101,7 @@ class Seen:
 
 
 def check_all(seen: Seen) -> list[Check]:
-    """Every check, in the order in which a reader would raise them."""
+    """Return every check, in the order in which a reader would raise them."""
     return [
         _produced(seen),
         *(_reached(seen, name, group) for name, group in seen.groups.items()),
@@ -119,7 +119,7 @@ def check_all(seen: Seen) -> list[Check]:
 
 
 def group_lines(seen: Seen) -> list[GroupLine]:
-    """The report's line of each group."""
+    """Return the report's line of each group."""
     totals = {} if seen.consumption is None else {total.group: total for total in seen.consumption.groups}
     lines = []
     for name, group in seen.groups.items():
@@ -139,7 +139,7 @@ def group_lines(seen: Seen) -> list[GroupLine]:
 
 
 def consumed_offsets(group: GroupSeen) -> int:
-    """Distinct records of the topic that the group's consumers received."""
+    """Count the distinct records of the topic that the group's consumers received."""
     return sum(last - first + 1 for found in _coverage(group).values() for first, last in found)
 
 
@@ -191,7 +191,7 @@ def _membership(membership: Membership) -> str:
 
 
 def went_on_after_s(commits: Iterable[Commit], group: str, killed_s: float) -> float | None:
-    """Seconds from the kill until a read showed an offset that is higher than in an earlier read after the kill."""
+    """Return the seconds from the kill until a read showed a higher offset than an earlier read after the kill."""
     first: dict[int, int] = {}
     for commit in commits:
         if commit.group != group or commit.at_s <= killed_s:
@@ -202,7 +202,7 @@ def went_on_after_s(commits: Iterable[Commit], group: str, killed_s: float) -> f
 
 
 def _goes_on(seen: Seen) -> Check:
-    """Only commits before the gateway is killed count: its failure could confuse the result."""
+    """Check only commits before the gateway is killed: its failure could confuse the result."""
     before_the_other = [commit for commit in seen.commits if commit.at_s < seen.gateway.at_s]
     after_s = went_on_after_s(before_the_other, seen.actor_group, seen.actor.at_s)
     return Check(

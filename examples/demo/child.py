@@ -24,7 +24,7 @@ class Child:
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
-        """``log`` takes its stderr. OSError if it cannot start."""
+        """Start the process. ``log`` takes its stderr. Raises OSError."""
         self.name = name
         self._lock = threading.Lock()
         self._latest: dict[str, dict[str, Any]] = {}
@@ -41,7 +41,7 @@ class Child:
         self._reader.start()
 
     def latest(self, kind: str) -> dict[str, Any] | None:
-        """The last line of that type, or None."""
+        """Return the last line of that type, or None."""
         with self._lock:
             return self._latest.get(kind)
 
@@ -50,17 +50,17 @@ class Child:
         return self._process.poll()
 
     def resume(self) -> None:
-        """SIGUSR1."""
+        """Send SIGUSR1."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         if self._process.poll() is None:
             self._process.terminate()
 
     def wait(self, timeout_s: float) -> int | None:
-        """Exit code, after it ended and all its lines are read; None if it did not end in time."""
+        """Return the exit code, after it ended and all its lines are read; None if it did not end in time."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -69,7 +69,8 @@ class Child:
         return code
 
     def end(self, grace_s: float = _GRACE_S) -> None:
-        """SIGTERM, SIGKILL if it does not end, and SIGKILL for the processes that it leaves in its group (a JVM)."""
+        """Send SIGTERM, SIGKILL if it does not end, and SIGKILL to the processes that it leaves in its group (a
+        JVM)."""
         if self._process.poll() is not None:
             return
         self.terminate()

@@ -12,7 +12,8 @@ from examples.demo.member import POLL_S, Member, options
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """kafka-python calls it in its I/O thread, which must not block: so it does not commit revoked partitions."""
+    """Listener that kafka-python calls in its I/O thread, which must not block: so it does not commit revoked
+    partitions."""
 
     def __init__(self, member: Member) -> None:
         self._member = member

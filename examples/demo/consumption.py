@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 BUCKET_SECONDS = 5
-"""The value of ``--bucket``."""
+"""Value of ``--bucket``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What was sent in one time bucket; ``group`` None: not attributed."""
+    """Amounts sent in one time bucket; ``group`` None: not attributed."""
 
     bucket: datetime
     """Start of the bucket, timezone-aware."""
@@ -45,7 +45,7 @@ class GroupTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayTotal:
-    """What one gateway sent to one group, over all its processes; ``group`` None: not attributed."""
+    """Amounts that one gateway sent to one group, over all its processes; ``group`` None: not attributed."""
 
     gateway: int
     group: str | None
@@ -88,7 +88,7 @@ class Consumption:
 
 
 def _rows(kind: type[T], section: dict[str, Any]) -> Iterator[T]:
-    """The rows, restricted to the columns that the kind has."""
+    """Yield the rows, restricted to the columns that the kind has."""
     if not section["complete"]:
         raise ValueError(f"not all rows are there: {section['title']}")
     for row in section["rows"]:

@@ -1,4 +1,4 @@
-"""What the gateways' own counters say was sent to each group."""
+"""Amounts sent to each group, by the gateways' own counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAMILIES = ("muster_group_fetch_messages", "muster_group_fetch_bytes")
 
 
 def counted(urls: Iterable[str]) -> Counted:
-    """The counters of the gateways with these ``/metrics``. OSError if one does not answer."""
+    """Read the counters of the gateways with these ``/metrics``. Raises OSError if one does not answer."""
     found: dict[tuple[int, str], list[int]] = {}
     for url in urls:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
@@ -32,7 +32,7 @@ def counted(urls: Iterable[str]) -> Counted:
 
 
 def differences(sent: Counted, first_life: Counted, at_end: Counted) -> Iterator[str]:
-    """Differences between the tables, which say what was ``sent``, and the gateways' counters, in words.
+    """Yield the differences between the tables (``sent``) and the gateways' counters, in words.
 
     ``at_end`` is of the processes that run at the end; ``first_life`` has the last counters of the gateway that was
     killed. Its tables may have more, since it ran on until it was killed; all other tables must match exactly.

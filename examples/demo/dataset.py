@@ -15,7 +15,7 @@ _PREFIX = b'{"row":'
 
 
 def flights() -> pa.Table:
-    """Columns ``key`` (the carrier) and ``value`` (the row as compact JSON, with its number from 0 as ``row``).
+    """Read columns ``key`` (the carrier) and ``value`` (the row as compact JSON, with its number from 0 as ``row``).
 
     Reads the package's file directly: importing the package is slower and needs pandas.
     """
@@ -32,7 +32,7 @@ def flights() -> pa.Table:
 
 
 def to_json(table: pa.Table) -> pa.Array:
-    """Each row as a JSON object. Strings must need no escaping; codes, numbers and times need none."""
+    """Convert each row to a JSON object. Strings must need no escaping; codes, numbers and times need none."""
     number = pa.array(range(table.num_rows), pa.int64())
     parts = [pa.scalar(_PREFIX.decode()), pc.cast(number, pa.string())]
     for name in table.column_names:
@@ -49,7 +49,7 @@ def _literals(column: pa.Array) -> pa.Array:
 
 
 def row_number(value: bytes) -> int:
-    """The row number in the value. ValueError if the value is not one of the demo's."""
+    """Return the row number in the value. Raises ValueError if the value is not one of the demo's."""
     if not value.startswith(_PREFIX):
         raise ValueError(f"not a row of the demo: {value[:40]!r}")
     return int(value[len(_PREFIX) : value.index(b",")])

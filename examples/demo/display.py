@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: steps, and bars of records in and out."""
+"""Display of a running demo: steps, and bars of records in and out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Display:
         self._progress.stop()
 
     def now_s(self) -> float:
-        """Seconds since the demo started."""
+        """Return the seconds since the demo started."""
         return time.monotonic() - self._started
 
     def step(self, text: str) -> None:
@@ -62,7 +62,7 @@ class Display:
             self.step("records: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
 
     def results(self, checks: Sequence[Check], groups: Sequence[GroupLine]) -> None:
-        """The groups and the checks, as tables."""
+        """Show the groups and the checks, as tables."""
         table = Table(title="Messages per group, counted once", title_justify="left")
         for name in ("group", "client"):
             table.add_column(name)
@@ -77,7 +77,7 @@ class Display:
             self.console.print(mark.append(f"{check.name}: {check.detail}", "default"))
 
     def conclusion(self, facts: Sequence[Fact], checks: Sequence[Check], page: Path) -> None:
-        """The answer, in the last lines."""
+        """Print the answer, in the last lines."""
         failed = [check for check in checks if not check.held]
         verdict = f"{len(failed)} of {len(checks)} failed" if failed else f"all {len(checks)} ok"
         table = Table.grid(padding=(0, 2))

@@ -1,4 +1,4 @@
-"""The answer of a run: how long anyone was out, what was lost, and whose the bytes are. Pure."""
+"""Answer of a run: outages, losses, and groups of the bytes. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Outage:
     partition: int | None
     seconds: float
     killed: Killed | None
-    """Was killed at its beginning, or at most :data:`AFTER_A_KILL_S` before; None: nothing was."""
+    """Killed at its beginning, or at most :data:`AFTER_A_KILL_S` before; None: nothing was."""
     until_s: float
     """Its end, in seconds after that kill."""
 
@@ -36,12 +36,12 @@ class _Outage:
 
 
 def facts(seen: Seen) -> list[Fact]:
-    """The three facts that a reader wants first."""
+    """Return the three facts that a reader wants first."""
     return [_out(seen), _lost(seen), _whose(seen)]
 
 
 def wait_lines(seen: Seen) -> list[WaitLine]:
-    """The longest waits of the producer and of each group: after each kill, and apart from them."""
+    """Return the longest waits of the producer and of each group: after each kill, and apart from them."""
     phases = (*_kills(seen), None)
     outages = _outages(seen)
     lines = [(PRODUCER, PRODUCER, False)]
@@ -64,12 +64,13 @@ def wait_lines(seen: Seen) -> list[WaitLine]:
 
 
 def wait_heads(seen: Seen) -> list[str]:
-    """The heads of the columns of :func:`wait_lines`."""
+    """Return the heads of the columns of :func:`wait_lines`."""
     return [*(f"after {killed.name} was killed" for killed in _kills(seen)), "apart from the kills"]
 
 
 def lag_curves(seen: Seen) -> dict[str, list[tuple[float, float]]]:
-    """The lag of each group, by seconds since the start, in steps of :data:`STEP_S`; empty if nothing arrived."""
+    """Return the lag of each group, by seconds since the start, in steps of :data:`STEP_S`; empty if nothing
+    arrived."""
     lags = {name: lag_of(member.arrived for member in group.members) for name, group in seen.groups.items()}
     steps = [step for lag_s in lags.values() for step in lag_s]
     if not steps:
@@ -96,7 +97,7 @@ def _outages(seen: Seen) -> list[_Outage]:
 
 
 def _phases(seen: Seen, client: str, wait: Wait) -> Iterator[_Outage]:
-    """The parts of a wait: kills divide it."""
+    """Yield the parts of a wait: kills divide it."""
     kills = _kills(seen)
     starts_s = [-math.inf, *(seen.started_s + killed.at_s for killed in kills), math.inf]
     for killed, (start_s, end_s) in zip((None, *kills), pairwise(starts_s), strict=True):
@@ -149,7 +150,7 @@ def _at_most(outages: Iterable[_Outage], killed: Killed | None) -> str:
 
 
 def _what(outage: _Outage) -> str:
-    """The client, and for what it waited."""
+    """Name the client, and the object of its wait."""
     if outage.is_commit:
         return f"{outage.client} waited for a commit"
     if outage.client == PRODUCER:
@@ -225,7 +226,7 @@ def _evidence(evidence_bytes: Mapping[tuple[str, str], int]) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    """In percent; 100 % is all of it."""
+    """Return the share in percent; 100 % is all of it."""
     if part == whole:
         return "100%" if whole else "0%"
     return f"{min(part / whole, 0.999):.1%}"

@@ -1,4 +1,4 @@
-"""What the demo's consumers share: arguments, the order to stop, and the lines that they write.
+"""Common parts of the demo's consumers: arguments, the order to stop, and the lines that they write.
 
 A line on stdout is one JSON object with ``type``: ``assigned`` (partitions; one for every completed rebalance),
 ``progress`` (total, next: the next offset by partition) twice a second, and ``done`` at the end, with everything
@@ -26,7 +26,8 @@ COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2
 _PROGRESS_INTERVAL_S = 0.5
 ALONE_S = 30
-"""SIGALRM then ends a consumer without its demo: Muster ends too, and a client may await its coordinator forever."""
+"""Limit for a consumer without its demo, by SIGALRM: Muster ends too, and a client may await its coordinator
+forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class Member:
             self._arrivals.add(partition, timestamp_ms / 1000, time.time())
 
     def commit_is_due(self) -> bool:
-        """True once a second; also writes the progress, so it is called on every iteration."""
+        """Return True once a second; also write the progress, so call it on every iteration."""
         now = time.monotonic()
         if now >= self._next_progress:
             self._next_progress = now + _PROGRESS_INTERVAL_S
@@ -89,7 +90,7 @@ class Member:
         return True
 
     def committed(self) -> None:
-        """A commit succeeded."""
+        """Note that a commit succeeded."""
         self._arrivals.committed(time.time())
 
     def done(self) -> None:

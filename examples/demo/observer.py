@@ -42,7 +42,7 @@ class Observer:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "muster-demo"}, logger=quiet)
 
     def create_topic(self, partitions: int) -> None:
-        """KafkaException if it cannot be created."""
+        """Create the topic. Raises KafkaException."""
         created = self._admin.create_topics([NewTopic(self._topic, partitions)], request_timeout=_TIMEOUT_S)
         created[self._topic].result(_TIMEOUT_S)
 
@@ -53,7 +53,7 @@ class Observer:
         return {each.partition: future.result(_TIMEOUT_S).offset for each, future in found.items()}
 
     def committed(self, group: str) -> dict[int, int]:
-        """Committed offsets by partition, where there are any. OSError."""
+        """Return the committed offsets by partition, where there are any. Raises OSError."""
         body = {"group_id": group, "topics": None, "require_stable": False}
         response = self._response(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
         _refuse(response.error_code)
@@ -65,14 +65,14 @@ class Observer:
         }
 
     def coordinator(self, group: str) -> int:
-        """Broker id of the gateway that serves the group's members. OSError."""
+        """Return the broker id of the gateway that serves the group's members. Raises OSError."""
         body = {"key_type": 0, "coordinator_keys": [group]}
         (found,) = self._response(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
         _refuse(found.error_code)
         return int(found.node_id)
 
     def membership(self, group: str, *, guess: int | None = None, timeout_s: float = 30.0) -> Membership:
-        """Member ids and generation, once the group answers; the generation is None if it never does.
+        """Return member ids and generation, once the group answers; the generation is None if it never does.
 
         No Kafka API reports a group's generation to others. But a coordinator accepts a member's Heartbeat in that one
         generation only: any other gets ILLEGAL_GENERATION and changes nothing. ``guess`` is tried first.
@@ -98,7 +98,7 @@ class Observer:
         return tuple(sorted(str(member.member_id) for member in found.members))
 
     def _accepted(self, group: str, member: str, generation: int) -> bool:
-        """Whether the generation is the group's. OSError if the coordinator cannot answer."""
+        """Return whether the generation is the group's. Raises OSError if the coordinator cannot answer."""
         body = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": None}
         response = self._response(_HEARTBEAT, _HEARTBEAT_VERSION, body)
         if response.error_code in {ErrorCode.none, ErrorCode.rebalance_in_progress}:
@@ -135,7 +135,7 @@ class NotNow(OSError):
 
 
 def _refuse(error: ErrorCode) -> None:
-    """NotNow if this is one."""
+    """Raise NotNow if this is one."""
     if error != ErrorCode.none:
         raise NotNow(error.name)
 
@@ -160,11 +160,12 @@ class CommitWatch:
         self._thread.join(2 * _TIMEOUT_S)
 
     def seen(self) -> list[Commit]:
-        """In the order of the reads. Each read was requested after the response to the previous one."""
+        """Return the commits in the order of the reads. Each read was requested after the response to the previous
+        one."""
         return list(self._commits)
 
     def last(self) -> dict[tuple[str, int], int]:
-        """The last committed offset read, by group and partition."""
+        """Return the last committed offset read, by group and partition."""
         return {(commit.group, commit.partition): commit.offset for commit in self.seen()}
 
     def read_once(self) -> None:

@@ -12,7 +12,7 @@ from muster.spark.render.plots import Event
 from muster.spark.units import cell_in, lasting
 
 AFTER_A_KILL_S = 5
-"""A wait that begins later is not an outage by that kill."""
+"""Largest time from a kill to a wait that it may have caused."""
 _UNATTRIBUTED = "(unattributed)"
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
@@ -20,7 +20,7 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Something that had to hold."""
+    """Condition of a correct run."""
 
     name: str
     held: bool
@@ -88,7 +88,7 @@ class Report:
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     consumption = report.consumption
     rates = _rates(report)
     across = _across(report, rates)
@@ -112,7 +112,7 @@ def render(report: Report) -> str:
 
 
 def _across(report: Report, rates: Curves) -> tuple[float, float] | None:
-    """The range of every time axis."""
+    """Return the range of every time axis."""
     moments = [at_s for curves in (report.lag, rates) for curve in curves.values() for at_s, _ in curve]
     moments += [event.at_s for event in report.events]
     return (min(moments), max(moments)) if len(set(moments)) > 1 else None
@@ -134,7 +134,7 @@ def _lag(report: Report, across: tuple[float, float] | None) -> str:
 
 
 def _rates(report: Report) -> dict[str, list[tuple[float, float]]]:
-    """Bytes per second by group in time buckets; a bucket without bytes is a zero, not a gap."""
+    """Return the bytes per second by group in time buckets; a bucket without bytes is a zero, not a gap."""
     size = BUCKET_SECONDS
     sums: dict[str, dict[int, int]] = {}
     for row in report.consumption.sent:

@@ -30,7 +30,7 @@ class Schedule:
     """The number of records that are due."""
 
     def __init__(self, rate: float, marks: Sequence[int], now_s: float) -> None:
-        """``rate`` in records a second; ``marks`` in records, ascending."""
+        """Begin a schedule. ``rate`` in records a second; ``marks`` in records, ascending."""
         self._rate = rate
         self._marks = marks
         self._left = 0
@@ -43,7 +43,7 @@ class Schedule:
         self._left += 1
 
     def due(self, now_s: float) -> int:
-        """Records since the start."""
+        """Count the records that are due since the start."""
         more = (now_s - self._at_s) * self._rate
         self._at_s = now_s
         if self._left < len(self._marks):

@@ -1,4 +1,4 @@
-"""What one consumer received, exactly and compactly: intervals of offsets, and one bit for each row."""
+"""Records of one consumer, exactly and compactly: intervals of offsets, and one bit for each row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Received:
     def __init__(self, rows: int) -> None:
         self.total = 0
         self.next_offset: dict[int, int] = {}
-        """Per partition, the highest offset that was received plus one."""
+        """Highest offset that was received plus one, by partition."""
         self._intervals: dict[int, list[list[int]]] = {}
         self._rows = bytearray((rows + 7) // 8)
 
@@ -41,7 +41,7 @@ class Received:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same offsets as disjoint ascending intervals, with adjacent ones joined."""
+    """Return the offsets as disjoint ascending intervals, with adjacent ones joined."""
     joined: list[Interval] = []
     for first, last in sorted(intervals):
         if joined and first <= joined[-1][1] + 1:
@@ -52,7 +52,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def missing_rows(bitmaps: Iterable[bytes], rows: int) -> list[int]:
-    """Numbers below ``rows`` whose bit is set in none of the bitmaps."""
+    """Return the numbers below ``rows`` whose bit is set in none of the bitmaps."""
     seen = 0
     for bitmap in bitmaps:
         seen |= int.from_bytes(bitmap, "little")

@@ -62,7 +62,7 @@ _TURN_S = 0.2
 
 
 def stream(demo: Demo) -> Seen:
-    """Steps 2 to 4: everything up to the consumers' end. The Spark job's result is still missing."""
+    """Run steps 2 to 4: everything up to the consumers' end. The Spark job's result is still missing."""
     display = demo.display
     observer = Observer(demo.bootstrap, TOPIC)
     observer.create_topic(PARTITIONS)
@@ -179,7 +179,7 @@ def conclude(demo: Demo, seen: Seen, path: Path) -> Report:
 
 
 def report_of(seen: Seen) -> Report:
-    """The content of the page."""
+    """Return the content of the page."""
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seen.started_s))
     return Report(
         title="Muster demo: three groups, two kills",

@@ -13,7 +13,7 @@ from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 
 def attributed(storage: Path, topic: str) -> dict[str, int]:
-    """Distinct messages of the topic by group, in the files so far."""
+    """Count the distinct messages of the topic by group, in the files so far."""
     intervals: dict[tuple[str, int], list[Interval]] = {}
     columns = ["group", "partition", "first_offset", "last_offset"]
     for row in _rows(storage, columns, ds.field("topic") == topic):
@@ -25,7 +25,7 @@ def attributed(storage: Path, topic: str) -> dict[str, int]:
 
 
 def sent(storage: Path) -> Counted:
-    """Amounts of each gateway and group, in the files so far."""
+    """Sum up the amounts of each gateway and group, in the files so far."""
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for row in _rows(storage, ["gateway", "group", "messages", "bytes"]):
         key = row["gateway"], row["group"]
@@ -35,7 +35,7 @@ def sent(storage: Path) -> Counted:
 
 
 def evidence_bytes(storage: Path) -> dict[tuple[str, str], int]:
-    """Bytes sent, by group and evidence (docs/attribution.md), in the files so far."""
+    """Sum up the bytes sent, by group and evidence (docs/attribution.md), in the files so far."""
     found: dict[tuple[str, str], int] = {}
     for row in _rows(storage, ["group", "evidence", "bytes"]):
         key = row["group"], row["evidence"]
@@ -44,7 +44,7 @@ def evidence_bytes(storage: Path) -> dict[tuple[str, str], int]:
 
 
 def _rows(storage: Path, columns: list[str], wanted: ds.Expression | None = None) -> list[dict[str, Any]]:
-    """The rows that have a group."""
+    """Read the rows that have a group."""
     folder = storage / "metrics" / SAMPLES
     if not folder.is_dir():
         return []

@@ -44,7 +44,7 @@ GROUPS = (
 
 
 class DemoError(RuntimeError):
-    """The demo cannot continue; the message is one line with the reason."""
+    """Error after which the demo cannot continue; the message is one line with the reason."""
 
 
 @dataclass
@@ -111,11 +111,11 @@ class Demo:
         self.display.records(counts)
 
     def under_way(self, share: float) -> Callable[[], bool]:
-        """Whether that share of the records has been produced, and every group has begun to read."""
+        """Return a check that the share of the records has been produced, and every group has begun to read."""
         return lambda: self._delivered() >= share * ROWS and all(self._consumed(name) for name in self.members)
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Actors by name, as ``muster status`` shows them. DemoError if it fails."""
+        """Return the actors by name, as ``muster status`` shows them. Raises DemoError."""
         command = [sys.executable, "-m", "muster.gateway.cli.main", "status", "--json", "--storage", str(self.storage)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JOIN_S, start_new_session=True)
         if done.returncode:
@@ -123,7 +123,7 @@ class Demo:
         return {actor["name"]: actor for actor in json.loads(done.stdout)["actors"]}
 
     def read_to_the_end(self, ends: dict[int, int]) -> bool:
-        """Whether each group has read every partition to its end."""
+        """Return whether each group has read every partition to its end."""
         return all(self._position(name, partition) >= end for name in self.members for partition, end in ends.items())
 
     def stop_consumers(self) -> dict[str, list[MemberSeen]]:
@@ -140,7 +140,7 @@ class Demo:
         return child
 
     def last_words(self, name: str) -> str:
-        """The last line that the child wrote to its log."""
+        """Return the last line that the child wrote to its log."""
         log = (self.folder / f"{name}.log").read_text(errors="replace").strip()
         return log.splitlines()[-1] if log else "no message"
 
