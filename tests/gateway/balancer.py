@@ -11,7 +11,7 @@ from muster.gateway.listener.proxy_protocol import Source, write_header
 
 @asynccontextmanager
 async def balancer(to_port: int, client: Source) -> AsyncIterator[int]:
-    """The port on which it listens inside the block; it reports every client as being at ``client``."""
+    """Yield the port on which it listens inside the block; it reports every client as being at ``client``."""
     running: set[asyncio.Task[None]] = set()
     header = write_header(client, Source("10.255.0.1" if "." in client.host else "2001:db8::ff", 9092))
 

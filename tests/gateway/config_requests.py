@@ -18,7 +18,7 @@ Change = tuple[str, int, str | None]
 def incremental(
     client: Client, *resources: tuple[int, str, Sequence[Change]], version: int = 1, **named: Any
 ) -> list[Any]:
-    """The result for each resource."""
+    """Alter configs incrementally; return the result for each resource."""
     entries = [
         {
             "resource_type": kind,
@@ -37,7 +37,7 @@ def incremental(
 def replace(
     client: Client, *resources: tuple[int, str, dict[str, str | None]], version: int = 2, **named: Any
 ) -> list[Any]:
-    """The same with AlterConfigs."""
+    """Replace configs by AlterConfigs; return the result for each resource."""
     entries = [
         {
             "resource_type": kind,
@@ -235,11 +235,11 @@ THROTTLE: list[Change] = [
     ("leader.replication.throttled.rate", SET, "1000"),
     ("follower.replication.throttled.rate", SET, "1000"),
 ]
-"""What ``kafka-reassign-partitions --throttle`` sets on each broker."""
+"""Configs that ``kafka-reassign-partitions --throttle`` sets on each broker."""
 
 
 def create(client: Client, name: str, configs: Mapping[str, str | None]) -> Any:
-    """The result of CreateTopics, of one partition."""
+    """Create a topic of one partition; return the result."""
     topic = {
         "name": name,
         "num_partitions": 1,
@@ -251,7 +251,7 @@ def create(client: Client, name: str, configs: Mapping[str, str | None]) -> Any:
 
 
 def described(client: Client, kind: int, name: str) -> dict[str, Any]:
-    """The configs of a DescribeConfigs response, by name."""
+    """Return the configs of a DescribeConfigs response, by name."""
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     body = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
     return {config.name: config for config in client.exchange(DESCRIBE, 4, body).results[0].configs}

@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def served(zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Serving]:
-    """A gateway; ``@pytest.mark.parametrize("served", [{property: value}], indirect=True)`` for properties."""
+    """Yield a gateway; ``@pytest.mark.parametrize("served", [{property: value}], indirect=True)`` for properties."""
     with serving(zk, tmp_path, getattr(request, "param", {})) as running:
         yield running
 
@@ -24,7 +24,7 @@ def served(zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest) 
 def full(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Serving]:
-    """A gateway with log actors and coordinators, one for the module.
+    """Yield a gateway with log actors and coordinators, one for the module.
 
     The module's PROPERTIES are set; a function gives them for a storage directory.
     """
@@ -44,5 +44,5 @@ def full(
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """A name that no other test uses."""
+    """Return a maker of names that no other test uses."""
     return lambda kind: f"{kind}-{next(_numbers)}"

@@ -18,7 +18,7 @@ COMMIT_VERSION = 9
 
 
 def joined(full: Serving, group: str, client_id: str = "a client", **member: Any) -> Member:
-    """The only member of a stable group."""
+    """Join as the only member of a group, which is stable then."""
     find(full.client, 4, group)
     one = Member(full.connect(client_id), group, **member)
     assert one.join().error_code is ErrorCode.none
@@ -27,7 +27,7 @@ def joined(full: Serving, group: str, client_id: str = "a client", **member: Any
 
 
 def commit_body(group: str, topic: Topic, offset: int, partition: int = 0) -> dict[str, Any]:
-    """The body of a commit without membership."""
+    """Return the body of a commit without membership."""
     return {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
@@ -55,7 +55,7 @@ def answered_commit(client: Client) -> ErrorCode:
 
 
 def committed(full: Serving, group: str, topic: Topic) -> int:
-    """The committed offset; -1 if there is none."""
+    """Return the committed offset; -1 if there is none."""
     with full.connect("who looks") as client:
         ((_, offset, _, error),) = Member(client, group, version=8).committed([topic])
     assert error is ErrorCode.none
@@ -63,7 +63,7 @@ def committed(full: Serving, group: str, topic: Topic) -> int:
 
 
 def new_group(full: Serving, fresh: Fresh) -> str:
-    """A group whose coordinator has started."""
+    """Return a group whose coordinator has started."""
     group = fresh("g")
     find(full.client, 4, group)
     return group

@@ -52,7 +52,7 @@ class Changes:
         self.said += updates
 
     def of_group(self, group: str) -> list[Registration]:
-        """The group's registrations, in the order of the changes."""
+        """Return the group's registrations, in the order of the changes."""
         return [one for one in self.said if isinstance(one, Registration) and one.group == group]
 
 
@@ -81,7 +81,7 @@ class Actors:
         self.sink: UpdateSink = self.changes
         """For offsets partitions that start from now on."""
         self.steps: dict[int, CommitSteps] = {}
-        """What the offsets partitions collect for the audit."""
+        """Commit steps that the offsets partitions collect for the audit."""
         self.members: dict[int, MemberPeriods] = {}
         self.histories: dict[int, RebalanceHistory] = {}
         self.group_histories: dict[int, GroupHistory] = {}
@@ -90,7 +90,7 @@ class Actors:
         self._following: set[asyncio.Task[None]] = set()
         self.transactions: dict[int, TransactionsPartition] = {}
         self._channels = ActorChannels(lambda: "n1", view(), controller.activate)
-        """Of all actors, as they are in one process."""
+        """Channels to all actors, as they are in one process."""
         controller.start_coordinator = {OFFSETS: self.start_offsets, TRANSACTIONS: self.start_transactions}
         controller.publish = partial(self._publish, controller.publish)
 
@@ -179,7 +179,7 @@ class Actors:
         return await self._serve(core, f"transactions-{partition}")
 
     def _failed(self, partition: int, kind: str = OFFSETS) -> None:
-        """An actor would end its process here; in tests, that is the test process."""
+        """Refuse: an actor would end its process here, and in tests that is the test process."""
         log.error("%s-%d has failed, and would have ended", kind, partition)
 
     def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:

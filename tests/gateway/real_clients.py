@@ -10,7 +10,10 @@ from tests.gateway.serving import Serving
 
 @contextmanager
 def reachable(full: Serving) -> Iterator[str]:
-    """Views contain the gateway's real address inside the block; clients bootstrap from it."""
+    """Put the gateway's real address into views inside the block.
+
+    Clients bootstrap from the address that is yielded.
+    """
     brokers = full.controller.brokers
     bootstrap = full.reachable()
     try:

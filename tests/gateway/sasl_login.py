@@ -28,13 +28,13 @@ def plain(user: str, password: str, authorization_id: str = "") -> bytes:
 
 
 def by_plain(client: Client, user: str, password: str) -> Any:
-    """The response to the token."""
+    """Log in by PLAIN; return the response to the token."""
     handshake(client, "PLAIN")
     return authenticate(client, plain(user, password))
 
 
 def by_scram(client: Client, mechanism: str, user: str, password: str, version: int = 2) -> Any:
-    """The response to the last token."""
+    """Log in by SCRAM; return the response to the last token."""
     handshake(client, mechanism)
     scram = ScramClient([mechanism], user, password)
     scram.set_server_first(authenticate(client, scram.get_client_first().encode(), version).auth_bytes.decode())

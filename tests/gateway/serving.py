@@ -181,7 +181,7 @@ class RegistryController:
         return outcomes
 
     async def until_followed(self, timeout_s: float) -> bool:
-        """True: there is no other gateway."""
+        """Return True: there is no other gateway."""
         return True
 
     async def producer_ids(self) -> range:
@@ -195,7 +195,7 @@ class RegistryController:
         return {"cluster_id": CLUSTER_ID, "controller_epoch": self.epoch, "nodes": [], "actors": []}
 
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
-        """Of the topics that exist."""
+        """Return the number of partitions of the topics that exist."""
         topics = await asyncio.to_thread(self.registry.load)
         return {name: topics[name].partitions for name in names if name in topics}
 
@@ -269,7 +269,7 @@ class Client:
         self._correlation_ids.pop()
 
     def response(self, api_key: int, version: int) -> Any:
-        """The next response; it must be the one to the oldest request."""
+        """Return the next response; it must be the one to the oldest request."""
         correlation_id, entity = codec.decode_response(api_key, version, self.receive())
         self._answered += 1
         assert correlation_id == self._correlation_ids[self._answered]
@@ -367,7 +367,7 @@ class Serving:
         return topic
 
     def reachable(self) -> str:
-        """The bootstrap address for real clients; from now on, views name this gateway alone."""
+        """Put this gateway alone into views from now on; return its bootstrap address for real clients."""
         self.controller.brokers = (Broker(id=self.gateway.id, host="127.0.0.1", port=self.port, node_id="n1"),)
         self.follow(self.controller.view())
         return f"127.0.0.1:{self.port}"
@@ -486,7 +486,7 @@ def _follow(server: GatewayServer, sends: Sends, view: ClusterView) -> None:
 async def new_gateway(
     number: int, directory: Path, config: MusterConfig, controller: RegistryController
 ) -> GatewayServer:
-    """A gateway with that id, not listening yet."""
+    """Return a gateway with that id, not listening yet."""
     sends = controller.sends[number] = Sends(f"gateway-{number}")
     store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
     controller.stores[number] = store

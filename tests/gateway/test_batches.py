@@ -1,4 +1,4 @@
-"""What a gateway reads of the batches that it forwards."""
+"""Reading of the batches that a gateway forwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 
 def batch(offset: int, producer_id: int, count: int = 1, *, marker: bytes | None = None) -> bytes:
-    """A transaction's batch: data, or the marker with that key."""
+    """Return a transaction's batch: data, or the marker with that key."""
     records = [(None, b"value")] * count if marker is None else [(marker, b"\0\0\0\0\0\7")]
     made = bytearray(build_batch(records, 5, offset, -1))
     made[21:23] = (TRANSACTIONAL if marker is None else CONTROL).to_bytes(2, "big")

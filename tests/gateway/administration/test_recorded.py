@@ -1,4 +1,4 @@
-"""What real requests leave in the trail of a gateway."""
+"""Trail of a gateway after real requests."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_offsets_that_are_reset_and_members_that_are_removed_but_not_those_of_me
 def test_a_change_whose_client_leaves_at_once(
     full: Serving, fresh: Fresh, rows: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made all the same, and its maker cannot keep it out of the trail."""
+    """The change is made all the same, and its maker cannot keep it out of the trail."""
     topic, begun, may_end = fresh("t"), threading.Event(), threading.Event()
     create = full.controller.create_topics
 
@@ -180,7 +180,7 @@ def test_faults_over_http(full: Serving, rows: list[Any]) -> None:
 
 
 def test_a_change_is_recorded_before_anything_else_of_the_client_is_awaited(full: Serving, rows: list[Any]) -> None:
-    """Of a body that no one reads, nothing ever comes; then the client leaves."""
+    """A body that no one reads never arrives; then the client leaves."""
     request = b"DELETE /v1/faults HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(full.http_url.rpartition(":")[2])), 30) as client:
         client.sendall(request)
@@ -204,7 +204,7 @@ def test_what_ends_without_a_response_is_recorded(
 
 
 def test_a_transaction_that_is_aborted_by_others(full: Serving, fresh: Fresh, rows: list[Any]) -> None:
-    """As kafka-transactions aborts one that hangs."""
+    """kafka-transactions aborts one that hangs like this."""
     topic = full.create(fresh("t"))
     marker = {
         "producer_id": 7,

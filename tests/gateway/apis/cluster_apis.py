@@ -1,4 +1,4 @@
-"""What tools request of the cluster itself; Kafka responds the same with one broker."""
+"""Requests of tools to the cluster itself; Kafka responds alike with one broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def quorum(client: Client, topic: str, partition: int, version: int = 2) -> Any:
 
 
 def update(client: Client, *features: Feature, version: int = 2, validate_only: bool = False) -> tuple[str, str | None]:
-    """The error of the request and its message."""
+    """Update features; return the error of the request and its message."""
     updates = [
         {"feature": name, "max_version_level": level, "allow_downgrade": False, "upgrade_type": kind}
         for name, level, kind in features

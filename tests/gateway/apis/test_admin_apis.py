@@ -68,7 +68,7 @@ VERSIONS = [(key, version) for key in BODIES for version in codec.versions_of(ke
 
 
 def exchange(served: Serving, key: int, version: int | None = None, **changes: Any) -> Any:
-    """The newest version by default; ``changes`` replace fields of a valid body."""
+    """Exchange a request, of the newest version by default; ``changes`` replace fields of a valid body."""
     return served.exchange(key, codec.versions_of(key)[-1] if version is None else version, BODIES[key] | changes)
 
 
@@ -149,7 +149,7 @@ def test_api_versions_checks_the_clients_software(served: Serving, name: str, ve
 
 
 def test_api_versions_has_the_features_of_apache_kafka(served: Serving) -> None:
-    """As Kafka 4.4.0 with its defaults, without the features of what Muster has not."""
+    """Features of Kafka 4.4.0 with its defaults, without those of what Muster has not."""
     response = exchange(served, API_VERSIONS)
     assert [(each.name, each.min_version, each.max_version) for each in response.supported_features] == [
         ("group.version", 0, 1),

@@ -1,4 +1,4 @@
-"""What tools request of the cluster itself, of one gateway."""
+"""Requests of tools to the cluster itself, to one gateway."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 def poll(consumer: Consumer) -> list[Row]:
-    """The records: offset, key and value."""
+    """Return the records: offset, key and value."""
     found: list[Row] = []
     for message in consumer.consume(500, timeout=0.05):
         assert message.error() is None

@@ -30,7 +30,7 @@ Fresh = Callable[[str], str]
 
 
 def produce_body(*parts: tuple[Topic, int, bytes], acks: int = -1, **changes: Any) -> dict[str, Any]:
-    """A topic entry for each part, which the request allows."""
+    """Return a body with a topic entry for each part, which the request allows."""
     return {
         "transactional_id": None,
         "acks": acks,
@@ -43,7 +43,7 @@ def produce_body(*parts: tuple[Topic, int, bytes], acks: int = -1, **changes: An
 
 
 def produce(client: Client, *parts: tuple[Topic, int, bytes], version: int = 13, **changes: Any) -> list[Any]:
-    """The partitions' results, in the order of the parts."""
+    """Return the partitions' results, in the order of the parts."""
     response = client.exchange(PRODUCE, version, produce_body(*parts, **changes))
     return [result for topic in response.responses for result in topic.partition_responses]
 
@@ -92,7 +92,7 @@ def values(records: bytes | None) -> list[bytes | None]:
 
 
 def owned(full: Serving, topic: Topic) -> dict[int, int]:
-    """A partition of the topic for each log actor."""
+    """Return a partition of the topic for each log actor."""
     view = full.gateway.view
     found = {view.log_of(topic, partition): partition for partition in range(topic.partitions)}
     assert len(found) == 2
@@ -393,13 +393,13 @@ class TestFetch:
 
 
 def waiting(full: Serving) -> list[int]:
-    """Number of waiting fetches in each log actor."""
+    """Return the number of waiting fetches in each log actor."""
     assert full.actors is not None
     return [len(server._fetches._waiting) for server in full.actors.log_servers.values()]
 
 
 def test_a_topic_that_this_gateway_has_not_heard_of_yet_is_waited_for(full: Serving) -> None:
-    """As if another gateway had created it: the producer got the topic's id there."""
+    """Another gateway has created it: the producer got the topic's id there."""
     topic = full.controller.registry.create("late", 1, {})
     for number in range(3):
         full.client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"%d" % number))))

@@ -58,7 +58,7 @@ def faults(full: Serving) -> Iterator[FaultClient]:
 
 
 def stable(full: Serving, group: str, **changes: int) -> Member:
-    """The only member of a group."""
+    """Return the only member of a group."""
     client = full.connect()
     find(client, 4, group)
     member = Member(client, group)
@@ -68,7 +68,7 @@ def stable(full: Serving, group: str, **changes: int) -> Member:
 
 
 def leased(member: Member, coordinator: Coordinator) -> None:
-    """Returns when the gateway answers the member's heartbeats."""
+    """Wait until the gateway answers the member's heartbeats."""
 
     def is_answered() -> bool:
         before = coordinator.heartbeats
@@ -165,7 +165,7 @@ def test_a_member_that_is_silent_expires(full: Serving, fresh: Fresh, coordinato
 def test_a_lease_ends_with_its_time_if_the_coordinator_is_silent(
     full: Serving, fresh: Fresh, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the coordinator were paused: pings have no response, so the gateway forwards again."""
+    """The coordinator seems paused: pings have no response, so the gateway forwards again."""
     member = stable(full, fresh("g"))
     leased(member, coordinator)
     channel = full.gateway.forwarder.offsets(full.gateway.partition_of(member.group))

@@ -22,7 +22,7 @@ _FILTERS: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
 
 @contextmanager
 def not_connected(full: Serving, partition: int) -> Iterator[None]:
-    """The actor is in the view, at an address where nothing listens yet."""
+    """Put the actor into the view at an address where nothing listens yet."""
     controller = full.controller
     endpoint = controller.offsets[partition]
     assert endpoint is not None
@@ -61,7 +61,7 @@ def test_requests_wait_until_a_new_coordinator_is_connected(full: Serving, fresh
 
 @contextmanager
 def failing_over(full: Serving, kind: str, partition: int) -> Iterator[None]:
-    """The actor is lost, and its standby does not serve yet."""
+    """Lose the actor, whose standby does not serve yet."""
     endpoints = full.controller.offsets if kind == OFFSETS else full.controller.transactions
     endpoint, endpoints[partition] = endpoints[partition], None
     full.follow(full.controller.view())

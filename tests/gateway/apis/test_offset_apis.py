@@ -151,7 +151,7 @@ def test_leader_epochs_are_kept_but_not_with_a_retention_of_their_own(full: Serv
 def test_a_commit_in_a_transaction_that_the_coordinator_does_not_know(
     full: Serving, fresh: Fresh, version: int
 ) -> None:
-    """What the gateway refuses comes first; the group's actor refuses the rest."""
+    """Refusals of the gateway come first; the group's actor refuses the rest."""
     topic, group = full.create(fresh("t"), 2), fresh("g")
     find(full.client, 4, group)
     body = {"transactional_id": fresh("x"), "group_id": group, "producer_id": 99_999, "producer_epoch": 0}

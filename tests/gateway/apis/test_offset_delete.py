@@ -16,7 +16,7 @@ Deleted = tuple[ErrorCode, list[tuple[str, list[tuple[int, ErrorCode]]]]]
 
 
 def delete_offsets(full: Serving, group: str, *topics: tuple[str, list[int]]) -> Deleted:
-    """The whole response: error, [(topic, [(partition, error)])]."""
+    """Delete offsets; return the whole response: error, [(topic, [(partition, error)])]."""
     entries = [{"name": name, "partitions": [{"partition_index": index} for index in each]} for name, each in topics]
     response = full.exchange(OFFSET_DELETE, 0, {"group_id": group, "topics": entries})
     return response.error_code, [

@@ -37,7 +37,7 @@ def topic(full: Serving, fresh: Fresh) -> Topic:
 
 
 def found(full: Serving, topic: Topic, *, by_place: bool, offset: int = 0) -> FetchedPartition:
-    """What the partition's log actor says."""
+    """Return the response of the partition's log actor."""
     assert full.actors is not None
     wanted = [FetchPartition(topic.topic_id, 0, -1, offset, 1 << 20)]
     request = FetchRequest(by_place, 0, 0, 1 << 20, wanted)
@@ -114,7 +114,7 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
 
 
 def test_a_file_that_is_gone_is_no_loss_while_the_actor_has_it_open(full: Serving, topic: Topic) -> None:
-    """As between the answer of the actor and the read, when retention removes a segment."""
+    """Retention can remove a segment between the answer of the actor and the read."""
     expected = records_of(full, topic)
     for place in found(full, topic, by_place=True).places:
         Path(place.path).unlink()

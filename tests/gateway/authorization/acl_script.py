@@ -65,7 +65,7 @@ KAFKAS: list[Any] = json.loads((Path(__file__).parent / "kafka_responses.json").
 
 
 def transcript(client: Client, within_s: float = 0.0) -> list[Any]:
-    """The responses, without what depends on the order in which a server keeps ACLs.
+    """Return the responses, without what depends on the order in which a server keeps ACLs.
 
     ``within_s``: how long a change may take until it is described. A Kafka broker learns of it after the controller.
     """

@@ -42,7 +42,7 @@ class Case(NamedTuple):
     """Takes the response."""
 
     def name(self, version: int) -> str:
-        """As in the recording."""
+        """Return the name in the recording."""
         what = f", {self.what}" if self.what else ""
         return f"{codec.api_name(self.api_key)} v{version}{what}, {self.user}"
 
@@ -130,7 +130,10 @@ def data() -> Iterator[Case]:
 
 
 def sessions() -> Iterator[Case]:
-    """A fetch session is judged with each request: a right that is withdrawn counts from the next one on."""
+    """Yield cases of fetch sessions.
+
+    A session is judged with each request: a right that is withdrawn counts from the next one on.
+    """
 
     def remember(world: World, response: Any) -> None:
         world.memory["session"] = response.session_id
@@ -171,7 +174,7 @@ def _always(**fields: Any) -> Body:
 
 
 def _topics(*, by_id: bool = False, of: str = "topics", **fields: Any) -> Body:
-    """A request about all topics; arrays go to each topic, the rest to the request."""
+    """Return a request about all topics; arrays go to each topic, the rest to the request."""
     of_topic = {name: value for name, value in fields.items() if isinstance(value, list)}
     others = {name: value for name, value in fields.items() if name not in of_topic}
     return lambda world: {of: _named(world, by_id, **of_topic), **others}
@@ -308,7 +311,7 @@ def transactions() -> Iterator[Case]:
         world.memory["producer"] = (response.producer_id, response.producer_epoch)
 
     def begin(world: World) -> None:
-        """A transaction of topics of which ``alice`` may see one."""
+        """Begin a transaction of topics of which ``alice`` may see one."""
         producer_id, epoch = world.memory["producer"]
         topics = [{"name": name, "partitions": [0]} for name in ("t-write", "t-nothing")]
         body = {
@@ -458,7 +461,7 @@ def cases() -> list[Case]:
 
 
 def play(world: World, case: Case, version: int) -> dict[str, Any]:
-    """What the server's response says."""
+    """Play a case; return the server's response."""
     if case.before is not None:
         case.before(world)
     try:

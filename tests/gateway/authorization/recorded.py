@@ -1,4 +1,4 @@
-"""What Apache Kafka responded to :mod:`tests.gateway.authorization.cases`, in ``kafka_decisions.json``.
+"""Responses of Apache Kafka to :mod:`tests.gateway.authorization.cases`, in ``kafka_decisions.json``.
 
 ``python -m tests.conformance.authorization.record`` writes the file again; ``make ring-conformance`` checks that it is
 true.
@@ -40,7 +40,7 @@ def record(found: Mapping[str, Outcome]) -> None:
 
 
 def played(world: World, served: Container[int] = range(128)) -> Iterator[tuple[str, Outcome]]:
-    """The outcome of each case of an API that is served."""
+    """Yield the outcome of each case of an API that is served."""
     for case in cases():
         for version in case.versions if case.api_key in served else ():
             yield case.name(version), play(world, case, version)

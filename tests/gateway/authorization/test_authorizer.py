@@ -174,7 +174,7 @@ def test_a_host_may_be_written_in_any_way(written: str, host: str) -> None:
 
 
 def test_operations_of_a_super_user_are_all_that_mean_something() -> None:
-    """As Kafka's brokers respond to those who may do everything."""
+    """Kafka's brokers respond so to those who may do everything."""
     wanted = {TOPIC: 3576, GROUP: 3400, CLUSTER: 8096, 5: 272, 6: 256, 7: 24576}
     assert {int(kind): authorizer().operations(ROOT, HOST, kind, "x") for kind in SUPPORTED} == wanted
     assert authorizer("ALLOW READ TOPIC t").operations(ALICE, HOST, TOPIC, "t") == 264

@@ -40,7 +40,10 @@ def allow(full: Serving) -> Iterator[Allow]:
 
 @pytest.fixture
 def denials(full: Serving, caplog: pytest.LogCaptureFixture) -> Denials:
-    """The operation, resource, request and count of each denial since the last call, also of those that repeat."""
+    """Return a function that gives each denial since the last call, also those that repeat.
+
+    A denial is operation, resource, request and count.
+    """
     caplog.set_level(logging.INFO, "kafka.authorizer.logger")
 
     def found() -> list[str]:

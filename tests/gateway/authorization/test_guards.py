@@ -26,7 +26,7 @@ UNGUARDED = {
 OPEN_TO_ALL = UNGUARDED | {"DescribeCluster"}
 """Brokers are no secret: a client that finds none cannot do anything."""
 LISTS = {"ListGroups", "ListTransactions"}
-"""What may not be seen is left out."""
+"""APIs that leave out what may not be seen."""
 WITHOUT_ERRORS = {("DescribeLogDirs", 1), ("DescribeLogDirs", 2)}
 """Their response has no place for this one."""
 MALFORMED = {("Metadata", 10), ("Metadata", 11)}

@@ -30,13 +30,13 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 
 class Difference(NamedTuple):
-    """What Muster does differently, on purpose."""
+    """Difference between Muster and Kafka, on purpose."""
 
     case: str
     """Begins the names of the cases."""
     why: str
     is_expected: Callable[[str, Any, Any], bool]
-    """Of a place, Kafka's value there and Muster's."""
+    """Predicate over a place, Kafka's value there and Muster's."""
 
 
 DIFFERENCES = (

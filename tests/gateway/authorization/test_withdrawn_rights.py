@@ -37,7 +37,7 @@ Allow = Callable[..., None]
 
 @pytest.fixture
 def allow(full: Serving) -> Iterator[Allow]:
-    """Creates ACLs for the client; they are gone after the test."""
+    """Yield a function that creates ACLs for the client; they are gone after the test."""
 
     def create(*rules: str) -> None:
         full.run(full.controller.create_acls([acl(rule, CLIENT) for rule in rules]))

@@ -68,7 +68,7 @@ def acl(
     deny: bool = False,
     prefix: bool = False,
 ) -> dict[str, Any]:
-    """A creation of CreateAcls."""
+    """Return a creation of CreateAcls."""
     return {
         "resource_type": int(resource),
         "resource_name": name,
@@ -81,7 +81,7 @@ def acl(
 
 
 def acls() -> Iterator[dict[str, Any]]:
-    """Those of all users."""
+    """Yield the ACLs of all users."""
     kinds = ((TYPE.TOPIC, "t", TOPIC_RIGHTS), (TYPE.GROUP, "g", GROUP_RIGHTS), (TYPE.TRANSACTIONAL_ID, "x", ID_RIGHTS))
     for resource, prefix, rights in kinds:
         for right, name in zip(rights, _names(prefix, rights), strict=True):
@@ -116,9 +116,9 @@ class World:
         self._clients: dict[str, Client] = {}
         self._open = ExitStack()
         self.ids: dict[str, UUID] = {}
-        """Of topics, by name."""
+        """Ids of topics, by name."""
         self.memory: dict[str, Any] = {}
-        """What one case leaves to a later one."""
+        """Values that one case leaves to a later one."""
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +127,7 @@ class World:
         self._open.close()
 
     def client(self, user: str) -> Client:
-        """The user's connection, which is opened if there is none."""
+        """Return the user's connection, which is opened if there is none."""
         if user not in self._clients:
             self._clients[user] = self.connect(user)
         return self._clients[user]
@@ -190,7 +190,7 @@ class World:
         return sum(len(resource.acls) for resource in resources)
 
     def _found(self, key_type: int, keys: list[str]) -> bool:
-        """The internal topics exist then."""
+        """Find coordinators: the internal topics exist then. Return whether all were found."""
         body = {"coordinator_keys": keys, "key_type": key_type}
         found = self.client(ADMIN).exchange(_FIND_COORDINATOR, 4, body).coordinators
         return all(each.error_code is ErrorCode.none for each in found)
@@ -216,8 +216,10 @@ class World:
         return all(each.error_code is ErrorCode.none for topic in found.topics for each in topic.partitions)
 
     def outcome(self, response: Any) -> dict[str, Any]:
-        """What a response says about authorization: every error, by where it is; authorized operations; messages of
-        refusals."""
+        """Return a response's statements about authorization.
+
+        These are every error, by where it is; authorized operations; messages of refusals.
+        """
         return dict(_outcomes(response, "", {topic_id: f"#{name}" for name, topic_id in self.ids.items()}))
 
 

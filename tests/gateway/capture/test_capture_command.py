@@ -115,7 +115,7 @@ def test_traffic_goes_on_when_the_disk_refuses(
 
 
 def refused(tmp_path: Path, *options: str) -> str:
-    """The one line with the reason."""
+    """Return the one line with the reason."""
     given = dict(zip(options[::2], options[1::2], strict=True))
     arguments = {"--listen": "127.0.0.1:0", "--to": "127.0.0.1:1", "--out": str(tmp_path / "frames"), **given}
     command = [sys.executable, "-m", "muster.gateway.cli.main", "capture"]

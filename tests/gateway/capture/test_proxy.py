@@ -54,7 +54,7 @@ class Capture:
         return Client(self.port, client_id)
 
     def frames(self) -> dict[str, bytes]:
-        """The recording, once all is written; ends the capture."""
+        """Return the recording, once all is written; ends the capture."""
         self.stop()
         return {path.stem: bytes.fromhex(path.read_text()) for path in sorted(self.folder.glob("*.hex"))}
 
@@ -177,7 +177,7 @@ def test_a_token_that_reads_as_a_request_is_not_written(served: Serving, tmp_pat
 
 @contextlib.contextmanager
 def _echo(instead: bytes = b"") -> Iterator[int]:
-    """A server that echoes its input, or sends something else instead; its port."""
+    """Serve an echo of the input, or something else instead; yields the port."""
 
     class Echo(socketserver.BaseRequestHandler):
         def handle(self) -> None:

@@ -14,7 +14,7 @@ HEARTBEAT, SASL_AUTHENTICATE = 12, 36
 
 
 def exchange(recorder: Recorder, client: str = "c", version: int = 4, size_bytes: int = 5) -> None:
-    """A request and its response."""
+    """Exchange a request and its response."""
     begun = recorder.request(client, "Heartbeat", HEARTBEAT, version, b"q" * size_bytes)
     if begun is not None:
         recorder.response(begun, version, b"a" * size_bytes)

@@ -48,7 +48,7 @@ MARKER = {
 
 
 def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
-    """A request with every field of any of its versions."""
+    """Return a request with every field of any of its versions."""
     by_partition = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1, "offset": 0}]
     named = {"name": topic.name, "topic_id": topic.topic_id}
     member = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": "i"}

@@ -38,7 +38,7 @@ BEFORE_AND_AFTER = pytest.mark.parametrize("phase", ["before", "after"])
 
 @pytest.fixture
 def faults(full: Serving) -> Iterator[FaultClient]:
-    """The gateway's fault client; no fault remains afterwards."""
+    """Yield the gateway's fault client; no fault remains afterwards."""
     client = FaultClient(full.http_url + "/metrics")
     yield client
     full.controller.away = False

@@ -40,7 +40,7 @@ def faults(full: Serving) -> Iterator[FaultClient]:
 
 @pytest.fixture
 def actor(full: Serving, request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
-    """The process of ``log-0``, or of the requested actor."""
+    """Yield the process of ``log-0``, or of the requested actor."""
     name = getattr(request, "param", "log-0")
     child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     local = full.controller.faults

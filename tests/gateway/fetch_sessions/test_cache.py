@@ -40,7 +40,7 @@ def request(
 
 
 def respond(context: FetchContext, **results: Result) -> tuple[list[int], int]:
-    """The partitions that the response has, and its session id; ``p1`` is the result of partition 1."""
+    """Return the partitions that the response has, and its session id; ``p1`` is the result of partition 1."""
     assert context.begin_response() is ErrorCode.none
     partitions = list(context.partitions)
     found = {each.key[2]: results.get(f"p{each.key[2]}", NOTHING) for each in partitions}

@@ -91,7 +91,7 @@ def test_a_session(full: Serving, fresh: Fresh, version: int, actors: int) -> No
 
 
 def sum_of_second(records: int) -> int:
-    """What the last response of the test above carries: everything of the partition."""
+    """Return the size of the last response of the test above: everything of the partition."""
     return len(client_batch(records, value=b"v")) + len(client_batch(1))
 
 

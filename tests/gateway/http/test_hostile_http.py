@@ -1,4 +1,4 @@
-"""What is no request, or a bad one, gets a status from 400 to 499, and leaves no traceback."""
+"""Bytes that are no request, or a bad one, get a status from 400 to 499, and leave no traceback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BAD = {
 
 @pytest.fixture
 def problems() -> Iterator[Problems]:
-    """What is logged as an error, or with a traceback, has to stay empty."""
+    """Require that nothing is logged as an error, or with a traceback."""
     found = Problems()
     logging.getLogger().addHandler(found)
     yield found
@@ -71,7 +71,7 @@ def problems() -> Iterator[Problems]:
 
 
 def response(port: int, data: bytes, size: int = 1 << 30) -> bytes:
-    """What is sent, at least that many bytes, or all until the server closes the connection."""
+    """Send the data; return at least that many bytes, or all until the server closes the connection."""
     got = b""
     with socket.create_connection(("127.0.0.1", port), 30) as client:
         client.settimeout(30)

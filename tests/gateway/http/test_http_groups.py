@@ -24,7 +24,7 @@ def get(full: Serving, path: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture
 def group(full: Serving, fresh: Fresh) -> str:
-    """A group; the coordinators of all three partitions run."""
+    """Return a group; the coordinators of all three partitions run."""
     for partition in range(3):
         assert full.run(full.gateway.coordinator_ready(partition, 10))
     return fresh('g "+&/ü\n')
@@ -100,7 +100,7 @@ def test_what_is_no_http_has_one_line_in_the_log(full: Serving, caplog: pytest.L
 
 @pytest.mark.parametrize("route", ["history", "lag"])
 def test_a_query_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
-    """Of a partition that was never used."""
+    """A partition that was never used gets no coordinator."""
     monkeypatch.setattr(full.controller, "start_coordinator", {})
     unused = full.gateway.partition_of("nope")
     endpoint = full.controller.offsets.pop(unused, None)

@@ -18,7 +18,7 @@ _LARGE = 32 << 20
 
 @asynccontextmanager
 async def served(*, send_s: float, per_host: int = 2, at_once: int = 9) -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """An app with a large response; its port, and whether a response has ended."""
+    """Yield an app with a large response; its port, and whether a response has ended."""
     ended = asyncio.Event()
 
     @web.middleware
@@ -52,7 +52,7 @@ async def served(*, send_s: float, per_host: int = 2, at_once: int = 9) -> Async
 
 
 def request(port: int, path: str, source: str = "127.0.0.1") -> socket.socket:
-    """A connection on which the response has begun to come."""
+    """Return a connection on which the response has begun to come."""
     client = socket.create_connection(("127.0.0.1", port), 30, (source, 0))
     client.sendall(f"GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
     return client

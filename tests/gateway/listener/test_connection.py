@@ -1,4 +1,4 @@
-"""What a connection survives, and what closes it: bad frames, clients that do not read, limits. Real TCP."""
+"""Faults that a connection survives or is closed for: bad frames, clients that do not read, limits. Real TCP."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
-    """The log about connections since the last call. At the end there may be no other lines, including asyncio's.
+    """Yield a function that returns the log about connections since the last call.
+
+    At the end there may be no other lines, including asyncio's.
 
     Every line is written: tests/runtime/test_limited_log.py is about those that are not.
     """
@@ -73,7 +75,7 @@ def works(client: Client) -> bool:
 
 
 def ends_with(full: Serving, said: Callable[[], list[str]], send: Callable[[Client], None]) -> str:
-    """The one line about a connection that is closed because of its input."""
+    """Return the one line about a connection that is closed because of its input."""
     with full.connect() as client:
         send(client)
         assert client.is_closed()
@@ -364,7 +366,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(full: Serving, fr
 
 
 def test_a_member_whose_connection_closes_while_it_joins(full: Serving, fresh: Fresh) -> None:
-    """As in Kafka: the coordinator does not see it; the member remains until its session ends."""
+    """The coordinator does not see it, as in Kafka; the member remains until its session ends."""
     group = fresh("g")
     find(full.client, 4, group)
     stays = Member(full.client, group)

@@ -1,4 +1,4 @@
-"""What one connection may do to the others: only a bounded part of its requests is served before theirs."""
+"""Fairness between connections: only a bounded part of one's requests is served before those of the others."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_a_refused_request_keeps_no_connection(full: Serving, api_key: int, vers
 
 @pytest.mark.parametrize("session_id", [0, 7])
 def test_a_fetch_keeps_no_connection(full: Serving, fresh: Fresh, session_id: int) -> None:
-    """What is known of it while it is served refers to its request; a session that does not exist is an error."""
+    """State of a Fetch while it is served refers to its request; a session that does not exist is an error."""
     topic = full.create(fresh("t"), 1)
     with _freed(full) as client:
         body = {**fetch_body((topic, 0, 0)), "session_id": session_id, "session_epoch": session_id}
@@ -75,7 +75,7 @@ def test_usual_requests_leave_nothing_to_collect(full: Serving, fresh: Fresh) ->
 
 @contextmanager
 def _freed(full: Serving) -> Iterator[Client]:
-    """A client whose connection is freed when it is closed."""
+    """Yield a client whose connection is freed when it is closed."""
     gc.disable()
     try:
         with Client(full.port, "freed") as client:

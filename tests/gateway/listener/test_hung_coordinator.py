@@ -17,7 +17,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.
 
 @pytest.fixture
 def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Member:
-    """A group whose coordinator does not respond from now on."""
+    """Return a group whose coordinator does not respond from now on."""
     member = Member(full.connect(), fresh("hung"))
     assert member.join(session_timeout_ms=3_000).error_code is ErrorCode.none
 

@@ -21,7 +21,10 @@ MIN_RESPONSES = 5
 
 @pytest.fixture(autouse=True)
 def threads_take_turns() -> Iterator[None]:
-    """The thread of the test has to run for each response: by default it waits 5 ms for that of the gateway."""
+    """Let threads take turns.
+
+    The thread of the test has to run for each response: by default it waits 5 ms for that of the gateway.
+    """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(0.0001)
     yield

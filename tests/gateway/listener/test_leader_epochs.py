@@ -20,7 +20,7 @@ UNDEFINED = (ErrorCode.none, -1, -1)
 
 
 def log_of(full: Serving, topic: Topic, partition: int = 0) -> PartitionLog:
-    """The partition's log, which is open."""
+    """Return the partition's log, which is open."""
     assert full.actors is not None
     service = full.actors.logs[full.gateway.view.log_of(topic, partition)]
 
@@ -62,7 +62,7 @@ def end_of(full: Serving, topic: Topic, epoch: int, current: int = -1, version: 
 
 
 def with_epochs(topic: Topic, offset: int, **fields: Any) -> dict[str, Any]:
-    """A Fetch of partition 0."""
+    """Return a Fetch of partition 0."""
     body = fetch_body((topic, 0, offset), max_wait=60_000, min_bytes=1)
     body["topics"][0]["partitions"][0] |= fields
     return body

@@ -42,7 +42,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ports(full: Serving) -> dict[str, int]:
-    """The port of each listener; views have its address."""
+    """Return the port of each listener; views have its address."""
     found = {"INTERNAL": full.port, "EXTERNAL": full.listen("EXTERNAL", OUTER)}
     found |= {name: full.listen(name) for name in ("BALANCED", "FEW")}
     full.controller.brokers = (

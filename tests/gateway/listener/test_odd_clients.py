@@ -64,7 +64,7 @@ def _written(full: Serving, zk: ZooKeeperClient, registration: Registration) -> 
 
 
 def _known(full: Serving, group: str) -> Registration:
-    """The gateway's registrations. The update came before the client's response, on the same socket."""
+    """Return the gateway's registrations. The update came before the client's response, on the same socket."""
     (registration,) = [one for one in full.gateway.account.table if one.group == group]
     return registration
 

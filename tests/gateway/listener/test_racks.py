@@ -45,7 +45,7 @@ class TwoRacks:
         self.left.controller.publish(await asyncio.to_thread(self.left.controller.view))
 
     def led_by(self, gateway: Serving, topic: Topic) -> int:
-        """A partition of the topic that the gateway leads."""
+        """Return a partition of the topic that the gateway leads."""
         leaders = self.left.gateway.view.leaders[topic.topic_id]
         return leaders.index(gateway.gateway.id)
 
@@ -249,7 +249,7 @@ def fetched(gateway: Serving, topic: str) -> dict[str, int]:
 
 
 def test_without_a_gateway_in_its_rack_a_consumer_stays_at_the_leader(racks: TwoRacks, fresh: Fresh) -> None:
-    """As when the gateway of its rack is lost: the view no longer has it."""
+    """The gateway of its rack is lost, for example: the view no longer has it."""
     topic = racks.create(fresh("t"), 2)
     here = racks.led_by(racks.left, topic)
     produce(racks.left.client, (topic, here, client_batch(3)))

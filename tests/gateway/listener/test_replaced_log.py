@@ -39,7 +39,7 @@ _BEFORE_S = 0.3
 
 @contextmanager
 def away(full: Serving, *indices: int) -> Iterator[None]:
-    """These log actors are in the view at an address where nothing listens, and at the end where they were."""
+    """Put these log actors into the view at an address where nothing listens, and at the end back where they were."""
     controller = full.controller
     endpoints = {index: controller.logs[index] for index in indices}
     for index, endpoint in endpoints.items():

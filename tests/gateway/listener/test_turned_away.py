@@ -14,7 +14,7 @@ FETCH, SERVED = 1, range(4, 19)
 
 
 def old_fetch(client_id: str | None, version: int = 3) -> bytes:
-    """A Fetch as sarama sends it by default, and so Telegraf."""
+    """Return a Fetch as sarama sends it by default, and so Telegraf."""
     name = b"\xff\xff" if client_id is None else len(client_id.encode()).to_bytes(2, "big") + client_id.encode()
     return (
         FETCH.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes(4) + name + b"\xff" * 12 + bytes(4)

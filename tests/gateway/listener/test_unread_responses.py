@@ -63,7 +63,7 @@ def unread(full: Serving, topic: Topic, count: int = 1) -> Iterator[list[tuple[C
 
 
 def held_bytes(full: Serving, connection: Connection) -> int:
-    """What the responses of a connection take of the gateway's memory."""
+    """Return the size of a connection's responses in the gateway's memory."""
 
     async def count() -> int:
         assert connection._transport is not None
@@ -80,7 +80,7 @@ def held_bytes(full: Serving, connection: Connection) -> int:
 
 
 def counted(full: Serving, topic: Topic) -> int:
-    """The bytes of the topic that were counted as sent."""
+    """Return the bytes of the topic that were counted as sent."""
     _, page = full.http("/metrics")
     wanted = f'topic="{topic.name}"'
     lines = [line for line in page.splitlines() if line.startswith("muster_fetch_bytes_total{") and wanted in line]
@@ -105,7 +105,7 @@ def test_together_they_take_no_more_than_the_limit_and_get_all_of_it_later(full:
 def test_of_responses_that_are_in_no_file_the_one_not_taken_for_longest_ends(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of other APIs, and records from another node."""
+    """Responses of other APIs, and records from another node, are in no file."""
     monkeypatch.setattr(reading, "SMALL_BYTES", 1 << 30)
     monkeypatch.setattr(places, "MAX_NOW_BYTES", 1 << 30)
     memory = full.gateway.response_memory

@@ -20,13 +20,13 @@ MINUTES = 30
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """The rules, by the name of the alert."""
+    """Return the rules, by the name of the alert."""
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
 def promtool(*arguments: str) -> str:
-    """What it says. AssertionError with that if it fails."""
+    """Return promtool's output. Raises AssertionError with that if it fails."""
     done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -45,12 +45,12 @@ def series_of(scrape: str, gateway: int, before: str = "") -> list[dict[str, str
 
 
 def up(gateway: int, value: int) -> dict[str, str]:
-    """What Prometheus itself says of a scrape."""
+    """Return Prometheus's own series about a scrape."""
     return {"series": f'up{{job="muster",instance="gateway-{gateway}"}}', "values": f"{value}x{MINUTES}"}
 
 
 def firing(folder: Path, series: Iterable[Mapping[str, str]]) -> set[str]:
-    """The names of the alerts that fire in the end."""
+    """Return the names of the alerts that fire in the end."""
     expected = [{"eval_time": f"{MINUTES}m", "alertname": name, "exp_alerts": []} for name in alerts()]
     test = {"interval": "1m", "input_series": list(series), "alert_rule_test": expected}
     file = folder / "alerts.test.yaml"

@@ -72,7 +72,7 @@ class Tee:
 
 @pytest.fixture
 def written(full: Serving, monkeypatch: pytest.MonkeyPatch) -> dict[int, bytearray]:
-    """What is handed to the socket of each client, by the client's port, for connections from now on."""
+    """Return the bytes handed to the socket of each client, by the client's port, for connections from now on."""
     streams: dict[int, bytearray] = {}
     by_descriptor: dict[int, bytearray] = {}
     connection_made, writev = Connection.connection_made, os.writev
@@ -122,7 +122,7 @@ def books(text: str) -> Books:
 
 
 def balanced(text: str) -> Books:
-    """The account in a scrape; AssertionError if it does not balance."""
+    """Return the account in a scrape. Raises AssertionError if it does not balance."""
     found = books(text)
     for unit in ("bytes", "messages"):
         parts: Counter[tuple[str, str]] = Counter()
@@ -168,7 +168,7 @@ def scraping(full: Serving, seed: int) -> Iterator[list[Books]]:
 
 
 def of_fetches(frames: Iterable[bytes], topic: str) -> Books:
-    """What the Fetch responses, as written, contain of that topic."""
+    """Return the content of that topic in the Fetch responses, as written."""
     found: Books = {"bytes": Counter(), "messages": Counter()}
     for frame in frames:
         _, response = codec.decode_response(FETCH, VERSION, frame)
@@ -195,7 +195,7 @@ def all_of(topic: Topic, offset: int = 0) -> list[tuple[Topic, int, int]]:
 
 
 def read_to_the_end(client: Client) -> None:
-    """Data until the gateway closes the connection, with RST if it has not read every request."""
+    """Read until the gateway closes the connection, with RST if it has not read every request."""
     with contextlib.suppress(ConnectionResetError):
         while client._socket.recv(1 << 16):
             pass
@@ -319,7 +319,7 @@ def test_a_real_consumer_is_counted_for_its_group_while_scrapes_go_on(
     group, wanted = fresh("g"), PARTITIONS * sum(range(1, 12))
 
     async def consume(bootstrap: str) -> str:
-        """A scrape from before the group is gone, and soon its series, too."""
+        """Consume; return a scrape from before the group is gone, and soon its series, too."""
         consumer = AIOKafkaConsumer(
             topic.name, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", fetch_max_bytes=4_096
         )

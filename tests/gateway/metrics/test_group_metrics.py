@@ -73,7 +73,7 @@ def assignment(topic: str, *partitions: int) -> bytes:
 
 
 def stable_member(full: Serving, group: str, assigned: bytes = b"", **changes: Any) -> Member:
-    """The only member of a group that is in the log."""
+    """Join as the only member of a group, which is in the log then."""
     member = Member(full.connect(), group)
     assert member.join(**changes).error_code is ErrorCode.none
     assert member.sync({member.id: assigned}).error_code is ErrorCode.none

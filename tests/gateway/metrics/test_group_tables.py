@@ -119,7 +119,7 @@ def held_now(storage: Path, epoch: int) -> dict[tuple[str, str], Any]:
 
 
 def next_coordinator(full: Serving, partition: int) -> int:
-    """The partition's coordinator resigns, another one serves; returns its leader epoch."""
+    """Let the partition's coordinator resign and another one serve; return its leader epoch."""
     actors = full.actors
     assert actors is not None
 

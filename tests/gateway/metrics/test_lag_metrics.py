@@ -51,7 +51,7 @@ def test_from_the_first_record_behind_to_the_end_of_the_group(full: Serving, fre
 
 
 def lags(*sizes: int) -> list[GroupLag]:
-    """Groups g0, g1...: each partition has a lag of 1, and is as many seconds behind as its number."""
+    """Return groups g0, g1...: each partition has a lag of 1, and is as many seconds behind as its number."""
     partitions = [[PartitionLag("t", each, 1, float(each)) for each in range(size)] for size in sizes]
     return [GroupLag(f"g{at}", "Empty", "classic", "", 0, of_group) for at, of_group in enumerate(partitions)]
 

@@ -37,7 +37,7 @@ def history(full: Serving, group: str, limit: int = 20) -> list[dict[str, Any]]:
 
 
 def coordinated(full: Serving, fresh: Fresh) -> str:
-    """A name for a group whose coordinator serves."""
+    """Return a name for a group whose coordinator serves."""
     group = fresh("g")
     assert full.run(full.gateway.coordinator_ready(full.gateway.partition_of(group), 10))
     return group
@@ -50,7 +50,10 @@ def rebalance(member: Member) -> None:
 
 
 def killed_and_back(full: Serving, group: str) -> int:
-    """The group's coordinator as after SIGKILL: nothing is flushed or sent; a successor serves. Its leader epoch."""
+    """Restart the group's coordinator as after SIGKILL: nothing is flushed or sent.
+
+    Returns the successor's leader epoch.
+    """
     actors = full.actors
     assert actors is not None
     partition = full.gateway.partition_of(group)
@@ -150,7 +153,7 @@ def test_the_awaited_member_is_reported_and_logged_once(full: Serving, fresh: Fr
 
 
 def awaited(full: Serving, group: str) -> list[dict[str, Any]]:
-    """What the group waits for, as soon as it does."""
+    """Return the members that the group waits for, as soon as it does."""
     while True:
         status, text = full.http("/v1/groups/waiting")
         assert status == 200, text

@@ -1,4 +1,4 @@
-"""What a scrape says of transactions: series of the coordinators that FindCoordinator gives to the gateway."""
+"""Series about transactions in a scrape, of the coordinators that FindCoordinator gives to the gateway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tests.zookeeper_fixture import eventually
 
 
 def series(full: Serving, transactional_id: str) -> dict[str, float]:
-    """Of the coordinator of that id, by name and remaining labels; a scrape is without those that respond late."""
+    """Return the series of that id's coordinator, by name and remaining labels.
+
+    A scrape is without those that respond late.
+    """
     full.reachable()
     partition = full.gateway.transactions_partition_of(transactional_id)
     pattern = rf'^(muster_trans\w+){{gateway="1",transactions_partition="{partition}",?(.*)}} (\S+)$'

@@ -1,4 +1,4 @@
-"""What clients with quotas get; the same from Muster and from Kafka, whose outcomes are in ``kafka_quotas.json``.
+"""Cases of clients with quotas; Muster and Kafka respond alike, and ``kafka_quotas.json`` has Kafka's outcomes.
 
 Only what does not depend on the moment is compared: tests/conformance/quotas compares times.
 """
@@ -30,7 +30,7 @@ from tests.gateway.serving import Client
 
 FILE = Path(__file__).with_name("kafka_quotas.json")
 Case = tuple[str, Any]
-"""What was done, and the outcome."""
+"""Step, and its outcome."""
 
 FETCH, DELETE_TOPICS, CREATE_PARTITIONS = 1, 20, 37
 MUTED_S = 0.1
@@ -221,7 +221,10 @@ def mutations(world: World) -> Iterator[Case]:
 
 
 def times(world: World) -> Iterator[Case]:
-    """A client whose requests may take no time: a request of many APIs, and that its throttle time has a limit."""
+    """Yield cases of a client whose requests may take no time.
+
+    They are a request of many APIs, and the limit of its throttle time.
+    """
     user = USERS[291]
     world.limit(([("user", user)], {"request_percentage": 1e-6}))
     named = [{"name": TOPIC, "topic_id": None}]
@@ -268,7 +271,7 @@ def times(world: World) -> Iterator[Case]:
 
 
 def connections(world: World) -> Iterator[Case]:
-    """Of an address with a quota, of one with the default and of one with a quota beyond it (KIP-612)."""
+    """Yield cases of an address with a quota, of one with the default and of one with a quota beyond it (KIP-612)."""
     rates: dict[str | None, float] = {"127.0.0.1": 1e6, "127.0.0.2": 1, None: 2, "127.0.0.4": 100}
     world.limit(*[([("ip", ip)], {"connection_creation_rate": rate}) for ip, rate in rates.items()])
     for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
@@ -375,7 +378,7 @@ PARTS: tuple[Callable[[World], Iterator[Case]], ...] = (
 
 
 def played(world: World) -> dict[str, dict[str, Any]]:
-    """The outcome of each case, by part; as JSON has it."""
+    """Return the outcome of each case, by part; as JSON has it."""
     found = {}
     for part in PARTS:
         found[part.__name__] = dict(part(world))

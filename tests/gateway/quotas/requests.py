@@ -9,7 +9,7 @@ ANONYMOUS = Entity.of_user("ANONYMOUS")
 
 
 def limit(served: Serving, entity: Entity, **quotas: float) -> None:
-    """The gateway knows these quotas when this returns; 0 removes one."""
+    """Set quotas, which the gateway knows when this returns; 0 removes one."""
     wanted = {key: str(value) for key, value in quotas.items() if value}
     removed = frozenset(key for key, value in quotas.items() if not value)
 

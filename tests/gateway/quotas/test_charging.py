@@ -22,7 +22,7 @@ PROPERTIES = {"fault.injection.enable": "true"}
 
 @pytest.fixture
 def limited(full: Serving, fresh: Fresh) -> Iterator[Callable[..., Entity]]:
-    """Sets quotas of a client id, which are removed at the end."""
+    """Yield a function that sets quotas of a client id, which are removed at the end."""
     entities: dict[Entity, dict[str, float]] = {}
 
     def set_quotas(client_id: str, **quotas: float) -> Entity:

@@ -24,7 +24,7 @@ Op = tuple[str, float | None]
 
 
 def alter(served: Serving, *entries: tuple[Parts, Sequence[Op]], version: int = 1, validate: bool = False) -> list[Any]:
-    """A value of None removes the quota."""
+    """Alter quotas; return the result of each entry. A value of None removes the quota."""
     body = {
         "entries": [
             {

@@ -25,7 +25,7 @@ def bootstrap(full: Serving) -> Iterator[str]:
 
 
 def throttle_ms(stats: list[str]) -> int:
-    """The longest throttle time that the client has seen."""
+    """Return the longest throttle time that the client has seen."""
     brokers = [broker for text in stats for broker in json.loads(text)["brokers"].values()]
     return max((broker["throttle"]["max"] for broker in brokers), default=0)
 

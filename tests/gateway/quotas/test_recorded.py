@@ -32,7 +32,7 @@ def found(full: Serving) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 class Difference(NamedTuple):
-    """What Muster does differently, on purpose."""
+    """Difference between Muster and Kafka, on purpose."""
 
     case: str
     kafka: Any

@@ -19,7 +19,7 @@ THROTTLE_MS = 123_456
 
 
 def empty(kind: Any) -> dict[str, Any]:
-    """The least that a response of that type has."""
+    """Return the least that a response of that type has."""
     hints = typing.get_type_hints(kind)
     return {
         each.name: value(hints[each.name])

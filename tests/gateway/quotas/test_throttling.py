@@ -33,7 +33,7 @@ EVERYONE = Entity.of_client(None)
 
 @pytest.fixture
 def client(full: Serving, fresh: Fresh) -> Iterator[Client]:
-    """Of a client id that no other test uses; all quotas are removed at the end."""
+    """Yield a client of a client id that no other test uses; all quotas are removed at the end."""
     with full.connect(fresh("client")) as connected:
         yield connected
     every = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
@@ -56,7 +56,7 @@ def produce(client: Client, topic: Topic, records: bytes, version: int = 13) -> 
 
 
 def size_of(client: Client, topic: Topic, records: bytes, version: int = 13) -> int:
-    """Of the request, with its header: what Kafka charges."""
+    """Return the size of the request, with its header: what Kafka charges."""
     return len(codec.encode_request(PRODUCE, version, 0, client.client_id, produce_body((topic, 0, records))))
 
 

@@ -29,12 +29,12 @@ Entry = tuple[Parts, Mapping[str, float | None]]
 
 
 def batch(count: int) -> bytes:
-    """Records of this moment: older ones would be deleted at once."""
+    """Return records of this moment: older ones would be deleted at once."""
     return client_batch(count, first_ms=int(time.time() * 1000))
 
 
 def produce_body(records: bytes, acks: int = 1) -> dict[str, Any]:
-    """A request to the topic of the world."""
+    """Return a request to the topic of the world."""
     data = [{"name": TOPIC, "topic_id": None, "partition_data": [{"index": 0, "records": records}]}]
     return {"transactional_id": None, "acks": acks, "timeout": 10_000, "topic_data": data}
 
@@ -70,7 +70,7 @@ class World:
         self._open.close()
 
     def connect(self, client_id: str, source: str | None = None) -> Client:
-        """A connection that has not logged in, of an address of this host."""
+        """Open a connection that has not logged in, from an address of this host."""
         return Client(self._address[1], client_id, host=self._address[0], source=source)
 
     @contextmanager
@@ -91,7 +91,7 @@ class World:
         eventually(self._is_led, "a leader")
 
     def produce(self, client: Client, records: bytes) -> Any:
-        """The response of a Produce to the topic."""
+        """Produce to the topic; return the response."""
         return client.exchange(PRODUCE, 9, produce_body(records))
 
     def _is_led(self) -> bool:
@@ -99,7 +99,7 @@ class World:
         return topic.partition_responses[0].error_code is ErrorCode.none
 
     def alter(self, *entries: Entry) -> list[Any]:
-        """The results of AlterClientQuotas."""
+        """Alter quotas; return the results of AlterClientQuotas."""
         return alter(self.admin, *entries)
 
     def limit(self, *entries: Entry) -> None:
@@ -129,7 +129,7 @@ class World:
 
 
 def alter(client: Client, *entries: Entry) -> list[Any]:
-    """The results of AlterClientQuotas."""
+    """Alter quotas; return the results of AlterClientQuotas."""
     body = {
         "entries": [
             {

@@ -16,7 +16,7 @@ from tests.certificates import Issued
 
 @contextmanager
 def keys_by_https(keys: list[dict[str, Any]], certificate: Issued, folder: Path) -> Iterator[str]:
-    """The URL of the keys."""
+    """Serve the keys; yields their URL."""
     body = json.dumps({"keys": keys}).encode()
 
     class Handler(BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ GOOD = AUTHORITY.issue("CN=idp")
 
 
 def read(certificate: Issued, authorities: Path | None, folder: Path) -> list[str]:
-    """The ids of the keys of a provider with that certificate. JwksError."""
+    """Return the ids of the keys of a provider with that certificate. Raises JwksError."""
 
     async def keys(url: str) -> list[str]:
         jwks = Jwks(url, 3600, authorities=None if authorities is None else str(authorities))

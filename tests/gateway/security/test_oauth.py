@@ -77,7 +77,7 @@ def _file(storage: Path) -> Path:
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """Valid ones; None leaves one out."""
+    """Return valid claims; None leaves one out."""
     now = int(time.time())
     valid = {"azp": "svc", "sub": "123", "aud": AUDIENCE, "iss": ISSUER, "iat": now, "exp": now + 600}
     return {name: value for name, value in {**valid, **changes}.items() if value is not None}
@@ -136,7 +136,7 @@ def _unsigned() -> str:
 
 
 def _with_public_key_as_secret() -> str:
-    """What a verifier accepts that takes the algorithm from the token alone."""
+    """Return a token that a verifier accepts if it takes the algorithm from the token alone."""
     head = {"alg": "HS256", "kid": "rsa"}
     signed = ".".join(
         base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in (head, claims())

@@ -74,7 +74,7 @@ class Clock:
 
 @pytest.fixture
 def clock(full: Serving, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the sessions of connections that the test opens."""
+    """Return the clock of the sessions of connections that the test opens."""
     own = Clock()
     monkeypatch.setattr(full.gateway.sasl, "now_s", own)
     return own
@@ -82,7 +82,7 @@ def clock(full: Serving, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def client(full: Serving, clock: Clock) -> Iterator[Client]:
-    """Logged in as ann."""
+    """Yield a client that is logged in as ann."""
     with full.connect() as connected:
         assert by_plain(connected, "ann", PASSWORD).session_lifetime == timedelta(seconds=LIFETIME_S)
         yield connected

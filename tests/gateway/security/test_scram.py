@@ -69,7 +69,7 @@ def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def log_in(client: Client, login: RawScram, mechanism: str = SHA_256) -> Any:
-    """The response to the last token that the gateway lets the client send."""
+    """Log in; return the response to the last token that the gateway lets the client send."""
     assert handshake(client, mechanism).error_code is ErrorCode.none
     response = authenticate(client, login.first)
     return response if response.error_code else authenticate(client, login.final(response.auth_bytes))
@@ -130,7 +130,7 @@ def stored(full: Serving) -> Iterator[None]:
 
 
 def server_first(port: int, user: str, mechanism: str = SHA_256) -> dict[str, str]:
-    """What the gateway says of the user's credential, without the nonce."""
+    """Return the attributes of the gateway's first message about the user's credential, without the nonce."""
     with Client(port) as client:
         handshake(client, mechanism)
         response = authenticate(client, f"n,,n={user},r=abcdef".encode())
@@ -159,11 +159,11 @@ def test_an_unknown_user_looks_the_same_on_every_gateway(full: Serving, stored: 
 
 
 _OF_FOUND_KEY = "__create_fn__.<locals>.__eq__"
-"""Of Entity: a dictionary compares the key that it has found."""
+"""Comparison of Entity: a dictionary compares the key that it has found."""
 
 
 def calls_of(work: Callable[[], object]) -> Counter[str]:
-    """The functions that the work calls, and how often."""
+    """Return the functions that the work calls, and how often."""
     calls: Counter[str] = Counter()
 
     def count(frame: Any, event: str, argument: Any) -> None:

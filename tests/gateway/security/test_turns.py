@@ -56,7 +56,7 @@ class Busy:
             await asyncio.wait_for(self.turns.came.get(), WAIT_S)
 
     async def end(self, *tasks: asyncio.Task[None]) -> list[Any]:
-        """The results of these, after all."""
+        """End these; return their results."""
         self.release.set()
         results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), WAIT_S)
         assert await self._running

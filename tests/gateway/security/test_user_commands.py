@@ -34,7 +34,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 @pytest.fixture
 def muster(full: Serving, tmp_path: Path) -> Callable[..., Result]:
-    """Runs ``muster user`` as a user of the gateway."""
+    """Return a function that runs ``muster user`` as a user of the gateway."""
 
     def run(*arguments: str, as_user: str = "admin", stdin: str | None = None) -> Result:
         login = tmp_path / "login.properties"

@@ -1,4 +1,4 @@
-"""What clients push, built as they build it."""
+"""Pushes, built like those of clients."""
 
 from __future__ import annotations
 

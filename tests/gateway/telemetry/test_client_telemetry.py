@@ -137,7 +137,7 @@ def test_what_the_client_says_it_is_is_matched(full: Serving, fresh: Fresh) -> N
 
 
 def bombs() -> dict[str, tuple[bytes, int]]:
-    """What decompresses to a lot (snappy cannot), and what does not, but is read as many objects."""
+    """Return data that decompresses to a lot (snappy cannot), and data that does not, but is read as many objects."""
     scope = ScopeMetrics()
     for _ in range(100_001):
         scope.metrics.add()

@@ -1,4 +1,4 @@
-"""What is read of a push, and the series that come of it."""
+"""Reading of a push, and the series that come of it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def ports(full: Serving) -> dict[str, int]:
 
 @pytest.fixture
 def reasons(full: Serving, caplog: pytest.LogCaptureFixture) -> Iterator[Reasons]:
-    """What the log says of connections; nothing may reach asyncio's log meanwhile."""
+    """Yield a function that returns the log about connections; nothing may reach asyncio's log meanwhile."""
     full.flush_complaints()
     caplog.set_level(logging.INFO, "muster.gateway.listener.connection")
     yield lambda: [each.getMessage() for each in caplog.records if each.name == "muster.gateway.listener.connection"]
@@ -260,7 +260,7 @@ def test_a_record_that_comes_in_two_pieces(full: Serving, ports: dict[str, int],
 
 
 def fails(port: int, context: ssl.SSLContext) -> None:
-    """A client of TLS 1.3 hears of it only when it reads."""
+    """Require a failure. A client of TLS 1.3 hears of it only when it reads."""
     try:
         with secure(port, context) as client:
             assert client.is_closed()
@@ -317,7 +317,7 @@ def test_what_the_log_says_of_failed_handshakes(
 
 
 def test_a_connection_is_closed_whatever_becomes_of_its_handshake(full: Serving, ports: dict[str, int]) -> None:
-    """It is closed while a thread has the handshake, which then fails."""
+    """A thread has the handshake, which then fails."""
     release = threading.Event()
     busy = [full.gateway.tls.threads.submit(release.wait, 20) for _ in range(listeners.THREADS)]
     old, hello = client_context(), ssl.MemoryBIO()
@@ -337,7 +337,7 @@ def test_a_connection_is_closed_whatever_becomes_of_its_handshake(full: Serving,
 
 
 async def _close(tls: transport.TlsTransport) -> None:
-    """As a gateway does that stops."""
+    """Close the connection like a gateway that stops."""
     assert isinstance(tls._client, Connection)
     tls._client.close()
 
@@ -351,7 +351,7 @@ def _connections(full: Serving) -> list[Connection]:
 
 
 def _tls_of(full: Serving, port: int) -> transport.TlsTransport:
-    """Of the client with that port, once the gateway has accepted its connection."""
+    """Return the transport of the client with that port, once the gateway has accepted its connection."""
 
     def found() -> transport.TlsTransport | None:
         return next((each._tls for each in _connections(full) if each.port == port), None)

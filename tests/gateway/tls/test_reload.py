@@ -44,7 +44,7 @@ def presented(port: int) -> x509.Certificate:
 
 
 def replace(file: Path, issued: Issued) -> Issued:
-    """As cert-manager and others do: a rename, so no reader finds half a file."""
+    """Replace the files by a rename, like cert-manager and others, so that no reader finds half a file."""
     issued.write(file.with_suffix(".new")).replace(file)
     return issued
 

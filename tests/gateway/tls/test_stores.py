@@ -147,6 +147,6 @@ def named(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
     ],
 )
 def test_names_are_written_as_java_does(name: x509.Name, text: str) -> None:
-    """As ``X500Principal.getName()`` of Java 17 writes them."""
+    """``X500Principal.getName()`` of Java 17 writes these."""
     wanted = text if "=" in text.split(",")[0][:12] and not text.startswith("\\") else f"CN={text}"
     assert distinguished_name(name) == wanted

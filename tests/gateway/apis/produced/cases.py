@@ -179,7 +179,7 @@ def cases(now_ms: int) -> list[Case]:
 
 
 def played(client: Client, now_ms: int, named: Callable[[str], str]) -> dict[str, Outcome]:
-    """The outcome of each case by its name. ``named``: the topic's name at the server."""
+    """Return the outcome of each case by its name. ``named``: the topic's name at the server."""
     return {case.name: _outcome(client, case, named(case.topic), now_ms) for case in cases(now_ms)}
 
 
@@ -259,7 +259,7 @@ def _relative(ms: int, now_ms: int) -> int | str:
 
 
 def _without_times(text: str) -> str:
-    """Times of the server's clock and of the client's."""
+    """Remove times of the server's clock and of the client's."""
     return re.sub(r"-?\d{12,}", "TIME", text)
 
 

@@ -1,4 +1,4 @@
-"""What clients request of replicas, leaders and log directories; Kafka responds the same with one broker."""
+"""Requests of clients about replicas, leaders and log directories; Kafka responds alike with one broker."""
 
 from __future__ import annotations
 

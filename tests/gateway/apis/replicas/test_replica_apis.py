@@ -74,7 +74,7 @@ def test_each_gateway_reports_what_it_leads(full: Serving, fresh: Fresh) -> None
 
 
 def altered(full: Serving, topic: Topic, *replicas: list[int], may_grow: bool = True) -> list[tuple[str, str | None]]:
-    """The result for each partition."""
+    """Return the result for each partition."""
     items = [{"partition_index": index, "replicas": each} for index, each in enumerate(replicas)]
     topics = [{"name": topic.name, "partitions": items}]
     body = {"timeout": 1_000, "allow_replication_factor_change": may_grow, "topics": topics}

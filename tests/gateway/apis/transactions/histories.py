@@ -49,7 +49,7 @@ class History:
         """Epoch and next sequence."""
 
     def responses(self) -> list[Response]:
-        """A step may have several; each begins with the step's number and what it was."""
+        """Return the responses. A step may have several; each begins with the step's number and what it was."""
         found: list[Response] = []
         for number in range(STEPS):
             step = self._random.choice(_CHOICES)

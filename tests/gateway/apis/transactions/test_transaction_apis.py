@@ -19,7 +19,7 @@ TIMEOUT_MS = 60_000
 
 
 def init(full: Serving, transactional_id: str | None, *, version: int = 4, **fields: Any) -> tuple[ErrorCode, int, int]:
-    """As clients, it is sent again while the coordinator starts."""
+    """Send InitProducerId again, like clients, while the coordinator starts."""
     body = {"transactional_id": transactional_id, "transaction_timeout": TIMEOUT_MS, **fields}
     while (response := full.exchange(INIT_PRODUCER_ID, version, body)).error_code == LOADING:
         pass

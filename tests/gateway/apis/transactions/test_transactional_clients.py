@@ -34,7 +34,7 @@ def bootstrap(full: Serving) -> str:
 
 @pytest.fixture
 def producer(bootstrap: str, fresh: Fresh) -> Callable[..., Producer]:
-    """Producers of librdkafka, initialized; of one transactional id unless another is given."""
+    """Return a maker of librdkafka's producers, initialized; of one transactional id unless another is given."""
     name = fresh("txn")
 
     def make(transactional_id: str = name, **options: object) -> Producer:
@@ -140,7 +140,7 @@ def test_offsets_are_committed_with_the_records(
 def test_an_older_producer_is_fenced(
     full: Serving, bootstrap: str, fresh: Fresh, producer: Callable[..., Producer]
 ) -> None:
-    """What it had written is aborted."""
+    """The transaction of the older producer is aborted."""
     topic = full.create(fresh("topic")).name
     old = producer()
     old.begin_transaction()
