@@ -149,7 +149,7 @@ class Actor:
         frame: bytes,
         response: Callable[[bytes | None], None],
     ) -> None:
-        """A request arrives. ``response`` gets the response; None if the connection breaks instead."""
+        """Handle a request. ``response`` gets the response; None if the connection breaks instead."""
         context = Context(client_id=sender, host=host, connection=connection)
         self._when_running(lambda: self._deliver(context, honest, frame, response))
 
@@ -182,7 +182,7 @@ class Actor:
         )
 
     def mark(self, sender: str, request: WriteTxnMarker, done: Callable[[bool], None]) -> None:
-        """A marker of a transaction coordinator arrives. ``done`` is called with whether it is written."""
+        """Handle a marker of a transaction coordinator. ``done`` is called with whether it is written."""
         self._when_running(lambda: self._mark(sender, request, done))
 
     def _mark(self, sender: str, request: WriteTxnMarker, done: Callable[[bool], None]) -> None:
@@ -223,7 +223,7 @@ class Actor:
     # Life and death.
 
     def start(self, config: GroupConfig | None = None) -> None:
-        """A new life: another host with its own clock loads the log. It serves a moment later."""
+        """Begin a new life: another host with its own clock loads the log. It serves a moment later."""
         self.config = config or self.config
         self.life += 1
         self.stalled_ms = 0
@@ -250,7 +250,7 @@ class Actor:
         self._gone(down_ms, config)
 
     def resign(self, down_ms: int, config: GroupConfig | None = None) -> None:
-        """An orderly end: waiting requests get a response, writes in flight are written."""
+        """End in order: waiting requests get a response, writes in flight are written."""
         core = self.core
         if core is None or not self.serves:
             return
@@ -260,7 +260,7 @@ class Actor:
         self._gone(down_ms, config)
 
     def _give_up(self, write: WriteId, error: ErrorCode) -> None:
-        """The log failed: memory may be ahead of it. Answer all requests, then die.
+        """Answer all requests, then die: the log failed, and memory may be ahead of it.
 
         A pause of the actor defers this, perhaps behind the end of a later write. That ends this one, too.
         """
@@ -284,7 +284,7 @@ class Actor:
         self.schedule.after(down_ms, self._for_this_life(lambda: self.start(config)))
 
     def stall(self, ms: int) -> None:
-        """The process is paused, while the world continues."""
+        """Pause the process, while the world continues."""
         self._stalled_until_ms = max(self._stalled_until_ms, self.schedule.now_ms + ms)
         self.stalled_ms += ms
         self._note("the actor stands still for %s ms", ms)

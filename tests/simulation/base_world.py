@@ -1,4 +1,4 @@
-"""What the worlds of the group coordinator have in common: their times, their trace, and how they end."""
+"""Base of the group coordinator's worlds: their times, their trace, and how they end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class BaseWorld:
         faults.slow_write = faults.stuck_write = faults.failed_write = faults.refused_write = 0.0
 
     def _until_well(self, unwell: Callable[[], Iterator[str]]) -> None:
-        """Until ``unwell`` finds nothing; Broken if that takes too long."""
+        """Until ``unwell`` finds nothing. Raises Broken if that takes too long."""
         until_ms = self.schedule.now_ms + HEALING_MS
         wrong = "nothing was looked at"
         while wrong:

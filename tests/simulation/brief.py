@@ -18,7 +18,7 @@ _LONGEST = 40
 
 
 def brief(value: Any) -> str:
-    """The value without fields that have their usual default; bytes as the partitions that they assign."""
+    """Return the value without fields that have their usual default; bytes as the partitions that they assign."""
     match value:
         case Record():
             key = decode_key(value.key)

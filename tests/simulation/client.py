@@ -1,4 +1,4 @@
-"""What all clients have: a name, a host, pauses during which they do nothing, and several lives."""
+"""Base of all clients: a name, a host, pauses during which they do nothing, and several lives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Surroundings(Protocol):
     def rumours(self) -> Mapping[str, Any]: ...
 
     def next_offset(self) -> int:
-        """An offset that was never committed before."""
+        """Return an offset that was never committed before."""
         ...
 
 

@@ -127,7 +127,7 @@ class Consumer(Client):
         self._request_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
 
     def _kept(self) -> list[tuple[str, int]]:
-        """The partitions that it has while it joins. An eager consumer gives up all of them."""
+        """Return the partitions that it has while it joins. An eager consumer gives up all of them."""
         return []
 
     def _metadata(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What clients know about committed offsets, and so what the coordinator may return."""
+"""Clients' knowledge of committed offsets, and so what the coordinator may return."""
 
 from __future__ import annotations
 
@@ -81,30 +81,30 @@ class KnownOffsets:
             self._note_response(received, response)
 
     def unstable_then(self, received: Received) -> frozenset[CommitKey]:
-        """The partitions with a pending offset when that OffsetFetch arrived."""
+        """Return the partitions with a pending offset when that OffsetFetch arrived."""
         return self._unstable_then.get(received.token, frozenset())
 
     def allowed(self, key: CommitKey) -> list[Change]:
-        """The possible current states of that partition."""
+        """Return the possible current states of that partition."""
         return self.changes.get(key, [NOTHING])
 
     def settle(self, key: CommitKey, offset: int | None) -> None:
-        """The value was seen: everything before the first change to it is obsolete."""
+        """Settle a seen value: everything before the first change to it is obsolete."""
         changes = self.changes.get(key, [])
         at = next((index for index, change in enumerate(changes) if change.offset == offset), 0)
         del changes[:at]
 
     def settle_for_good(self, key: CommitKey, offset: int | None) -> None:
-        """The value is known, and no change is in flight."""
+        """Settle a known value: no change is in flight."""
         self.settle(key, offset)
         del self.changes[key][1:]
 
     def expired(self, key: CommitKey, now_ms: int) -> None:
-        """The offset expired and was removed, at least in memory."""
+        """Note that the offset expired and was removed, at least in memory."""
         self._add(key, Change(None, now_ms))
 
     def readable_then(self, received: Received, key: CommitKey) -> list[Change]:
-        """The changes that were readable when that OffsetFetch arrived."""
+        """Return the changes that were readable when that OffsetFetch arrived."""
         return self._readable.get(received.token, {}).get(key, [NOTHING])
 
     def _note_request(self, received: Received, now_ms: int, log: SimulatedLog) -> None:

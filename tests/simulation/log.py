@@ -39,9 +39,9 @@ class Values:
     def __init__(self) -> None:
         self.last: dict[bytes, bytes] = {}
         self.pending: dict[int, dict[bytes, tuple[int, bytes]]] = {}
-        """Of each producer whose transaction has no marker yet: offset and value."""
+        """Offset and value for each producer whose transaction has no marker yet."""
         self.committed: list[tuple[bytes, bytes]] = []
-        """What the last marker has committed."""
+        """Records that the last marker has committed."""
         self._offsets: dict[bytes, int] = {}
         self._end = 0
 
@@ -84,7 +84,7 @@ class Values:
 
 
 class SimulatedLog:
-    """What is durable, what is in flight, and the last value of every key in either state.
+    """Durable batches, batches in flight, and the last value of every key in either state.
 
     The last values are kept as bytes: the world must not use the core's own replay to check replay.
     """
@@ -104,24 +104,24 @@ class SimulatedLog:
         self.live.apply(batch.entries)
 
     def finish(self, write: WriteId) -> None:
-        """That batch and all before it become durable."""
+        """Make that batch and all before it durable."""
         while self.pending and self.pending[0].write <= write:
             self._store(self.pending.pop(0).entries)
 
     def refuse(self, write: WriteId) -> None:
-        """That batch, which is the last one, is not written at all."""
+        """Drop that batch, which is the last one: it is not written at all."""
         assert self.pending[-1].write == write
         self.pending.pop()
         self._forget_pending()
 
     def doubt(self, write: WriteId) -> None:
-        """It is unknown whether that batch and all after it are written; their writer gives up on them."""
+        """Leave open whether that batch and all after it are written; their writer gives up on them."""
         self._doubtful = [batch for batch in self.pending if batch.write >= write]
         self.pending = [batch for batch in self.pending if batch.write < write]
         self._forget_pending()
 
     def tear(self, chance: random.Random) -> int:
-        """The writer dies: a part of the writes in flight is in the log. Returns the number of lost batches.
+        """End the writer: a part of the writes in flight is in the log. Returns the number of lost batches.
 
         A batch is atomic, except that tombstones may have been split over several.
         """
@@ -137,11 +137,11 @@ class SimulatedLog:
         return len(lost)
 
     def group(self, group: GroupId) -> GroupMetadata | None:
-        """The group's record in the durable log."""
+        """Return the group's record in the durable log."""
         return _group(self.durable.last, group)
 
     def live_group(self, group: GroupId) -> GroupMetadata | None:
-        """The group's record, if all writes in flight become durable."""
+        """Return the group's record, if all writes in flight become durable."""
         return _group(self.live.last, group)
 
     def _store(self, entries: tuple[Logged, ...]) -> None:

@@ -133,7 +133,7 @@ class Promises:
                 watch.alive_until_ms[member_id] = step.now_ms + known[old_id].session_timeout_ms
 
     def _extend(self, step: Step, group_id: GroupId, member_id: MemberId) -> None:
-        """The member's session restarts now."""
+        """Restart the member's session."""
         group = step.after.get(group_id)
         if group is not None and (member := group.members.get(member_id)) is not None:
             self.watches[group_id].alive_until_ms[member_id] = step.now_ms + member.session_timeout_ms

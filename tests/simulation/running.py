@@ -45,7 +45,7 @@ class WorldKind:
     few_seeds: int
     """Seeds that every change runs."""
     many_seeds: int
-    """Those of the ring ``seeds``, which has as many new ones each time."""
+    """Number of seeds of the ring ``seeds``, which are new ones each time."""
     reaches: Mapping[str, float]
     """The simulation is worth its time only if each of these counts is at least so many per seed."""
     mutants: list[Mutant]

@@ -172,7 +172,7 @@ class Producer(Stranger):
             self._commit(group)
 
     def _commit(self, group: str) -> None:
-        """As a consumer without membership, or in the name of a member."""
+        """Commit as a consumer without membership, or in the name of a member."""
         chance = self.world.chance
         rumours = self.world.rumours[group]
         body = commit_body(group, self.some_offsets()) | {
@@ -186,7 +186,7 @@ class Producer(Stranger):
         self.send(adapters.TXN_OFFSET_COMMIT, chance.randint(0, 4), body)
 
     def abort(self) -> None:
-        """The end of its last transaction: it has timed out."""
+        """Abort its last transaction, which has timed out."""
         if not self._ending:
             self._ending = True
             self._end(False)

@@ -22,7 +22,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.worlds import COORDINATOR, PROCESSES, WORLDS
 
 TALLIES: defaultdict[str, Counter[str]] = defaultdict(Counter)
-"""What happened in the seeds of this session, by world and kind."""
+"""Counts in the seeds of this session, by world and kind."""
 every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name)
 
 

@@ -1,4 +1,4 @@
-"""What an invariant may inspect."""
+"""View that an invariant may inspect."""
 
 from __future__ import annotations
 

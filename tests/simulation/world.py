@@ -69,7 +69,7 @@ class World(BaseWorld):
     # Running.
 
     def run(self, steps: int = STEPS) -> None:
-        """The whole history. Raises Broken."""
+        """Run the whole history. Raises Broken."""
         self.actor.start()
         for consumer in self.consumers:
             consumer.later(self.chance.randint(0, 4_000), consumer.start)
@@ -82,7 +82,7 @@ class World(BaseWorld):
         self._empty()
 
     def _observe(self, step: Step) -> None:
-        """Called for every step of the coordinator, before its responses leave."""
+        """Observe every step of the coordinator, before its responses leave."""
         self.core_steps += 1
         self._note_step(step)
         if step.received is not None and not step.loading:

@@ -54,7 +54,7 @@ class ClassicMember(Consumer):
 
     @property
     def holds(self) -> frozenset[Partition]:
-        """What it uses: an eager consumer gives up everything before it joins."""
+        """Partitions that it uses: an eager consumer gives up everything before it joins."""
         return frozenset(self.owned) if self.is_cooperative or self.stage is Stage.CONSUMING else frozenset()
 
     @property
@@ -110,7 +110,7 @@ class ClassicMember(Consumer):
             self._use(response)
 
     def _use(self, response: Any) -> None:
-        """The partitions of the assignment, once it has given up all others."""
+        """Use the partitions of the assignment, once it has given up all others."""
         super()._synced(response)
         self._given(self)
         if self._gives_up:
@@ -124,7 +124,7 @@ class ClassicMember(Consumer):
             super()._beaten(response)
 
     def _refused(self, error: ErrorCode) -> None:
-        """As in Kafka, a group that becomes a classic one may choose another protocol than a member was just given."""
+        """Allow a group that becomes a classic one another protocol than a member was just given, as in Kafka."""
         has_choice = len(self.protocols) > 1 and error is E.inconsistent_group_protocol
         if error not in EXPECTED and not has_choice:
             raise Broken(f"{self.name} gets {error}", "honest_members_are_understood")

@@ -24,7 +24,7 @@ NO_MEMBER_ANY_MORE = {E.unknown_member_id, E.fenced_member_epoch, E.group_id_not
 
 
 def id_of(topic: str) -> UUID:
-    """The id of a topic, by which its name can be found again."""
+    """Return the id of a topic, by which its name can be found again."""
     return UUID(int=int.from_bytes(topic.encode(), "big"))
 
 
@@ -58,9 +58,9 @@ class ConsumerMember(Client):
         self._given = given
         self._lives = 0
         self._goal: frozenset[Partition] | None = None
-        """What it moves to, once it has given up the rest."""
+        """Assignment that it moves to, once it has given up the rest."""
         self._said: tuple[Any, ...] = ()
-        """What the coordinator knows of it: subscription, and owned partitions."""
+        """State of it that the coordinator knows: subscription, and owned partitions."""
         self._in_flight = False
 
     @property
@@ -70,7 +70,7 @@ class ConsumerMember(Client):
 
     @property
     def holds(self) -> frozenset[Partition]:
-        """What it uses."""
+        """Partitions that it uses."""
         return self.owned if self.epoch > 0 else frozenset()
 
     @property

@@ -1,4 +1,4 @@
-"""What must hold of groups of KIP-848 after every step of the coordinator, and in the end."""
+"""Rules for groups of KIP-848 after every step of the coordinator, and in the end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OF_EVERY_STEP = (
 
 
 class Rules:
-    """What the world has seen of the groups, in this life of the actor and before."""
+    """History of the groups, in this life of the actor and before."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -55,10 +55,10 @@ class Rules:
         self._answered: Counter[str] = Counter()
         """The highest member epoch that a response had, by group; of a group that got empty, 0."""
         self._holders: dict[int, dict[Partition, MemberId]] = {}
-        """Of each waiting OffsetCommit, who held what when it arrived."""
+        """Holders when each waiting OffsetCommit arrived: who held what."""
 
     def check(self, step: Step) -> None:
-        """Raises Broken with the name of what does not hold."""
+        """Check the step. Raises Broken with the name of what does not hold."""
         if step.dying:
             return
         self._note(step)
@@ -86,7 +86,7 @@ class Rules:
             self._heard_ms = dict.fromkeys(self._heard_ms, step.now_ms)
 
     def _remember(self, step: Step) -> None:
-        """What the step shows, for the checks of later steps."""
+        """Remember the step for the checks of later steps."""
         groups = self.view.core.consumer_groups
         self._epochs = {group_id: epochs for group_id, epochs in self._epochs.items() if group_id in groups}
         for group_id in [*self._answered]:
@@ -133,7 +133,7 @@ class Rules:
             self._holders[received.token] = held
 
     def _check_removals(self, step: Step) -> None:
-        """A member is removed when it was silent for its session, or did not give up partitions in time."""
+        """Check that a removed member was silent for its session, or did not give up partitions in time."""
         for event in step.outcome.events:
             if not isinstance(event, MemberExpired) or (event.group, event.member_id) not in self._heard_ms:
                 continue
@@ -147,7 +147,7 @@ class Rules:
                 raise Broken(f"{event}, since {since_ms}", "no_member_is_fenced_without_a_reason")
 
     def _check_replacements(self, step: Step) -> None:
-        """A static member with the consumer protocol is replaced by another one only if it has left."""
+        """Check that a static member with the consumer protocol is replaced by another one only if it has left."""
         request = step.received.request if step.received else None
         for event in step.outcome.events:
             if not isinstance(event, StaticMemberReplaced) or not isinstance(request, ConsumerGroupHeartbeat):
@@ -206,7 +206,7 @@ class Rules:
             raise Broken(f"{left} of {request} are members of {group.id}", "who_has_left_is_no_member")
 
     def _check_commits(self, step: Step) -> None:
-        """An offset is taken from a member only if no other one held the partition."""
+        """Check that an offset is taken from a member only if no other one held the partition."""
         for received, response in step.answered:
             held = self._holders.pop(received.token, None)
             request = received.request
@@ -229,7 +229,7 @@ def check_holders(group: ConsumerGroup) -> None:
 
 
 def check_counts(group: ConsumerGroup) -> None:
-    """What is counted as members change is what a look at all members finds."""
+    """Check counts that are kept as members change against a look at all members."""
     members = group.members
     reconciled = group.epoch == group.target_epoch and all(map(group.is_reconciled, members))
     classic = {member.classic is not None for member in members.values()}
@@ -245,7 +245,7 @@ def check_counts(group: ConsumerGroup) -> None:
 
 
 def check_replay(view: View) -> None:
-    """A successor knows only the log: the groups in memory must equal what its last values give."""
+    """Check that the groups in memory equal what the log's last values give: a successor knows only the log."""
     groups: dict[GroupId, ConsumerGroup] = {}
     for key_bytes, value_bytes in view.log.live.last.items():
         key, value = decoded(key_bytes, value_bytes)

@@ -38,7 +38,7 @@ class ActorWithTopics(Actor):
         self.publish()
 
     def publish(self) -> None:
-        """The topics, as they are now."""
+        """Publish the topics, as they are now."""
         self.version += 1
         if self.core is not None:
             known = {name: TopicInfo(id_of(name), count) for name, count in self.topics.items()}
@@ -46,7 +46,7 @@ class ActorWithTopics(Actor):
 
 
 NAMES = ("t0", "t1", "t2", "u0", "u1")
-"""Of topics; some are created later."""
+"""Names of topics; some are created later."""
 
 
 class World(BaseWorld):
@@ -80,7 +80,7 @@ class World(BaseWorld):
         )
 
     def _new_clients(self) -> Iterator[Anyone]:
-        """A consumer group, perhaps one with both protocols, and perhaps a classic one."""
+        """Yield a consumer group, perhaps one with both protocols, and perhaps a classic one."""
         chance = self.chance
         for group, classic in (("k0", 0.0), ("k1", 0.5), ("g0", 1.0))[: chance.randint(1, 3)]:
             for number in range(chance.randint(1, 4)):
@@ -98,7 +98,7 @@ class World(BaseWorld):
     # Running.
 
     def run(self, steps: int = STEPS) -> None:
-        """The whole history. Raises Broken."""
+        """Run the whole history. Raises Broken."""
         self.actor.start()
         for client in self.clients:
             client.later(self.chance.randint(0, 6_000), client.start)
@@ -108,7 +108,7 @@ class World(BaseWorld):
         self._heal()
 
     def _observe(self, step: Step) -> None:
-        """Called for every step of the coordinator, before its responses leave."""
+        """Observe every step of the coordinator, before its responses leave."""
         self.core_steps += 1
         self._note_step(step)
         self._note_rare(step)
@@ -159,7 +159,7 @@ class World(BaseWorld):
     # What clients know.
 
     def _holdings(self, group: str) -> dict[str, frozenset[Partition]]:
-        """What the clients use that are members of the consumer group, by member id."""
+        """Return the partitions in use by clients that are members of the consumer group, by member id."""
         core = self.actor.core
         known = core.consumer_groups.get(GroupId(group)) if core is not None else None
         members = known.members if known else {}
@@ -171,7 +171,7 @@ class World(BaseWorld):
         }
 
     def _given(self, member: Anyone) -> None:
-        """It begins to use partitions: no other member may."""
+        """Check a member that begins to use partitions: no other member may."""
         self._overtaken.discard((member.group, member.member_id))
         holdings = self._holdings(member.group)
         mine = holdings.pop(member.member_id, frozenset())  # none if it was removed, and does not know that yet
@@ -180,15 +180,20 @@ class World(BaseWorld):
                 raise Broken(f"{member.name} uses {held & mine}, and so does {other}", "no_two_use_a_partition")
 
     def refused(self, member: ConsumerMember, error: ErrorCode) -> None:
-        """It has to join again. It must have been removed, or more than one response to it was lost in a row."""
+        """Check the refusal of a member, which joins again.
+
+        It was removed, or more than one response to it was lost in a row.
+        """
         if member.epoch and member.lost <= 2 and (member.group, member.member_id) not in self.rules.removed:
             raise Broken(f"{member.name} gets {error} at epoch {member.epoch}", "no_member_is_fenced_without_a_reason")
 
     # What goes wrong.
 
     def _trouble_begins(self) -> None:
-        """Requests of one client do not overtake each other, as on one connection: a late heartbeat that says that
-        the member has nothing would give away what it has got since."""
+        """Begin the trouble. Requests of one client do not overtake each other, as on one connection.
+
+        A late heartbeat that says that the member has nothing would give away what it has got since.
+        """
         chance, trouble, faults = self.chance, self.network.trouble, self.actor.faults
         rough = chance.choice([0.0, 0.5, 1.0, 3.0])
         trouble.lost_request, trouble.lost_reply, trouble.slow = 0.005 * rough, 0.01 * rough, 0.02 * rough

@@ -22,7 +22,7 @@ class Mutant:
 
     @contextmanager
     def loose(self) -> Iterator[None]:
-        """The product is broken inside the block."""
+        """Break the product inside the block."""
         patches = [patch.object(place, name, instead) for place, name, instead in self.changes()]
         for each in patches:
             each.start()
@@ -34,7 +34,7 @@ class Mutant:
 
 
 def planting(mutants: list[Mutant]) -> Callable[..., Plant]:
-    """A decorator that adds a mutant to the list; its arguments are the invariants that may detect it first."""
+    """Return a decorator that adds a mutant to the list; its arguments are the invariants that may detect it first."""
 
     def mutant(*caught_by: str) -> Plant:
         def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:

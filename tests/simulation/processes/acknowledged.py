@@ -1,4 +1,4 @@
-"""What the copies of the actor have promised, and the checks of these promises."""
+"""Promises of the copies of the actor, and the checks of these promises."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Acknowledged:
         self._given.add(epoch)
 
     def opened(self, copy: str, epoch: int) -> None:
-        """The copy has the claim."""
+        """Note that the copy has the claim."""
         self.counts["opened"] += 1
         if epoch in self._opened:
             self._broken("an_epoch_has_one_copy", f"{copy} and {self._opened[epoch][0]} open epoch {epoch}")
@@ -100,7 +100,7 @@ class Acknowledged:
     # Requests and answers.
 
     def handled(self, epoch: int, api_key: int, entity: Any) -> Handled:
-        """A copy starts to handle the request."""
+        """Note that a copy starts to handle the request."""
         self._number += 1
         commits = {}
         if api_key == OFFSET_COMMIT:
@@ -112,7 +112,7 @@ class Acknowledged:
         return Handled(epoch, self._number, api_key, str(getattr(entity, "group_id", "")), commits)
 
     def answered(self, request: Handled, response: Any) -> None:
-        """The response leaves the process."""
+        """Note that the response leaves the process."""
         self._number += 1
         self._machine.note("epoch %s answers request %s of API %s", request.epoch, request.number, request.api_key)
         if request.api_key == OFFSET_COMMIT:
@@ -138,7 +138,7 @@ class Acknowledged:
                         self._check_fetched(request, place, int(partition.committed_offset))
 
     def _check_fetched(self, request: Handled, place: Place, offset: int) -> None:
-        """An epoch shows nothing older than what had been acknowledged in it, or in an earlier one, by that time."""
+        """Check that an epoch shows nothing older than was acknowledged in it, or in an earlier one, by that time."""
         self.counts["fetched"] += 1
         known = [each for each in self.commits[place] if each.epoch <= request.epoch]
         promised = [
@@ -159,7 +159,7 @@ class Acknowledged:
 
 
 def _by_group(request: Handled, response: Any) -> list[tuple[str, Any]]:
-    """The topics of each requested group."""
+    """Return the topics of each requested group."""
     if getattr(response, "groups", None):
         return [(str(group.group_id), group.topics) for group in response.groups]
     return [(request.group, getattr(response, "topics", ()))]

@@ -58,7 +58,7 @@ class Copy(Process):
         sessions: Sessions,
         ends: bool,
     ) -> None:
-        """``ends``: whether the process ends with its log, like ``offsets-<p>`` and unlike a standby."""
+        """Make a copy. ``ends``: whether the process ends with its log, like ``offsets-<p>`` and unlike a standby."""
         super().__init__(machine, f"copy{number}")
         self.number = number
         self.disk = SimulatedDisk(self, storage)
@@ -91,7 +91,7 @@ class Copy(Process):
 
     @property
     def server(self) -> Server | None:
-        """What serves the partition to gateways here now."""
+        """Server of the partition to gateways here now."""
         return self._servers.get(self.epoch)
 
     @property

@@ -82,11 +82,11 @@ class SimulatedDisk(Disk):
         Disk().replace_unsynced(path, content, temporary_suffix)
 
     def synced_bytes(self, path: Path) -> int:
-        """The number of durable bytes of the file."""
+        """Return the number of durable bytes of the file."""
         return self._storage.synced.get(path, 0)
 
     def lose_power(self) -> int:
-        """The host of the process fails: any part of its unsynced data is lost. Returns the number of bytes."""
+        """Fail the host of the process: any part of its unsynced data is lost. Returns the number of bytes."""
         lost = 0
         for path in sorted(self._segments):
             synced = self._storage.synced.get(path, 0)
@@ -120,11 +120,11 @@ def _path_of(fd: int) -> Path:
 
 
 def without_sync(directory: Path) -> None:
-    """Replaces ``sync_directory``: names are not lost here."""
+    """Replace ``sync_directory``: names are not lost here."""
 
 
 def written_at_once(path: Path, content: bytes, temporary_suffix: str) -> None:
-    """Replaces ``write_atomically``."""
+    """Replace ``write_atomically``."""
     temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
     temporary.write_bytes(content)
     temporary.replace(path)

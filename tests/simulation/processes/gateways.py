@@ -45,7 +45,7 @@ class WatchedPeer(Peer):
         self._number = next(sessions.peers)
 
     def __hash__(self) -> int:
-        """Sets of peers have the same order in every run of a seed."""
+        """Hash by number: sets of peers have the same order in every run of a seed."""
         return self._number
 
     def _receive(self, message: bytes) -> None:
@@ -106,7 +106,7 @@ class GatewayProcess(Process):
     # The connection to the coordinator.
 
     def follow(self, target: Copy) -> None:
-        """A new view."""
+        """Follow a new view."""
         self.target = target
         self.after(0, self._connect)
 

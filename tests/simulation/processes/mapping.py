@@ -12,7 +12,7 @@ from tests.simulation.processes.zookeeper import ZooKeeperServer
 
 
 def unlike(server: ZooKeeperServer, registrations: tuple[Registration, ...]) -> Iterator[str]:
-    """The differences between ZooKeeper and the coordinator's registrations."""
+    """Yield the differences between ZooKeeper and the coordinator's registrations."""
     wanted = {registration_path(each): encode_registration(each) for each in registrations}
     found = {path: node.data for path, node in server.nodes.items() if is_registration_path(path)}
     for path in sorted(wanted.keys() | found.keys()):

@@ -79,7 +79,7 @@ def _a_fenced_error_is_swallowed() -> list[Change]:
 
 @_mutant(FENCED, TWICE, LOST, SYNCED)
 def _the_claim_is_checked_before_the_write() -> list[Change]:
-    """What a fenced copy acknowledges may be in a file that its successor has removed: it is not synced then."""
+    """Acknowledgements of a fenced copy may be in a file that its successor has removed: it is not synced then."""
     commit = Committer._write_durably
 
     def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
@@ -210,7 +210,7 @@ def _a_gateway_uses_leases_of_a_silent_coordinator() -> list[Change]:
 
 @_mutant(LEASED)
 def _leases_outlive_the_log() -> list[Change]:
-    """A copy that has failed still responds to pings."""
+    """Let a copy that has failed still respond to pings."""
 
     def respond_to_last(partition: OffsetsPartition, outcome: Outcome) -> None:
         for token, response in outcome.replies:

@@ -47,7 +47,7 @@ class _End(asyncio.Transport):
             self._protocol.connection_made(self)
 
     def process_ended(self) -> None:
-        """The kernel closes its sockets."""
+        """Close its sockets, like the kernel."""
         self._is_open = False
         self._arrive(self.other._lose)
 

@@ -26,7 +26,10 @@ class Machine:
         self.processes: list[Process] = []
 
     def found(self, broken: Broken) -> None:
-        """An invariant does not hold. Kept here, since product code may catch an exception raised inside it."""
+        """Report an invariant that does not hold.
+
+        Kept here, since product code may catch an exception raised inside it.
+        """
         self.broken = self.broken or broken
 
     def close(self) -> None:
@@ -106,7 +109,7 @@ class Process:
             Process.current = before
 
     def start_thread(self, work: Callable[[], None]) -> None:
-        """A thread that starts soon."""
+        """Start a thread soon."""
         fiber = Fiber(work)
         self._fibers = [each for each in self._fibers if not each.done]
         self._fibers.append(fiber)
@@ -181,7 +184,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             handle._context.run(handle._callback, *handle._args)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Reports tasks that failed or were destroyed early, at any garbage collection: not used."""
+        """Ignore reports of tasks that failed or were destroyed early, at any garbage collection."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

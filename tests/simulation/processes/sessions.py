@@ -45,7 +45,7 @@ class _Response(NamedTuple):
 
 @dataclass(slots=True)
 class _Epoch:
-    """What is known of the groups of one copy in one epoch."""
+    """Knowledge of the groups of one copy in one epoch."""
 
     since_ms: int
     valid: set[Place] = field(default_factory=set)
@@ -82,21 +82,21 @@ class Sessions:
     # What happens.
 
     def serves(self, copy: Copy, epoch: int) -> None:
-        """The copy has loaded the groups; sessions begin anew."""
+        """Note that the copy has loaded the groups; sessions begin anew."""
         self._epochs[copy.name, epoch] = _Epoch(self._now_ms)
 
     def connected(self, gateway: Process, copy: Copy, epoch: int, pipe: Pipe) -> None:
-        """A gateway has a connection to the copy."""
+        """Note that a gateway has a connection to the copy."""
         self._epochs[copy.name, epoch].pipes.append(pipe)
         self._epochs[copy.name, epoch].gateways.append(gateway)
 
     def sign(self, copy: Copy, epoch: int, entity: Any) -> None:
-        """A request has reached the copy."""
+        """Note a request that has reached the copy."""
         member = str(getattr(entity, "member_id", None) or "")
         self._epochs[copy.name, epoch].signs_ms[str(getattr(entity, "group_id", "")), member] = self._now_ms
 
     def leased(self, gateway: Process, copy: Copy, epoch: int, pipe: Pipe, entity: Any) -> None:
-        """A gateway answers a heartbeat with NONE. It must be true, or have been until a moment ago."""
+        """Check a heartbeat that a gateway answers with NONE. It must be true, or have been until a moment ago."""
         self._counts["leased"] += 1
         known, now_ms = self._epochs[copy.name, epoch], self._now_ms
         place = Place(str(entity.group_id), str(entity.member_id), int(entity.generation_id))
@@ -113,7 +113,7 @@ class Sessions:
         self.answered(gateway, silent_ms + _LAST_MOMENT_MS > known.session_ms.get(key, 0))
 
     def event(self, copy: Copy, epoch: int, event: object) -> None:
-        """An event of a coordinator."""
+        """Note an event of a coordinator."""
         if not isinstance(event, MemberExpired) or event.cause is not Removal.SESSION_EXPIRED:
             return
         self._counts["members expired"] += 1

@@ -13,7 +13,7 @@ from tests.simulation.processes.process import Machine, Process
 
 
 def here() -> Process:
-    """The process that is running now."""
+    """Return the process that is running now."""
     assert Process.current is not None
     return Process.current
 
@@ -147,7 +147,7 @@ QUEUE = SimpleNamespace(SimpleQueue=SimpleQueue, Empty=Empty)
 
 
 def time_of(machine: Machine) -> SimpleNamespace:
-    """The module ``time``; the clock of a host is available only to a process on that host."""
+    """Return the module ``time``; the clock of a host is available only to a process on that host."""
 
     def monotonic() -> float:
         return machine.schedule.now_ms / 1000

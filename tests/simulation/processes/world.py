@@ -91,12 +91,12 @@ class World:
         return self.acknowledged.counts + Counter({"sessions expired": self.ensemble.expired})
 
     def next_offset(self) -> int:
-        """An offset that was not committed before."""
+        """Return an offset that was not committed before."""
         self._next_offset += 1
         return self._next_offset
 
     def note(self, text: str, *args: Any) -> None:
-        """A line of the trace; formatted only when it is read."""
+        """Note a line of the trace; formatted only when it is read."""
         self.trace.append((self.schedule.now_ms - START_MS, text, args))
 
     def history(self) -> Iterator[str]:
@@ -106,7 +106,7 @@ class World:
     # Running.
 
     def run(self, steps: int = STEPS) -> None:
-        """The whole history. Raises Broken."""
+        """Run the whole history. Raises Broken."""
         memory = Path("/dev/shm")
         folder = Path(tempfile.mkdtemp(prefix="muster-simulation-", dir=memory if memory.is_dir() else None))
         try:
@@ -213,7 +213,7 @@ class World:
         self.controller.take_epoch(copy.name, appoint)
 
     def _started(self, copy: Copy, epoch: int, ok: bool) -> None:
-        """The copy reports that it serves, or cannot."""
+        """Take a copy's report that it serves, or cannot."""
         self.note("%s %s epoch %s", copy.name, "serves" if ok else "refuses", epoch)
         if not ok or (self.serving is not None and self.serving[0] > epoch):
             return
@@ -269,7 +269,10 @@ class World:
             self.note("%s dies, %s bytes are lost", copy.name, lost)
 
     def _copy_is_paused_and_replaced(self) -> None:
-        """The copy does not notice; when it resumes, it serves its clients until it learns that it is fenced."""
+        """Pause and replace the copy, which does not notice.
+
+        It serves its clients until it learns that it is fenced.
+        """
         if self.serving is not None and (copy := self.serving[1]).alive:
             ms = self.chance.choice([0, 20, 2_000, 8_000, 25_000])
             self.note("%s is paused for %s ms, and replaced", copy.name, ms)
@@ -277,7 +280,7 @@ class World:
             self._fail_over(None)
 
     def _nodes_are_read(self, process: Process) -> None:
-        """The worst moment for a pause: the next write is based on what was read."""
+        """Pause at the worst moment: the next write is based on what was read."""
         if self._faulty and self.serving is not None and self.serving[1] is process and self.chance.random() < 0.03:
             self._copy_is_paused_and_replaced()
         elif self._faulty and process is self.controller and self.chance.random() < 0.1:
@@ -299,7 +302,7 @@ class World:
             client.cut(ms)
 
     def _controller_is_replaced(self) -> None:
-        """The old one may be paused in the middle of an operation, and resume later."""
+        """Replace the controller. The old one may be paused in the middle of an operation, and resume later."""
         self.controller.stop(self.chance.choice([0, 3_000, 12_000]))
         number = int(self.controller.name.removeprefix("controller")) + 1
         self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.acknowledged)
@@ -330,7 +333,7 @@ class World:
                 self._gateway_is_cut_off(number, ms)
 
     def _heartbeat_is_answered(self, gateway: Process, at_the_last_moment: bool) -> None:
-        """The worst moments for a gateway to end, or to be cut off: no other process knows of the heartbeat."""
+        """End a gateway, or cut it off, at the worst moments: no other process knows of the heartbeat."""
         if not self._faulty or self.chance.random() > (0.4 if at_the_last_moment else 0.02):
             return
         number = next(n for n, each in enumerate(self.gateways.processes) if each is gateway)
@@ -349,7 +352,7 @@ class World:
             self._consumer_fails()
 
     def _node_changed(self, kind: int, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Called for every change in ZooKeeper. The reconciler may be wrong for two rounds, a copy may not."""
+        """Observe every change in ZooKeeper. The reconciler may be wrong for two rounds, a copy may not."""
         writer = self.ensemble.writer
         self.note("ZooKeeper: %s %s by %s", _EVENTS[kind], path, writer.name if writer else "nobody")
         if before is None or after is None or not is_registration_path(path) or not isinstance(writer, Copy):

@@ -100,7 +100,7 @@ class ZooKeeperServer:
     # Requests.
 
     def do(self, request: Any, session_id: int) -> Any:
-        """Execute the request and return its result. KazooException."""
+        """Execute the request and return its result. Raises KazooException."""
         match request:
             case Transaction():
                 return self._transaction([*request.operations], session_id)
@@ -216,7 +216,7 @@ class ZooKeeperServer:
 
 
 def _operation(name: str, path: str, *arguments: Any) -> Any:
-    """An operation of muster.placement.zookeeper.multi, as in kazoo."""
+    """Return an operation of muster.placement.zookeeper.multi, as in kazoo."""
     match name, arguments:
         case "create", (data,):
             return Create(path, data, None, 0)

@@ -53,7 +53,7 @@ class Ensemble:
         self._expire()
 
     def client(self, hosts: str, access: Access = ANYONE) -> SimulatedClient:
-        """Replaces ``muster.placement.zookeeper.client.client`` in the process that is running. Everyone may do all."""
+        """Replace ``muster.placement.zookeeper.client.client`` in the process that is running. Everyone may do all."""
         client = SimulatedClient(hosts, self, here())
         self.clients.append(client)
         return client
@@ -195,7 +195,7 @@ class SimulatedClient(ZooKeeperClient):
         return notify
 
     def _breaks(self, connection: int) -> None:
-        """The client will notice a moment later."""
+        """Break the connection; the client will notice a moment later."""
 
         def notice() -> None:
             if connection == self._connected_times and self._live.is_set():
@@ -239,7 +239,7 @@ class SimulatedClient(ZooKeeperClient):
         self.process.after(_PING_MS, self._ping)
 
     def _process_ended(self) -> None:
-        """The kernel closes the socket; the session remains until it expires."""
+        """Close the socket, like the kernel; the session remains until it expires."""
         self._live.clear()
         self._connected_times += 1
         for watch in [each for each in self._ensemble.server.watches if each[0] is self]:

@@ -47,7 +47,7 @@ def states_move_as_the_table_says(view: View, step: Step) -> None:
 
 
 def generations_only_grow(view: View, step: Step) -> None:
-    """A generation fences the past. It grows by one when a join phase ends, and never decreases while the actor lives.
+    """Check that a generation grows by one when a join phase ends, and never decreases while the actor lives.
 
     Only a generation in the log survives the actor: one whose assignment was not written may be used again after a
     crash, but a written one never decreases (until the group is deleted).
@@ -100,7 +100,10 @@ def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
 
 
 def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
-    """The assignment is the leader's decision alone: each member gets what the leader gave it, or nothing."""
+    """Check that the assignment is the leader's decision alone.
+
+    Each member gets what the leader gave it, or nothing.
+    """
     received = step.received
     if received is None or not isinstance(received.request, SyncGroup) or not step.outcome.records:
         return
@@ -118,7 +121,10 @@ def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
 
 
 def assignments_are_durable_before_they_are_sent(view: View, step: Step) -> None:
-    """A member that got its partitions must find them after any crash: the log has them, in that generation."""
+    """Check that assignments are in the log, in that generation, before they are sent.
+
+    A member that got its partitions must find them after any crash.
+    """
     for received, response in _synced(step):
         request = received.request
         assert isinstance(request, SyncGroup)
@@ -131,7 +137,7 @@ def assignments_are_durable_before_they_are_sent(view: View, step: Step) -> None
 
 
 def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
-    """What was consumed under an assignment that not all members got is unknown: it must not be shown or kept."""
+    """Check that no assignment is shown or kept that not all members got: what was consumed under it is unknown."""
     for group_id, after in step.changed.items():
         before = step.before.get(group_id)
         if before is None or before.state is not COMPLETING or step.dying:
@@ -202,7 +208,7 @@ def _synced(step: Step) -> list[tuple[Received, SyncGroupResponse]]:
 
 
 def _assignments_of(view: View, step: Step, received: Received) -> tuple[Assignments, str]:
-    """The assignments of that generation, and the owner of this response's share: an instance or a member."""
+    """Return the assignments of that generation, and the owner of this response's share: an instance or a member."""
     request = received.request
     assert isinstance(request, SyncGroup)
     group: GroupShot = step.after[request.group_id]

@@ -29,7 +29,7 @@ E = ErrorCode
 
 
 def only_members_speak_for_the_group(view: View, step: Step) -> None:
-    """A heartbeat, sync or commit is accepted exactly if its sender belongs to the group's current generation.
+    """Check that a heartbeat, sync or commit is accepted exactly if its sender is in the group's current generation.
 
     Accepting too much lets the past overwrite the present; refusing a member makes it stop without reason.
     """
@@ -43,7 +43,7 @@ def only_members_speak_for_the_group(view: View, step: Step) -> None:
 
 
 def no_member_is_expelled_without_a_reason(view: View, step: Step) -> None:
-    """A client that heartbeats, rejoins and syncs in time remains a member, and no client joins without JoinGroup.
+    """Check that clients that heartbeat, rejoin and sync in time remain members, and that none joins without JoinGroup.
 
     This is based on what reached the coordinator: an id disappears because its session or its phase has ended, because
     a LeaveGroup names it, or because the next process of its instance replaces it.
@@ -136,7 +136,7 @@ def _replaced(step: Step, member: MemberShot) -> bool:
 
 
 def an_instance_has_one_member(view: View, step: Step) -> None:
-    """A static member that was replaced is fenced: its instance id belongs to its successor alone."""
+    """Check that a static member that was replaced is fenced: its instance id belongs to its successor alone."""
     for group_id, group in step.changed.items():
         owners = {m.group_instance_id: i for i, m in group.members.items() if m.group_instance_id is not None}
         static = [member for member in group.members.values() if member.group_instance_id is not None]
@@ -149,7 +149,7 @@ def an_instance_has_one_member(view: View, step: Step) -> None:
 
 
 def silent_members_can_expire(view: View, step: Step) -> None:
-    """A member without a pending request has a session that ends; a group must not keep dead members."""
+    """Check that a member without a pending request has a session that ends; a group must not keep dead members."""
     if step.kind is StepKind.RESIGNED:
         return
     now_ms, timers = step.now_ms, view.timers

@@ -21,7 +21,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, _DEAD = GroupState
 
 
 def replay_equals_live(view: View, step: Step) -> None:
-    """A successor knows only the log: memory must equal the log's last values, key by key."""
+    """Check that memory equals the log's last values, key by key: a successor knows only the log."""
     if step.outcome.write is None and step.kind not in (StepKind.FAILED, StepKind.LOADED):
         return
     hard = view.core.hard_state
@@ -56,7 +56,7 @@ def replay_equals_live(view: View, step: Step) -> None:
 
 
 def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
-    """A group exists while it has a record or offsets, and is forgotten with them.
+    """Check that a group exists while it has a record or offsets, and is forgotten with them.
 
     A group that only stored offsets stays when the last one is deleted, until the next walk for expired ones; if
     members join before that, its first record is that of their assignment.
@@ -68,7 +68,7 @@ def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
 
 
 def every_timer_has_an_owner(view: View, step: Step) -> None:
-    """A timer without an owner is a leak, and may affect a later owner of that name."""
+    """Check that no timer lacks an owner, which is a leak, and may affect a later owner of that name."""
     for name in view.timers._armed:
         group = step.after.get(GroupId(name.group))
         match name.kind:
@@ -133,7 +133,7 @@ def _check_partitions(view: View, group_id: str, member_id: str, generation: int
 
 
 def connections_are_those_of_registered_members(view: View, step: Step) -> None:
-    """What is kept of a member's connections goes with its registration, or it would be a leak."""
+    """Check that a member's connections go with its registration: otherwise it is a leak."""
     registry: Any = view.core._shard.registry
     registered = {(group, member) for group, members in registry._known.items() for member in members}
     speakers = registry._speakers

@@ -17,7 +17,7 @@ E = ErrorCode
 
 
 def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
-    """A partition's offset is that of the last acknowledged change, or of a later one whose response is open.
+    """Check that a partition's offset is that of the last acknowledged change, or of a later one without a response.
 
     So a commit never disappears or decreases by itself: only a later commit, a requested deletion, the deletion of its
     topic or its expiry changes it. An acknowledged deletion stays, too.
@@ -44,7 +44,7 @@ def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
 
 
 def reads_show_what_is_durable(view: View, step: Step) -> None:
-    """A consumer that starts at an offset which a crash then reverts would skip unprocessed records.
+    """Check that a consumer starts at no offset which a crash then reverts: it would skip unprocessed records.
 
     A plain OffsetFetch returns what is durable now; one that requires stable offsets returns the newest, once durable.
     """
@@ -58,7 +58,7 @@ def reads_show_what_is_durable(view: View, step: Step) -> None:
 
 
 def unstable_is_what_a_transaction_may_still_change(view: View, step: Step) -> None:
-    """A consumer that reads an offset while its transaction is open would process its records twice (KIP-447)."""
+    """Check that no offset is read while its transaction is open: records would be processed twice (KIP-447)."""
     for received, response in step.answered:
         if not isinstance(response, OffsetFetchResponse) or not isinstance(received.request, OffsetFetch):
             continue
@@ -72,7 +72,7 @@ def unstable_is_what_a_transaction_may_still_change(view: View, step: Step) -> N
 
 
 def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
-    """A topic that is created again under the name starts afresh; old offsets would point nowhere."""
+    """Check that a topic created again under the name starts afresh; old offsets would point nowhere."""
     if step.kind is not StepKind.TOPICS_DELETED:
         return
     hard = view.core.hard_state

@@ -26,13 +26,16 @@ SLACK_MS = 200
 
 
 def no_request_is_answered_twice(view: View, step: Step) -> None:
-    """A client would take a second response for the response to its next request."""
+    """Check that no request gets two responses: a client would take the second for that to its next request."""
     if step.strays:
         raise Broken(f"{step.strays} are answered, but no request waits under these tokens")
 
 
 def every_waiting_request_can_end(view: View, step: Step) -> None:
-    """A parked request without a timer, or a held response without a write in flight, would wait forever."""
+    """Check that a parked request has a timer, and a held response a write in flight.
+
+    They would wait forever otherwise.
+    """
     if step.kind is StepKind.RESIGNED:
         if view.actor.waiting:
             raise Broken(f"the coordinator has resigned and leaves {view.actor.waiting} waiting")
@@ -80,7 +83,7 @@ def _bound_ms(view: View, received: Received) -> int:
 
 
 def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
-    """A client may forget what was acknowledged: the log must have it, and everything decided before it."""
+    """Check that the log has what was acknowledged, and everything decided before it: a client may forget it."""
     for received, response in step.answered:
         match response:
             case OffsetCommitResponse() | OffsetDeleteResponse() | TxnOffsetCommitResponse():

@@ -55,7 +55,7 @@ OF_WAITING = tuple(invariant for invariant in INVARIANTS if invariant.__module__
 
 
 def check_all(view: View, step: Step) -> None:
-    """Raises Broken with the name of the violated invariant."""
+    """Check all invariants. Raises Broken with the name of the violated one."""
     outcome = step.outcome
     idle = step.kind is StepKind.TICK and not (outcome.replies or outcome.records or outcome.updates or outcome.events)
     for invariant in OF_WAITING if idle else INVARIANTS:

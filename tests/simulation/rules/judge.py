@@ -17,7 +17,10 @@ EMPTY, PREPARING, COMPLETING, STABLE, _ = GroupState
 
 
 def verdict(request: Request, groups: Shots) -> ErrorCode | None:
-    """The error that the response must carry; None if that is open (the request parks, or is judged elsewhere)."""
+    """Return the error that the response must carry; None if that is open.
+
+    It is open if the request parks, or is judged elsewhere.
+    """
     match request:
         case Heartbeat():
             return _heartbeat(request, groups)

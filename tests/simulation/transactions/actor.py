@@ -122,7 +122,7 @@ class Actor:
         self._apply(core.step(request, _CONTEXT, token, self._schedule.now_ms))
 
     def marked(self, marker: MarkerRequest, epoch: int, place: TopicPartition, error: ErrorCode) -> None:
-        """A response to the markers of the coordinator of that epoch."""
+        """Take a response to the markers of the coordinator of that epoch."""
         core = self._core
         if core is None or epoch != self.epoch:
             return

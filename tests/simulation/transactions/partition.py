@@ -82,7 +82,7 @@ class Partition:
         """The highest decision of each producer, in memory only."""
 
     def restart(self) -> None:
-        """The owner ends, and another one reads the log."""
+        """End the owner; another one reads the log."""
         self.up = False
         self._process.kill()
         entries = self._states.entries()
@@ -120,7 +120,7 @@ class Partition:
         return await response
 
     def enqueue_batch(self, batch: ClientBatch, guard: VerificationGuard | None = None) -> Append:
-        """As PartitionLog's. LogError."""
+        """Append like PartitionLog. Raises LogError."""
         header = read_header(batch.records)
         if self._states.check(header, guard) is None:
             self._append(header)
@@ -131,14 +131,14 @@ class Partition:
     def guard_for(
         self, producer_id: int, producer_epoch: int, base_sequence: int = NO_SEQUENCE, transaction_version: int = 0
     ) -> VerificationGuard | None:
-        """As PartitionLog's. LogError."""
+        """Return a guard like PartitionLog. Raises LogError."""
         if self._states.in_transaction(producer_id, producer_epoch):
             return None
         self._states.check_epoch(producer_id, producer_epoch)
         return self._states.guards.take(producer_id, producer_epoch, base_sequence, transaction_version)
 
     def release(self, guard: VerificationGuard) -> None:
-        """As PartitionLog's."""
+        """Release like PartitionLog."""
         self._states.guards.release(guard)
 
     def _append(self, header: BatchHeader, end: EndOfTransaction | None = None) -> None:
@@ -151,7 +151,7 @@ class Partition:
     # Markers.
 
     def mark(self, marker: Marker) -> ErrorCode:
-        """As PartitionLog's ``enqueue_marker``."""
+        """Write a marker like PartitionLog's ``enqueue_marker``."""
         producer = (marker.producer_id, marker.epoch)
         if not self.up:
             return E.not_leader_or_follower

@@ -75,7 +75,7 @@ class Producer:
         self._unsure = False
 
     def _call(self, request: Any) -> Act:
-        """The first response that is final. Stopped if the producer loses its patience."""
+        """Return the first response that is final. Raises Stopped if the producer loses its patience."""
         for _ in range(self.chance.choice([3, 30, 30])):
             response = yield "request", request
             if response is not None and error_of(response) not in AGAIN:

@@ -1,4 +1,4 @@
-"""What must hold after every step of the coordinator, and at the end, judged by the log where that is possible."""
+"""Rules after every step of the coordinator, and at the end, judged by the log where that is possible."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _check_successor(name: str, before: TransactionMetadata, after: TransactionM
 
 
 def check_state(core: TransactionCoordinator, log: Log, unwritten: Sequence[Record]) -> None:
-    """The coordinator's state is what its log and the records under way say."""
+    """Check that the coordinator's state is what its log and the records under way say."""
     values = dict(log.values)
     for record in unwritten:
         name = decode_key(record.key)
@@ -103,7 +103,7 @@ def check_markers(log: Log, markers: Sequence[MarkerRequest]) -> None:
 def check_complete(
     records: Sequence[Record], decided: Mapping[TransactionalId, TransactionMetadata], taken: Mapping[str, set[Any]]
 ) -> None:
-    """The last record of a transaction follows the confirmation of every partition."""
+    """Check that the last record of a transaction follows the confirmation of every partition."""
     for record in records:
         name = decode_key(record.key)
         if name is None or record.value is None or decode_value(record.value).state not in OUTCOMES.values():
@@ -113,7 +113,7 @@ def check_complete(
 
 
 def check_reply(log: Log, request: Any, response: Any) -> None:
-    """A success rests on what is durable."""
+    """Check that a success rests on what is durable."""
     match request:
         case InitProducerId() if response.error_code is E.none and request.transactional_id is not None:
             value = log.values.get(request.transactional_id)
@@ -167,7 +167,7 @@ def _check_end(value: TransactionMetadata | None, request: EndTxn, response: Any
 
 
 class Promises:
-    """What producers know of their transactions."""
+    """Knowledge of producers about their transactions."""
 
     def __init__(self) -> None:
         self.written: dict[Tag, set[tuple[str, int]]] = {}

@@ -69,7 +69,7 @@ class World:
         return self.actor.events + Counter(committed=len(self.promises.committed))
 
     def run(self, steps: int = STEPS) -> None:
-        """The whole history. Raises Broken, also if the coordinator raises anything else."""
+        """Run the whole history. Raises Broken, also if the coordinator raises anything else."""
         try:
             self._run(steps)
         except Broken:
@@ -89,7 +89,7 @@ class World:
         self._heal()
 
     def _step(self) -> bool:
-        """Whether something happened. Broken if it failed in a partition's process."""
+        """Whether something happened. Raises Broken if it failed in a partition's process."""
         is_going = self.schedule.step()
         if self._machine.broken is not None:
             raise self._machine.broken
@@ -139,8 +139,11 @@ class World:
             self.schedule.after(self.chance.randint(0, 5), lambda: respond(response))
 
     def _through_network(self, deliver: Callable[[], None], *, in_order: bool) -> None:
-        """It arrives, late, twice, or never. What is ``in_order`` arrives at once or never: nothing in the classic
-        protocol distinguishes the end of a transaction from a late one of the transaction before."""
+        """Deliver late, twice, or never; with ``in_order``, at once or never.
+
+        Nothing in the classic protocol distinguishes the end of a transaction from a late one of the transaction
+        before.
+        """
         chance = self.chance
         if chance.random() < self._lost:
             return
