@@ -64,7 +64,7 @@ class Coordinator:
         principal: str | None = ANONYMOUS,
         is_hint: bool = False,
     ) -> Position:
-        """That client got these offsets, by partition, in a response to OffsetFetch."""
+        """Return a client's position: the offsets, by partition, that it got in a response to OffsetFetch."""
         self.sequence += 1
         return Position(
             group=group,
@@ -88,7 +88,7 @@ class Coordinator:
         client_id: str | None = CLIENT,
         principal: str = ANONYMOUS,
     ) -> list[Registration | SimpleCommit]:
-        """A client without membership committed these offsets, by partition."""
+        """Commit these offsets, by partition, as a client without membership; return the updates."""
         member_id = f"{principal}@{HOST}/{client_id}"
         self._committed.setdefault((group, member_id), set()).update(offsets)
         owned = self._committed[group, member_id]
@@ -178,7 +178,7 @@ class Bench:
         client_id: str | None = CLIENT,
         topic: str = "t",
     ) -> None:
-        """A Fetch with these partitions and offsets."""
+        """Begin a Fetch with these partitions and offsets."""
         places = {(topic, partition): offset for partition, offset in offsets.items()}
         self.account.fetching(connection, host, client_id, places, at_ms)
 

@@ -99,7 +99,7 @@ class Churn:
         return sum(count for (group, label, _), count in self.labels.items() if group == label)
 
     def alike(self) -> set[str]:
-        """Groups that may have started with another one and left with it: no order distinguishes them."""
+        """Return groups that may have started with another one and left with it: no order distinguishes them."""
         return {
             one.group
             for one in self._clients
@@ -143,7 +143,7 @@ class Churn:
         self._deliver(0, lambda: account.updates([update], self.now_ms))
 
     def _deliver(self, after_ms: int, act: Callable[[], None]) -> None:
-        """The coordinator's updates arrive in the order of sending."""
+        """Deliver the coordinator's updates, in the order of sending."""
         self._delivered_ms = max(self._delivered_ms, self.now_ms + after_ms + self._lot(self.timing.way))
         self._in(self._delivered_ms - self.now_ms, act)
 

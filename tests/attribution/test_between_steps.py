@@ -1,4 +1,4 @@
-"""What is done once a second is done in steps, and clients fetch, join and leave between them."""
+"""Work of once a second is done in steps, and clients fetch, join and leave between them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def identity(connection: ConnectionState) -> Identity | None:
 
 
 def settle(bench: Bench, at_ms: int, at_step: int, happens: Callable[[], None]) -> None:
-    """That happens behind one of the steps."""
+    """Settle in steps; ``happens`` is called behind one of them."""
     for step, _ in enumerate(bench.account.settle_in_steps(at_ms), 1):
         if step == at_step:
             happens()
@@ -41,7 +41,7 @@ def settle(bench: Bench, at_ms: int, at_step: int, happens: Callable[[], None]) 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_client_fetches_something_else(world: tuple[Bench, Coordinator], step: int) -> None:
-    """What it had fetched long before is forgotten."""
+    """Fetches of long before are forgotten."""
     bench, says = world
     groups = [says.register("g1", "m1", 0, 1), says.register("g2", "m2", 0, 5), says.register("g3", "m3", 0, 5)]
     bench.account.updates(groups, NOW_MS - 60 * S)
@@ -89,7 +89,7 @@ def test_a_client_shows_whose_it_is(world: tuple[Bench, Coordinator], step: int)
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_client_fetches_what_contradicts_a_guess(world: tuple[Bench, Coordinator], step: int) -> None:
-    """It is paired with a group by all that it has fetched then."""
+    """The client is paired with a group by all that it has fetched then."""
     bench, says = world
     groups = [
         says.register("g1", "m1", 0, 1, 2),

@@ -16,7 +16,7 @@ PRINCIPALS = (None, "User:a", "User:b")
 
 
 def results(slot: Slot, now_ms: int) -> list[object]:
-    """What a slot says about many times and readers, in an order of its own."""
+    """Return the slot's answers about many times and readers, in an order of their own."""
     found: list[object] = [slot.count, slot.candidates(now_ms), slot.constant_until_ms(now_ms)]
     for at_ms in range(max(0, now_ms - 1_000), now_ms + 1, 100):
         for by in (Reader(), Reader("User:a", at_ms), Reader("User:b", max(0, at_ms - 500), at_ms)):

@@ -215,7 +215,7 @@ def test_many_groups_that_come_and_go(seed: int, lanes: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_groups_that_come_and_go_over_a_kill_of_the_gateway(seed: int) -> None:
-    """What was pending at that moment is in the samples without a group, and nothing else."""
+    """Records that were pending at that moment are in the samples without a group, and nothing else."""
     churn = Churn(seed, lanes=6)
     churn.run(restart_ms=12_000)
     assert not churn.wrong()

@@ -20,7 +20,7 @@ def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: i
 
 
 def counts(bench: Bench) -> dict[tuple[str | None, str | None], int]:
-    """Sends by group and reason, when nothing is pending any more."""
+    """Return the number of sends by group and reason, when nothing is pending any more."""
     bench.account.close()
     found: dict[tuple[str | None, str | None], int] = {}
     for sample in bench.sink.final:
@@ -114,7 +114,7 @@ def test_a_member_that_fetched_its_offset_has_its_bytes_beside_a_client_that_was
 def counts_of(
     bench: Bench, reader: ConnectionState, from_ms: int, to_ms: int, member: ConnectionState
 ) -> tuple[int, int]:
-    """Sends to the reader that have no group, and sends to the member that have one."""
+    """Return the number of sends to the reader that have no group, and of sends to the member that have one."""
     unattributed = named = 0
     for at_ms in range(from_ms, to_ms, 250):
         for connection in (member, reader):

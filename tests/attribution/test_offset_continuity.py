@@ -11,7 +11,7 @@ from tests.attribution.bench import NOW_MS, Bench, Coordinator
 def begin(
     bench: Bench, offset: int, *, partition: int = 0, at_ms: int = NOW_MS, connection: ConnectionState | None = None
 ) -> ConnectionState:
-    """A connection's first Fetch of a partition, and the records in its response."""
+    """Begin a connection with a Fetch of a partition and the records in its response."""
     connection = connection or ConnectionState()
     bench.fetching(connection, {partition: offset}, at_ms=at_ms)
     bench.send(partition, at_ms=at_ms, connection=connection)

@@ -33,7 +33,7 @@ def poll(bench: Bench, connections: list[ConnectionState], at_ms: int, *, offset
 
 
 def groups_of(bench: Bench, connections: list[ConnectionState], at_ms: int) -> list[str | None]:
-    """The group to which the next records of each connection go at once; None if they are pending."""
+    """Return the group to which the next records of each connection go at once; None if they are pending."""
     found = []
     for connection in connections:
         before = len(bench.sink.final)

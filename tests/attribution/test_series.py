@@ -39,7 +39,7 @@ def send(
 
 
 def check(account: Account[Sample]) -> None:
-    """The equation of the account, for bytes, messages and (except for pending ones) batches."""
+    """Check the equation of the account, for bytes, messages and (except for pending ones) batches."""
     books = account.snapshot()
     for place, sent in books.sent.items():
         parts: list[Any] = [total for series, total in books.groups.items() if series[2:] == place]

@@ -11,7 +11,7 @@ SETTLED_MS = 2_000
 
 
 def fetch(bench: Bench, connection: ConnectionState, partitions: Iterable[int], at_ms: int) -> None:
-    """A consumer's behaviour: it fetches all its partitions, and gets records of partition 0."""
+    """Fetch like a consumer: all its partitions, with records of partition 0."""
     bench.fetching(connection, dict.fromkeys(partitions, 5), at_ms=at_ms)
     bench.send(0, at_ms=at_ms, connection=connection)
 

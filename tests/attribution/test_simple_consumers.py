@@ -18,14 +18,14 @@ def says() -> Coordinator:
 def read(
     bench: Bench, offset: int = 0, *, partition: int = 0, at_ms: int = NOW_MS, connection: ConnectionState | None = None
 ) -> ConnectionState:
-    """A Fetch of ten records from there. A new connection was opened just now."""
+    """Fetch ten records from there. A new connection was opened just now."""
     connection = connection or ConnectionState(opened_ms=at_ms)
     bench.fetching(connection, {partition: offset}, at_ms=at_ms)
     return bench.send(partition, at_ms=at_ms, connection=connection, offset=offset)
 
 
 def groups(bench: Bench, at_ms: int = NOW_MS + 200_000) -> list[str | None]:
-    """Of everything that was sent, in the order in which it became certain."""
+    """Return the group of everything that was sent, in the order in which it became certain."""
     bench.settle(at_ms)
     return [group for group, *_ in bench.labels()]
 

@@ -29,7 +29,7 @@ class PacketsLost(RuntimeError):
 class Capture:
     """``with Capture(ports) as capture``: all TCP packets over IPv4 from and to these local ports. Needs CAP_NET_RAW.
 
-    PermissionError without it. Each packet is captured once, when it arrives.
+    Raises PermissionError without it. Each packet is captured once, when it arrives.
     """
 
     RECEIVE_BUFFER_BYTES = 128 << 20
@@ -56,7 +56,7 @@ class Capture:
         self._socket.close()
 
     def stop(self) -> list[bytes]:
-        """All packets since the start, from the IP header on. PacketsLost if there were more."""
+        """All packets since the start, from the IP header on. Raises PacketsLost if there were more."""
         self._end()
         _, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         if dropped or self._is_cut:
@@ -87,7 +87,7 @@ class Capture:
 
 
 def port_filter(ports: Iterable[int]) -> bytes:
-    """A BPF program that accepts TCP packets from or to these ports; they begin with the IP header."""
+    """Return a BPF program that accepts TCP packets from or to these ports; they begin with the IP header."""
     wanted = sorted(set(ports))
     accept = 2 * len(wanted) + 6
     reject = accept - 1

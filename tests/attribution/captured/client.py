@@ -48,7 +48,7 @@ class Spec:
 
 class Client(Protocol):
     def poll(self) -> int:
-        """Number of records that came within ``POLL_S``."""
+        """Poll for ``POLL_S``; return the number of records."""
 
     def commit(self) -> None:
         """Commit what was read."""

@@ -1,4 +1,4 @@
-"""What the gateways counted for each group against what the packets show that it got."""
+"""Comparison of the gateways' counts for each group with what the packets show that it got."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Row:
 
 
 def read_packets(packets: Iterable[bytes], ports: Collection[int]) -> list[Carried]:
-    """What all Fetch responses carried. Unreadable."""
+    """Return the content of all Fetch responses. Raises Unreadable."""
     found = [exchange for connection in connections(packets, ports) for exchange in exchanges(connection)]
     return list(carried(found, topic_names(found)))
 
 
 def received(parts: Iterable[Carried], owners: Mapping[str, Group]) -> dict[str, Truth]:
-    """What groups received, by unit; ``owners`` has the group of each client by its rack. Unreadable."""
+    """Return what groups received, by unit; ``owners`` has the group of each client by its rack. Raises Unreadable."""
     found = {unit: Truth() for unit in UNITS}
     for part in parts:
         if part.rack is None or part.rack not in owners:
@@ -77,7 +77,7 @@ def row(scenario: Scenario, truth: Mapping[str, Truth], books: Mapping[str, Book
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """A table of all scenarios, then the groups whose count differs from what they received."""
+    """Print a table of all scenarios, then the groups whose count differs from what they received."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("SCENARIO", "", "KiB", "MESSAGES", "RIGHT", "WRONG", "LOST", "KiB COUNTED AS", "HOLDS"):
         table.add_column(name, justify="right" if name in ("KiB", "MESSAGES", "RIGHT", "WRONG", "LOST") else "left")

@@ -43,19 +43,19 @@ class Exchange(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a Fetch response carried of one partition."""
+    """Records of one partition in a Fetch response."""
 
     rack: str | None
-    """Of the client; None if it sent a version of Fetch that has none."""
+    """Rack of the client; None if it sent a version of Fetch that has none."""
     topic: str
     partition: int
     size_bytes: int
-    """Of whole batches."""
+    """Size of whole batches."""
     messages: int
 
 
 def split(stream: bytes | bytearray) -> tuple[list[bytes], int]:
-    """The frames, and how many bytes of a further one there are."""
+    """Return the frames, and how many bytes of a further one there are."""
     frames, at = [], 0
     while at + 4 <= len(stream):
         end = at + 4 + int.from_bytes(stream[at : at + 4], "big")
@@ -67,7 +67,7 @@ def split(stream: bytes | bytearray) -> tuple[list[bytes], int]:
 
 
 def exchanges(connection: Connection) -> list[Exchange]:
-    """All requests that were answered, in the order of the responses. Unreadable.
+    """All requests that were answered, in the order of the responses. Raises Unreadable.
 
     A request may be cut off or without a response, when a client has closed; a response may not.
     """
@@ -102,7 +102,7 @@ def topic_names(of_all: Iterable[Exchange]) -> dict[object, str]:
 
 
 def carried(of_all: Iterable[Exchange], names: Mapping[object, str]) -> Iterator[Carried]:
-    """What the Fetch responses among them carried. KeyError for a topic without a name."""
+    """Yield the content of the Fetch responses among them. Raises KeyError for a topic without a name."""
     for exchange in of_all:
         version = exchange.header.api_version
         if exchange.header.api_key != FETCH:

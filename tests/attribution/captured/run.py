@@ -17,7 +17,7 @@ _PROPERTIES = {"attribution.pending.ms": str(PENDING_MS), "group.initial.rebalan
 
 
 def run(scenarios: Sequence[Scenario], folder: Path, note: Callable[[str], object]) -> list[Row]:
-    """Play the scenarios one after the other. PermissionError without CAP_NET_RAW, PacketsLost, Unreadable."""
+    """Play the scenarios one after the other. Raises PermissionError without CAP_NET_RAW, PacketsLost or Unreadable."""
     with Cluster(folder, gateways=GATEWAYS, properties=_PROPERTIES) as cluster:
         ports = {int(address.rpartition(":")[2]) for address in cluster.bootstrap}
         owners: dict[str, Group] = {}

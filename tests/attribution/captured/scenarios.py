@@ -1,4 +1,7 @@
-"""What clients of one host with one client id do, one after another or side by side. Each has topics of its own."""
+"""Scenarios of clients of one host with one client id, one after another or side by side.
+
+Each has topics of its own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ class Scenario:
 
 
 def _simple_in_turn(library: Library, *, settles: bool) -> Callable[[Stage], None]:
-    """A simple consumer reads, commits and closes; then a reader, a second simple consumer, and a member of its group.
+    """Return a scenario: a simple consumer, then a reader, a second simple consumer, and a member of its group.
+
+    The first simple consumer reads, commits and closes.
 
     The next one begins when the labels before it are final, or at once.
     """
@@ -53,7 +58,7 @@ def _simple_in_turn(library: Library, *, settles: bool) -> Callable[[Stage], Non
 
 
 def _simple_beside(stage: Stage) -> None:
-    """A simple consumer and a reader without a group begin together, and read different amounts."""
+    """Begin a simple consumer and a reader without a group together, which read different amounts."""
     topic = stage.topic(_RECORDS, partitions=1)
     simple = stage.start("kafka-python", "simple", topic, stage.group("x"), _SOME)
     reader = stage.start("kafka-python", "nobody", topic, None, _SOME, start=2 * _SOME)
@@ -65,7 +70,7 @@ def _simple_beside(stage: Stage) -> None:
 
 
 def _a_tool_looks(stage: Stage) -> None:
-    """A tool with librdkafka's client id requests a group's offsets, also while a reader without a group has it."""
+    """Request a group's offsets by a tool with librdkafka's client id, also while a reader without a group has it."""
     topic, x = stage.topic(_RECORDS, partitions=1), stage.group("x")
     stage.begin_at(x, topic, _SOME // 2)
     stage.look_at(x, topic, RDKAFKA)

@@ -1,4 +1,4 @@
-"""What the scenarios share: topics with records, clients in processes of their own, whose bytes are whose."""
+"""Stage of the scenarios: topics with records, and clients in processes of their own, whose bytes can be told apart."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RunningClient:
         self._do("commit")
 
     def close(self) -> None:
-        """The client closes its connections, and its process ends."""
+        """Close the client's connections and end its process."""
         self.begin_to_close()
         self._expect("close")
         self._process.wait(_STEP_S)
@@ -105,11 +105,11 @@ class Stage:
         self.owners: dict[str, Group] = {}
         """The group of each client, by its rack."""
         self._partitions: dict[str, int] = {}
-        """Of each topic."""
+        """Number of partitions of each topic."""
         self._clients: list[RunningClient] = []
 
     def topic(self, records: int, *, partitions: int = 2, compression: str = "none") -> str:
-        """A topic with that many records, spread evenly over its partitions."""
+        """Create a topic with that many records, spread evenly over its partitions; return its name."""
         name = f"{self.name}.{len(self._partitions)}"
         self._partitions[name] = partitions
         admin = self._admin(_HARNESS)
@@ -138,7 +138,7 @@ class Stage:
         start: int = 0,
         client_id: str | None = None,
     ) -> RunningClient:
-        """A client that reads that many records."""
+        """Start a client that reads that many records."""
         rack = f"{self.name}-{len(self.owners)}"
         self.owners[rack] = group
         spec = Spec(library, role, self.bootstrap, topic, self._partitions[topic], group, rack, count, start, client_id)
@@ -182,7 +182,7 @@ class Stage:
 
 
 def counted(metrics: Iterable[str], unit: str) -> Books:
-    """What all gateways have counted, in bytes or messages."""
+    """Return the counts of all gateways, in bytes or messages."""
     books = Books()
     for url in metrics:
         books.add(scrape(url, unit))

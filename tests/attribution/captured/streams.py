@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
 
 def parse(packet: bytes) -> Segment:
-    """An IPv4 packet with a TCP segment."""
+    """Parse an IPv4 packet with a TCP segment."""
     start = (packet[0] & 0x0F) * 4
     (total,) = struct.unpack_from(">H", packet, 2)
     source_port, target_port, sequence = struct.unpack_from(">HHI", packet, start)
@@ -35,7 +35,7 @@ def parse(packet: bytes) -> Segment:
 
 
 class Direction:
-    """What one side of a connection sent. Segments may be late, repeated, and overlap."""
+    """Stream of one side of a connection. Segments may be late, repeated, and overlap."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -95,7 +95,10 @@ class Connection:
 
 
 def connections(packets: Iterable[bytes], ports: Collection[int]) -> list[Connection]:
-    """The connections to these ports, in the order in which they were opened. A client's port may be used again."""
+    """Return the connections to these ports, in the order in which they were opened.
+
+    A client's port may be used again.
+    """
     found: list[Connection] = []
     current: dict[tuple[Endpoint, Endpoint], Connection] = {}
     for segment in map(parse, packets):

@@ -1,4 +1,4 @@
-"""As root: a capture of the loopback interface, and with it real clients on a whole Muster."""
+"""Real clients on a whole Muster, beside a capture of the loopback interface; needs root."""
 
 from __future__ import annotations
 

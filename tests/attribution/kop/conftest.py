@@ -29,5 +29,5 @@ def world(kop: Kop, ours: Ours) -> World:
 
 @pytest.fixture
 def world_of(ours: Ours) -> Callable[..., World]:
-    """These rules, and Muster's."""
+    """Return a maker of worlds with these rules, and Muster's."""
     return lambda *rules: World((*rules, ours))

@@ -25,19 +25,19 @@ class KopCounters:
         self.bytes_out[self._names.setdefault(partition, named), group] += size_bytes
 
     def fetch(self, partition: object, named: str, group: str, *found_bytes: int) -> None:
-        """A Fetch that found the first amount and, if that was less than fetch.min.bytes, the second one at its end."""
+        """Count a Fetch that found the first amount and, if less than fetch.min.bytes, the second one at its end."""
         for size_bytes in found_bytes:
             self.read(partition, named, group, size_bytes)
 
     def scrape(self) -> str:
-        """The text that KoP gives to Prometheus."""
+        """Return the text that KoP gives to Prometheus."""
         return "".join(
             f'kop_server_BYTES_OUT{{topic="{topic}",group="{group}"}} {size_bytes}\n'
             for (topic, group), size_bytes in self.bytes_out.items()
         )
 
     def scraped(self) -> dict[tuple[str, str], float]:
-        """A scraper's reading of it. ValueError if it is unreadable."""
+        """Return a scraper's reading of it. Raises ValueError if it is unreadable."""
         families = text_string_to_metric_families(self.scrape())
         samples = [sample for family in families for sample in family.samples]
         if any(sample.name != "kop_server_BYTES_OUT" for sample in samples):

@@ -19,7 +19,7 @@ class MappingModel:
         self._zxid = 0
 
     def write(self, path: str, data: bytes) -> None:
-        """An unconditional write by another client; parents are created."""
+        """Write unconditionally, as another client; parents are created."""
         parent = path.rpartition("/")[0]
         while parent.count("/") > 1 and parent not in self.nodes:
             self._set(parent, b"")
@@ -34,7 +34,10 @@ class MappingModel:
         return todo
 
     def planned(self, wanted: Iterable[Registration], *, trusted: bool = True) -> Plan:
-        """The reconciler's plan now; ``trusted``: the coordinator is Active, so its registrations were queried."""
+        """Return the reconciler's plan now.
+
+        ``trusted``: the coordinator is Active, so its registrations were queried.
+        """
         return plan(
             {OFFSETS_PARTITION: tuple(wanted)} if trusted else {},
             dict(self.nodes),
@@ -60,7 +63,7 @@ class MappingModel:
         return {path.rpartition("/")[2] for path in self.nodes if path.count("/") == 4}
 
     def kop_label(self, host: str, client_id: str | None) -> str | None:
-        """The group in KoP's own flat node."""
+        """Return the group in KoP's own flat node."""
         node = self.nodes.get(kop_path(host, client_id))
         return None if node is None else node.data.decode()
 

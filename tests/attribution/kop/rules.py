@@ -190,7 +190,7 @@ class Ours(Rule):
         return text
 
     def evidence(self, broker: str) -> str:
-        """The label of the last fetch there."""
+        """Return the label of the last fetch there."""
         return self.books[broker].samples[-1].evidence
 
     def check(self) -> None:

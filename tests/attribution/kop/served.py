@@ -53,14 +53,14 @@ def books(gateway: Serving, topic: str) -> Books:
 
 
 def served(gateway: Serving, api: str) -> float:
-    """Number of requests of that API whose handler has ended."""
+    """Return the number of requests of that API whose handler has ended."""
     _, text = gateway.http("/metrics")
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return sum(s.value for s in samples if s.name == "muster_requests_total" and s.labels["api"] == api)
 
 
 def settled(gateway: Serving, topic: str, size_bytes: float) -> Books:
-    """The account once that many bytes of the topic were sent and none of them is pending."""
+    """Return the account once that many bytes of the topic were sent and none of them is pending."""
 
     def found() -> Books | None:
         now = books(gateway, topic)
@@ -71,7 +71,7 @@ def settled(gateway: Serving, topic: str, size_bytes: float) -> Books:
 
 
 def join(client: Client, group: str, topic: str, partitions: Sequence[int]) -> Member:
-    """A group of one member with these partitions."""
+    """Join a group as its only member, with these partitions."""
     find(client, 4, group)
     member = Member(client, group)
     assert member.join().error_code is ErrorCode.none

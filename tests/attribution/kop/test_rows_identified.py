@@ -39,7 +39,10 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 @pytest.fixture
 def connect(full: Serving) -> Iterator[Connect]:
-    """Connects through the balancer, from that address and as that user; ``rdkafka`` is every client's id."""
+    """Yield a function that connects through the balancer, from that address and as that user.
+
+    Every client's id is ``rdkafka``.
+    """
     with ExitStack() as opened:
 
         def connect(user: str = "tenant-1", host: str = "10.0.0.1") -> Client:

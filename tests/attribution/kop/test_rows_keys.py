@@ -22,7 +22,7 @@ DEFAULT_IDS = {
 
 
 def consumer(world: World, group: str, *partitions: int, client_id: str | None = "app", **where: str) -> Connection:
-    """A consumer of the group with these partitions, which looked up its coordinator at A; its connection to C."""
+    """Return the connection to C of a consumer of the group with these partitions, which looked it up at A."""
     world.find(world.connect("A", client_id, **where), group)
     world.join(world.connect("B", client_id, **where), group, *partitions)
     return world.connect("C", client_id, **where)
@@ -64,7 +64,7 @@ def test_f04_the_offset_where_a_connection_begins_identifies_its_group(world: Wo
 
 
 def test_f04_where_nothing_distinguishes_them_each_group_gets_one_stream(world: World, ours: Ours) -> None:
-    """The same partition, from the same offset: the labels may be swapped, but never both of one group."""
+    """Two groups fetch one partition from one offset: the labels may be swapped, but never both of one group."""
     connections = consumer(world, "billing", 0), consumer(world, "audit", 0)
     fetched = []
     for _ in range(40):
@@ -112,7 +112,7 @@ def test_f07_an_address_has_one_name(world: World) -> None:
 
 
 def test_f08_an_address_that_was_resolved_to_a_name(world: World, kop: Kop) -> None:
-    """The same socket then prints as ``worker-7/10.0.0.1:port``: another key, and a node inside a node."""
+    """The socket of ``worker-7`` prints as ``worker-7/10.0.0.1:port``: another key, and a node inside a node."""
     world.find(world.connect("A", name="worker-7"), "g")
     world.join(world.connect("B", name="worker-7"), "g", 0)
     fetched = world.fetch(world.connect("C"))

@@ -20,7 +20,10 @@ PENDING_MS = 60_000
 
 
 def consumer(world: World, *partitions: int, group: str = "g", bootstrap: str = "A") -> tuple[Connection, Member]:
-    """A consumer that sent its look-up to that broker; that connection, and the member, whose coordinator is on B."""
+    """Return the connection of a consumer that sent its look-up to that broker, and the member.
+
+    Its coordinator is on B.
+    """
     look_up = world.connect(bootstrap)
     world.find(look_up, group)
     return look_up, world.join(world.connect("B"), group, *partitions)

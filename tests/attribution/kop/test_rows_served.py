@@ -96,7 +96,7 @@ def test_f16_groups_one_after_another_in_one_place(full: Serving, topic: Topic, 
             full.gateway.account.settle(now_ms() + 1_000)
 
         def found() -> Books | None:
-            """Reads again, as a consumer does: the gateway hears of the member that left a moment later."""
+            """Read again, as a consumer does: the gateway hears of the member that left a moment later."""
             read(reader, topic, offset=1, version=4)
             full.run(settle())
             now = books(full, topic.name)

@@ -149,9 +149,12 @@ def test_scheme_two_a_broker_that_stops_expires_its_members(world_of: Worlds, sh
 
 
 def long_pause(world: World) -> Client:
-    """The client is paused for longer than its session. Its own time-out comes first: it looks up the coordinator again
-    (the partition has moved to C in between) and is a member there; then B, which noticed late, expires the old member.
-    Writer and deleter are two processes, and no lock orders them."""
+    """Pause the client for longer than its session.
+
+    Its own time-out comes first: it looks up the coordinator again (the partition has moved to C in between) and is a
+    member there; then B, which noticed late, expires the old member. Writer and deleter are two processes, and no lock
+    orders them.
+    """
     client = Client(world).start()
     client.member.paused = True
     on_b = world.move_coordinator("C")

@@ -43,7 +43,7 @@ class ThreeGateways:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def start(self, name: str) -> None:
-        """A new process has no knowledge: a new gateway with a new account, on the same port."""
+        """Start a new gateway with a new account on the same port: a new process has no knowledge."""
 
         async def start() -> None:
             controller = self._backstage.controller
@@ -55,7 +55,7 @@ class ThreeGateways:
         self._publish()
 
     def stop(self, name: str) -> None:
-        """It closes its connections; other gateways lead its partitions from now on."""
+        """Stop a gateway, which closes its connections; other gateways lead its partitions from now on."""
         gateway = self.gateways.pop(name)
         self._backstage.run(gateway.stop())
         self.retired.append(gateway)
@@ -65,13 +65,13 @@ class ThreeGateways:
         return Client(self._ports[name], client_id)
 
     def leader(self, topic: Topic, partition: int) -> str:
-        """The gateway that Metadata names for the partition."""
+        """Return the gateway that Metadata names for the partition."""
         broker = self._backstage.controller.view().leader_of(topic, partition)
         assert broker is not None
         return NAMES[broker.id - 11]
 
     def coordinator(self, group: str) -> str:
-        """The gateway that FindCoordinator names for the group."""
+        """Return the gateway that FindCoordinator names for the group."""
         broker = self._backstage.controller.view().coordinator_of(self._backstage.gateway.partition_of(group))
         assert broker is not None
         return NAMES[broker.id - 11]

@@ -75,32 +75,32 @@ class Rule:
     name: str
 
     def found_coordinator(self, connection: Connection, client_id: str | None, groups: tuple[str, ...]) -> bool:
-        """A FindCoordinator arrived; False if it is never answered."""
+        """Take a FindCoordinator; return False if it is never answered."""
         return True
 
     def joined(self, member: Member) -> None:
-        """The member sent JoinGroup."""
+        """Take a JoinGroup of the member."""
 
     def requested(self, connection: Connection, client_id: str | None, group: str) -> None:
         """Any other request of a client of the group arrived: SyncGroup, Heartbeat, OffsetCommit, OffsetFetch."""
 
     def removed(self, broker: str, member: Member, *, stopping: bool) -> None:
-        """The coordinator on that broker removed the member: it left, or its session ended."""
+        """Take the removal of the member by the coordinator on that broker: it left, or its session ended."""
 
     def stated(self, updates: tuple[RegistrationUpdate, ...], now_ms: int) -> None:
-        """An update of Muster's coordinator."""
+        """Take an update of Muster's coordinator."""
 
     def coordinated(self, core: Coordinator, epoch: int, now_ms: int) -> None:
-        """A coordinator is Active: every gateway gets its registrations."""
+        """Take an Active coordinator: every gateway gets its registrations."""
 
     def checked(self, members: Iterable[Member]) -> None:
-        """The time of the periodic check."""
+        """Check periodically."""
 
     def closed(self, connection: Connection) -> None:
-        """The broker closed the connection, or noticed that it is closed."""
+        """Take the end of the connection: the broker closed it, or noticed that it is closed."""
 
     def started(self, broker: str) -> None:
-        """The broker is a new process without memory."""
+        """Start the broker as a new process without memory."""
 
     def passed(self, now_ms: int) -> None:
         """Time has passed."""
@@ -108,7 +108,7 @@ class Rule:
     def fetching(
         self, connection: Connection, client_id: str | None, offsets: Mapping[tuple[str, int], int], now_ms: int
     ) -> None:
-        """A Fetch arrived with exactly these partitions and fetch offsets."""
+        """Take a Fetch with exactly these partitions and fetch offsets."""
 
     def label(
         self, connection: Connection, client_id: str | None, topic: str, partition: int, offset: int, now_ms: int
@@ -157,7 +157,7 @@ class World:
     rules: tuple[Rule, ...]
     driver: _Driver = field(default_factory=_Driver)
     members: list[Member] = field(default_factory=list)
-    """Those that run, whatever the coordinator believes."""
+    """Members that run, whatever the coordinator believes."""
     open: list[Connection] = field(default_factory=list)
     coordinator_on: str = "B"
 
@@ -170,7 +170,7 @@ class World:
             rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
 
     def registrations(self) -> tuple[Registration, ...]:
-        """The registrations of the Active coordinator."""
+        """Return the registrations of the Active coordinator."""
         return self.driver.core.registrations()
 
     # Connections and look-ups.
@@ -204,14 +204,14 @@ class World:
     # Membership.
 
     def join(self, connection: Connection, group: str, *partitions: int) -> Member:
-        """A new member with these partitions; the others of its group keep theirs."""
+        """Join the group with a new member, which gets these partitions; the others keep theirs."""
         member = Member(group=group, connection=connection, partitions=partitions)
         self.members.append(member)
         self.rebalance(group)
         return member
 
     def assign(self, group: str, shares: Mapping[str, tuple[int, ...]]) -> None:
-        """A rebalance after which the members (by id) have these partitions."""
+        """Rebalance, after which the members (by id) have these partitions."""
         for member in self._of(group):
             member.partitions = shares[member.id]
         self.rebalance(group)
@@ -241,7 +241,7 @@ class World:
         assert self._exchange(member, leave(member.id, group=member.group)).error_code is ErrorCode.none
 
     def vanish(self, member: Member) -> None:
-        """The member's process ends without a request."""
+        """End the member's process without a request."""
         self.members.remove(member)
 
     def commit(self, connection: Connection, group: str, partition: int, offset: int) -> None:
@@ -271,12 +271,12 @@ class World:
     # Brokers and coordinators.
 
     def restart(self, broker: str) -> None:
-        """The broker closes its connections, ends and restarts."""
+        """Restart the broker: it closes its connections and ends first."""
         self.close(*[connection for connection in self.open if connection.broker == broker])
         self.kill(broker)
 
     def kill(self, broker: str) -> None:
-        """The broker ends at once, so that nothing is closed in order, and restarts."""
+        """Kill the broker, so that nothing is closed in order, and restart it."""
         self.open = [connection for connection in self.open if connection.broker != broker]
         for rule in self.rules:
             rule.started(broker)
@@ -294,7 +294,7 @@ class World:
         return before
 
     def late_expiry(self, before: Coordinator, broker: str, *, stopping: bool = False) -> int:
-        """The previous coordinator ends its members' sessions; returns their number."""
+        """End the sessions of the previous coordinator's members there; return their number."""
         at_ms, withdrawn = self.driver.now_ms + 10 * SESSION_MS, 0
         while (due_ms := before.next_deadline_ms()) is not None and due_ms <= at_ms:
             outcome = before.tick(at_ms)
@@ -303,7 +303,7 @@ class World:
         return withdrawn
 
     def check(self) -> None:
-        """The time of the periodic check, where a rule has one."""
+        """Check periodically, where a rule does so."""
         held = {(r.group, r.member_id) for r in self.driver.core.registrations()}
         members = [member for member in self._known.values() if (member.group, member.id) in held]
         for rule in self.rules:
@@ -321,8 +321,10 @@ class World:
         offset: int | None = None,
         beside: tuple[int, ...] = (),
     ) -> Fetched:
-        """A Fetch that gets ten messages of that partition, by default from where the connection left off; and nothing
-        of the partitions ``beside``, which it names too."""
+        """Fetch ten messages of that partition, by default from where the connection left off.
+
+        The Fetch also names the partitions ``beside``, and gets nothing of them.
+        """
         sender = connection.client_id if client_id == "-" else client_id
         place = (connection.id, topic, partition)
         start = self._offsets.get(place, 0) if offset is None else offset
