@@ -115,7 +115,7 @@ class Cluster:
 
 
 def free_ports(count: int) -> int:
-    """The first of ``count`` consecutive unused ports, below those that the kernel assigns to clients."""
+    """Return the first of ``count`` consecutive unused ports, below those that the kernel assigns to clients."""
     while True:
         first = random.randrange(20_000, 32_000)
         with ExitStack() as held, suppress(OSError):

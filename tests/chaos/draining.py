@@ -25,7 +25,7 @@ def drain(
     say: Callable[[str], None],
     limit_s: float = DRAIN_S,
 ) -> None:
-    """What was not in time is said, and left to the checker."""
+    """Drain the fleet. Whatever is not in time is said, and left to the checker."""
 
     def wait(done: Callable[[], bool], otherwise: str) -> None:
         deadline_s = time.monotonic() + limit_s

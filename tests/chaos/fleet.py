@@ -31,11 +31,11 @@ class Fleet:
         return [name for name, worker in self._workers.items() if worker.role == role]
 
     def groups(self, role: str) -> set[str]:
-        """The groups of all workers of that role."""
+        """Return the groups of all workers of that role."""
         return {worker.group for worker in self._workers.values() if worker.role == role}
 
     def outputs(self) -> list[str]:
-        """The topics that transformers write."""
+        """Return the topics that transformers write."""
         return sorted({topic for worker in self._workers.values() for topic in worker.outputs})
 
     def start(self, name: str) -> None:

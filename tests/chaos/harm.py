@@ -93,7 +93,7 @@ class Harm:
                 raise ValueError(kind)
 
     def _names(self, target: str) -> list[str]:
-        """Running actors of that name or kind."""
+        """Return the running actors of that name or kind."""
         running = processes.actors(self._cluster.pid)
         names = [target] if target in running else sorted(name for name in running if name.startswith(f"{target}-"))
         if not names:
@@ -129,7 +129,7 @@ class Harm:
         self.down_s += now_s() - since_s
 
     def _inject(self, what: Callable[[FaultClient], object]) -> None:
-        """Call any gateway that answers. FaultError if none does."""
+        """Call any gateway that answers. Raises FaultError if none does."""
         last: FaultError | None = None
         for url in self._cluster.http * _TRIES:
             self.tick()  # what is paused meanwhile may be what no gateway can do without
@@ -146,6 +146,6 @@ class Harm:
 
 
 def _quietly(call: Callable[..., object], *arguments: object) -> None:
-    """The process may have ended."""
+    """Call, although the process may have ended."""
     with suppress(psutil.Error):
         call(*arguments)

@@ -75,7 +75,7 @@ class Transaction:
     number: int
     records: tuple[Transformed, ...]
     offsets: dict[Place, int]
-    """What it commits of the group's offsets."""
+    """Offsets of the group that it commits."""
     begin_s: float
     end_s: float = inf
     """inf: its end is not known."""
@@ -168,7 +168,7 @@ class History:
     consumer_groups: frozenset[str] = frozenset()
     """Groups of KIP-848, in which each member has an epoch of its own."""
     shared_groups: frozenset[str] = frozenset()
-    """Those of them whose type changes: a consumer that joins an empty classic group begins the epochs anew."""
+    """Groups whose type changes: a consumer that joins an empty classic group begins the epochs anew."""
     lives: dict[str, Life] = field(default_factory=dict)
     transactional: frozenset[str] = frozenset()
     """Topics with records in transactions, and nothing else."""
@@ -213,7 +213,10 @@ def read_history(folder: Path) -> History:
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    """The complete lines. They are read at once: a line may be half written, and its rest is no line of its own."""
+    """Yield the complete lines.
+
+    They are read at once: a line may be half written, and its rest is no line of its own.
+    """
     *lines, _ = path.read_text(encoding="utf-8").split("\n")
     return map(json.loads, lines)
 
@@ -223,7 +226,7 @@ def _life(history: History, name: str) -> Life:
 
 
 def _lives(history: History, folder: Path) -> None:
-    """What the run reports of its workers follows what they report themselves."""
+    """Complete the lives of workers by the run's reports, which follow the workers' own."""
     end_s = history.phases.get("end", inf)
     for event in _lines(folder / "run.jsonl") if (folder / "run.jsonl").exists() else ():
         life = history.lives.get(event.get("worker", ""))

@@ -37,7 +37,7 @@ class Journal:
 
     @contextmanager
     def call(self, name: str, timeout_s: float, **fields: Any) -> Iterator[int]:
-        """A call into a client library that should end within ``timeout_s``; yields the call's number.
+        """Record a call into a client library that should end within ``timeout_s``; yields the call's number.
 
         An exception is recorded, and propagates to the caller.
         """

@@ -39,7 +39,7 @@ class Observer(threading.Thread):
         self._stopping = threading.Event()
 
     def create_topics(self, config: Mapping[str, str]) -> None:
-        """KafkaException if they cannot be created."""
+        """Create the topics. Raises KafkaException if they cannot be created."""
         wanted = [NewTopic(topic, count, config=dict(config)) for topic, count in self._topics.items()]
         for made in self._admin.create_topics(wanted).values():
             made.result(_CREATE_S)
@@ -55,7 +55,7 @@ class Observer(threading.Thread):
         self.join()
 
     def fetch_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """The group's committed offsets, -1 for none; also written to the journal. KafkaException."""
+        """Return the group's committed offsets, -1 for none; also written to the journal. Raises KafkaException."""
         partitions = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
         begin_s = now_s()
         found = self._consumers[group].committed(partitions, _REQUEST_TIMEOUT_S)
@@ -72,7 +72,7 @@ class Observer(threading.Thread):
         return False
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """The end offset of every partition. KafkaException."""
+        """Return the end offset of every partition. Raises KafkaException."""
         consumer = next(iter(self._consumers.values()))
         places = [(topic, number) for topic, count in self._topics.items() for number in range(count)]
         return {
@@ -88,7 +88,10 @@ class Observer(threading.Thread):
         return not places
 
     def visible_ends(self, topics: Iterable[str], within_s: float) -> dict[tuple[str, int], int]:
-        """The offset after the last committed record of each partition: markers may follow, which no consumer sees."""
+        """Return the offset after the last committed record of each partition.
+
+        Markers may follow, which no consumer sees.
+        """
         places = {(topic, number) for topic in topics for number in range(self._topics[topic])}
         ends = dict.fromkeys(places, 0)
         for records in self._read(places, within_s):
@@ -120,7 +123,7 @@ class Observer(threading.Thread):
     def _read(
         self, left: set[tuple[str, int]], within_s: float
     ) -> Iterator[dict[tuple[str, int], list[tuple[int, str]]]]:
-        """Committed records by partition, piece by piece. Removes the partitions from ``left`` that are read."""
+        """Yield committed records by partition, piece by piece. Removes the partitions from ``left`` that are read."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -174,7 +177,7 @@ class Describer(threading.Thread):
                 continue  # the next round tries again
 
     def stop(self) -> None:
-        """Does not wait: it may be in a slow call."""
+        """Stop without waiting: it may be in a slow call."""
         self._stopping.set()
 
     def _record(self, group: str, found: dict[str, Any]) -> None:

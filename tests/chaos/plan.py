@@ -117,12 +117,12 @@ class Plan:
 
     @property
     def consumer_groups(self) -> tuple[str, ...]:
-        """Those of the groups that have members of the consumer protocol (KIP-848)."""
+        """Groups that have members of the consumer protocol (KIP-848)."""
         return tuple(sorted({worker.group for worker in self.workers if worker.protocol == "consumer"}))
 
     @property
     def shared_groups(self) -> tuple[str, ...]:
-        """Those of them that have members of both protocols."""
+        """Groups that have members of both protocols."""
         classic = {worker.group for worker in self.workers if worker.protocol == "classic"}
         return tuple(group for group in self.consumer_groups if group in classic)
 
@@ -140,7 +140,7 @@ class Plan:
 
 
 def make(seed: int, minutes: float) -> Plan:
-    """The plan of a seed; it is always the same for the same version of this file."""
+    """Return the plan of a seed; it is always the same for the same version of this file."""
     chance = random.Random(seed)
     topics = {"orders": 3, "clicks": 2, "audit": 1, "copies": 2}
     workers = tuple(_load(chance))
@@ -183,7 +183,7 @@ def _load(chance: random.Random) -> Iterator[Worker]:
 
 
 def _consumer_groups(chance: random.Random) -> Iterator[Worker]:
-    """Groups of KIP-848: one with a regular expression, and one that members of both protocols share."""
+    """Yield members of groups of KIP-848: one group has a regular expression, one is shared by both protocols."""
     assigned, shared = (f"{name}-{chance.randrange(1000)}" for name in ("assigned", "shared"))
     yield _member(assigned, 0, "confluent", ("orders", "audit"), protocol="consumer")
     yield _member(assigned, 1, "confluent", ("orders", "audit"), protocol="consumer", regex="^(orders|audit)$")
@@ -249,7 +249,7 @@ def _fault(chance: random.Random, at_s: float, kind: str, workers: tuple[Worker,
 
 
 def _actor(chance: random.Random, busy: list[int]) -> str:
-    """An actor that is in use: a coordinator must have groups."""
+    """Return an actor that is in use: a coordinator must have groups."""
     kind = chance.choices(list(_ACTORS), list(_ACTORS.values()))[0]
     match kind:
         case "offsets":

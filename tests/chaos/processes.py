@@ -12,7 +12,7 @@ _LOG = re.compile(r".*/run/log/([^/]+?)\.log")
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """The process and all its descendants; empty if it has ended."""
+    """Return the process and all its descendants; empty if it has ended."""
     try:
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
@@ -35,7 +35,7 @@ def actors(pid: int) -> dict[str, list[psutil.Process]]:
 
 
 def zookeeper(pid: int) -> list[psutil.Process]:
-    """The ZooKeeper server's processes below ``muster up``."""
+    """Return the ZooKeeper server's processes below ``muster up``."""
     return [
         process for process in family(pid) if "zookeeper" in " ".join(_command(process)) and "java" in _name(process)
     ]

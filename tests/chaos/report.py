@@ -16,7 +16,7 @@ _BOUNDS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 def report(history: History, violations: Sequence[Violation], minutes: float) -> str:
-    """A few dozen lines for people."""
+    """Return a few dozen lines for people."""
     return "\n".join(_lines(history, violations, minutes))
 
 

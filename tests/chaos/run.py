@@ -105,7 +105,7 @@ class Run:
         journal.write("phase", name="end")
 
     def _harm(self, fleet: Fleet, harm: Harm, journal: Journal) -> None:
-        """The plan's faults, each at its time; time without the cluster is not counted."""
+        """Inject the plan's faults, each at its time; time without the cluster is not counted."""
         began_s = time.monotonic()
 
         def until(at_s: float) -> None:

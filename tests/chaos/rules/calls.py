@@ -13,7 +13,7 @@ BOUND_S = 30.0
 
 
 def nothing_hangs(history: History) -> Iterator[str]:
-    """A worker writes an event at least every BOUND_S, or within the timeout of its call plus BOUND_S.
+    """Require an event of each worker at least every BOUND_S, or within the timeout of its call plus BOUND_S.
 
     Time in which the worker itself was paused, or the whole cluster was down, does not count.
     """

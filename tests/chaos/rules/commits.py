@@ -21,7 +21,7 @@ CommitKey = tuple[str, Place]
 
 
 def commits_are_kept(history: History) -> Iterator[str]:
-    """What OffsetFetch returns is never older than what was acknowledged, or returned, before its request."""
+    """Require OffsetFetch never to return an older offset than was acknowledged, or returned, before its request."""
     commits: dict[CommitKey, list[Commit]] = defaultdict(list)
     for commit in (*_fenced(history), *_in_transactions(history)):
         commits[commit.group, commit.place].append(commit)
@@ -80,7 +80,7 @@ class _Latest:
 
 
 def _fenced(history: History) -> Iterator[Commit]:
-    """Commits with the latest time at which they can have taken effect.
+    """Yield commits with the latest time at which they can have taken effect.
 
     A commit of a generation ends with the first sign of a later one: coordinators refuse it from then on. In a consumer
     group, the epoch of another member says nothing about it.
@@ -117,7 +117,7 @@ def _in_transactions(history: History) -> Iterator[Commit]:
 
 
 def _first_after(signs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    """Generations, ascending, and the time of the first sign of that generation or a later one."""
+    """Return generations, ascending, and the time of the first sign of that generation or a later one."""
     generations: list[int] = []
     times: list[float] = []
     earliest_s = inf

@@ -23,7 +23,7 @@ def one_owner(history: History) -> Iterator[str]:
 
 
 def one_owner_in_descriptions(history: History) -> Iterator[str]:
-    """The same holds for DescribeGroups."""
+    """Require one owner of each partition in DescribeGroups, too."""
     for group, members in history.described:
         owners: dict[Place, str] = {}
         for member, places in members.items():

@@ -9,7 +9,7 @@ from tests.chaos.history import History, Place
 
 
 def acknowledged_is_kept(history: History) -> Iterator[str]:
-    """An acknowledged record is in the log at the end, at the offset that its producer got."""
+    """Require an acknowledged record to be in the log at the end, at the offset that its producer got."""
     at = {place: dict(records) for place, records in history.final.items()}
     names = {place: set(records.values()) for place, records in at.items()}
     for acked in history.acked:
@@ -46,7 +46,7 @@ def nothing_else_appears(history: History) -> Iterator[str]:
 
 
 def every_group_reads_everything(history: History) -> Iterator[str]:
-    """A group reads each acknowledged record of its topics at least once."""
+    """Require each group to read each acknowledged record of its topics at least once."""
     read: dict[str, set[tuple[Place, str]]] = defaultdict(set)
     for record in history.reads:
         read[record.group].add((record.place, record.name))
@@ -57,7 +57,7 @@ def every_group_reads_everything(history: History) -> Iterator[str]:
 
 
 def idempotent_order(history: History) -> Iterator[str]:
-    """A partition holds each record of an idempotent producer at most once, in the order of sending."""
+    """Require each record of an idempotent producer at most once in a partition, in the order of sending."""
     producers = {entry.producer for entry in history.sent if history.lives[_worker(entry.producer)].idempotent}
     for place, records in sorted(history.final.items()):
         last: dict[str, int] = {}

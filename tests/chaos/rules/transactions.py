@@ -13,7 +13,7 @@ from tests.chaos.history import History, Place, Transaction
 
 
 def transactions_are_whole(history: History) -> Iterator[str]:
-    """Of a transaction all records are visible in the end, each once, or none."""
+    """Require all records of a transaction to be visible in the end, each once, or none."""
     visible = _visible(history)
     for each in history.transactions:
         counts = Counter({record.name: visible[record.name] for record in each.records})
@@ -27,7 +27,7 @@ def transactions_are_whole(history: History) -> Iterator[str]:
 
 
 def ends_are_kept(history: History) -> Iterator[str]:
-    """What the producer was informed of is what readers find: committed records are visible, aborted ones are not."""
+    """Require readers to find the end that the producer was informed of: committed records, and no aborted ones."""
     visible = _visible(history)
     for each in history.transactions:
         for record in each.records:

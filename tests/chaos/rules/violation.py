@@ -1,4 +1,4 @@
-"""What a rule finds."""
+"""Violation of a rule."""
 
 from __future__ import annotations
 

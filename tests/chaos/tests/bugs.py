@@ -74,7 +74,7 @@ EPOCH_NOT_BUMPED = Bug(
 
 
 def copy_of_the_tree(to: Path) -> Path:
-    """The files that a server needs, to be modified."""
+    """Copy the files that a server needs, to be modified."""
     for package in _PACKAGES:
         no_cache = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, to / package, symlinks=True, ignore=no_cache)

@@ -145,12 +145,12 @@ def _back_at_the_start(history: History) -> None:
 
 
 def _found_and_lost(history: History) -> None:
-    """An observation counts like an acknowledgement, even if the commit's own response was lost."""
+    """Lose a commit that was observed: an observation counts like an acknowledgement, even if the response was lost."""
     history.fetched[1:] = [Fetched("g", T0, 2, 4.5, 4.6), Fetched("g", T0, 1, 5.0, 5.1)]
 
 
 def _late_effect_of_an_old_generation(history: History) -> None:
-    """The unanswered commit of 2 is of generation 1, which ends once generation 2 is assigned."""
+    """Let the unanswered commit of 2 in generation 1 take effect, which ends once generation 2 is assigned."""
     history.fetched[-1] = history.fetched[-1]._replace(offset=2)
 
 
@@ -293,14 +293,14 @@ def _unacknowledged_and_unread(history: History) -> None:
 
 
 def _late_effect_of_the_same_generation(history: History) -> None:
-    """It waited in a paused gateway, its client gave up on it, and it took effect after a later one."""
+    """Let a commit take effect after a later one: it waited in a paused gateway, and its client gave up on it."""
     history.assigned.pop()
     history.commits[-1] = history.commits[-1]._replace(generation=1)
     history.fetched[-1] = history.fetched[-1]._replace(offset=2)
 
 
 def _commit_while_fetching(history: History) -> None:
-    """A fetch that overlaps a commit may find either value."""
+    """Fetch during a commit, which may find either value."""
     history.fetched += [Fetched("g", T0, 1, 6.15, 6.3), Fetched("g", T0, 3, 6.15, 6.3)]
 
 

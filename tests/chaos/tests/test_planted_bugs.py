@@ -128,7 +128,7 @@ def acknowledged(running: Stage, worker: str) -> list[Acked]:
 
 
 def committed(running: Stage) -> int:
-    """Number of records committed by acknowledged commits."""
+    """Return the number of records committed by acknowledged commits."""
     ends = {commit.place: commit.offset for commit in read_history(running.journals).commits if commit.acked}
     return sum(ends.values())
 

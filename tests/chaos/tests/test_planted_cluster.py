@@ -33,7 +33,7 @@ _STUCK_S = 20.0
 
 
 def directed() -> Plan:
-    """The members are killed right before their coordinator, so that no later commit hides the loss."""
+    """Return a plan that kills the members right before their coordinator, so that no later commit hides the loss."""
     kills = [Fault(at_s=WARM_S, kind="client-kill", target=name, for_s=_AWAY_S) for name in MEMBERS]
     coordinator = f"offsets-{partition_for(GROUP, OFFSETS_PARTITIONS)}"
     return Plan(
@@ -49,7 +49,10 @@ def directed() -> Plan:
 
 
 def replacing() -> Plan:
-    """A transformer is killed again and again, in its transactions and between them, and the next one replaces it."""
+    """Return a plan that kills a transformer again and again, in its transactions and between them.
+
+    The next one replaces it.
+    """
     kills = [
         Fault(at_s=WARM_S + _KILL_EVERY_S * number, kind="client-kill", target=COPIER, for_s=1.0)
         for number in range(1, 4)
@@ -60,7 +63,7 @@ def replacing() -> Plan:
 
 
 def violated(plan: Plan, bug: Bug | None, folder: Path) -> set[str]:
-    """The rules that a Muster with the bug violates."""
+    """Return the rules that a Muster with the bug violates."""
     tree = ROOT
     if bug is not None:
         tree = copy_of_the_tree(folder / "tree")

@@ -40,7 +40,7 @@ def transformer(name: str) -> Worker:
 
 
 def ended(running: Stage) -> int:
-    """Number of transactions whose end is known."""
+    """Return the number of transactions whose end is known."""
     journals = [path.read_text() for path in running.journals.glob("copier-*.jsonl")]
     return sum(text.count('"e":"transaction-ended"') for text in journals)
 

@@ -1,4 +1,4 @@
-"""What clients saw of a fault (tests/hosts/seen.py), out of journals."""
+"""Clients' view of a fault (tests/hosts/seen.py), out of journals."""
 
 from __future__ import annotations
 

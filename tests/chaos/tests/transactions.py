@@ -12,7 +12,7 @@ X0, X1 = "x.1/c-0", "x.1/c-1"
 
 
 def with_transactions(history: History) -> History:
-    """The history's three records of T0, transformed by x.1: a transaction of two, one that is aborted, one of one.
+    """Transform the history's three records of T0 by x.1: a transaction of two, one that is aborted, one of one.
 
     C0 has a marker at offset 1 and 3, C1 at 1, 3 and 5.
     """
@@ -50,13 +50,16 @@ def with_transactions(history: History) -> History:
 
 
 def _marker_lost(history: History) -> None:
-    """A marker was acknowledged before it was durable: one partition of a committed transaction shows nothing."""
+    """Lose a marker that was acknowledged before it was durable.
+
+    A partition of a committed transaction shows nothing.
+    """
     with_transactions(history).final[C0] = []
     history.acked = [acked for acked in history.acked if acked.place != C0]
 
 
 def _marker_lost_in_doubt(history: History) -> None:
-    """The producer died before it was informed: the transaction must be whole nevertheless."""
+    """Let the producer die before it is informed: the transaction must be whole nevertheless."""
     with_transactions(history).final[C0] = []
     history.transactions[0].committed, history.transactions[0].end_s = None, inf
 
@@ -77,12 +80,12 @@ def _aborted_but_visible(history: History) -> None:
 
 
 def _read_before_its_end(history: History) -> None:
-    """The last stable offset was the high watermark: a reader got what was aborted later."""
+    """Let a reader get records that are aborted later: the last stable offset was the high watermark."""
     with_transactions(history).reads.append(Read("r.1", "r", C1, 2, f"{X1}:1", 8.2))
 
 
 def _transformed_twice(history: History) -> None:
-    """The epoch was not bumped: the transaction of a process that was replaced was committed, too."""
+    """Commit the transaction of a process that was replaced, too: the epoch was not bumped."""
     history = with_transactions(history)
     history.sent.append(Sent("x.2/c-0", C0, 0, 0, 9.0))
     history.lives["x.2"] = Life("x.2", "transformer", "confluent", "x", start_s=0, end_s=20, written_s=[1, 2, 19])

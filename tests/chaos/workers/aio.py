@@ -134,19 +134,19 @@ class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):
 
 
 async def _within(call: Any) -> None:
-    """The library itself would continue forever."""
+    """Await the call, limited in time: the library itself would continue forever."""
     async with asyncio.timeout(CALL_S):
         await call
 
 
 async def _closed(worker: Worker, client: Any) -> None:
-    """It waits for responses of brokers that may have ended; then it is abandoned, as when an application ends."""
+    """Close the client. It waits for responses of brokers that may have ended, and is then abandoned, as at an exit."""
     with suppress(TimeoutError), worker.journal.call("close", CALL_S):
         await _within(client.stop())
 
 
 async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A connected client. Brokers may be unavailable at first, and a client that failed to start cannot restart.
+    """Return a connected client.
 
     Raises EndedEarly.
     """

@@ -1,4 +1,4 @@
-"""What the workers of all libraries share: the order of their actions and their journal."""
+"""Base of the workers of all libraries: the order of their actions, and their journal."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ class Consuming(Worker):
         self.journal.write("assigned", generation=generation, member=member, partitions=sorted(self.owned))
 
     def revoked(self, places: Iterable[Place]) -> None:
-        """The next owner continues from what is committed: a later commit of these would revert that."""
+        """Forget the partitions.
+
+        The next owner continues from what is committed: a later commit of these would revert that.
+        """
         gone = set(places)
         self.owned -= gone
         self.pending = {place: offset for place, offset in self.pending.items() if place not in gone}
@@ -141,7 +144,7 @@ class Consuming(Worker):
         return self.journal.call("commit", CALL_S, generation=generation, offsets=flat(offsets))
 
     def may_commit(self, offsets: Offsets) -> None:
-        """The library may commit these at a time of its own."""
+        """Note that the library may commit these at a time of its own."""
         self.journal.write("may-commit", offsets=flat(offsets))
 
 

@@ -29,14 +29,14 @@ its brokers, drops that request, and does not join before its next periodic refr
 
 
 def membership(consumer: Any) -> tuple[int, str]:
-    """Generation and member id, from what librdkafka writes for producers in transactions."""
+    """Return generation and member id, from what librdkafka writes for producers in transactions."""
     metadata = bytes(consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
     names = metadata[4:].split(b"\0")
     return int.from_bytes(metadata[:4], "little", signed=True), names[1].decode()
 
 
 def of_group(spec: Spec) -> dict[str, Any]:
-    """Configuration of a group's member."""
+    """Return the configuration of a group's member."""
     shared = {"group.id": spec.group, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 200}
     if spec.protocol == "consumer":
         return {**common(spec), **shared, "group.protocol": "consumer"}
@@ -50,7 +50,7 @@ def of_group(spec: Spec) -> dict[str, Any]:
 
 
 def common(spec: Spec) -> dict[str, Any]:
-    """Configuration of every client."""
+    """Return the configuration of every client."""
     shorter = {
         "socket.timeout.ms": REQUEST_TIMEOUT_MS,
         "reconnect.backoff.max.ms": 1_000,
@@ -161,5 +161,5 @@ class Consumer(Consuming):
 
 
 def partitions_of(offsets: dict[Place, int]) -> list[TopicPartition]:
-    """The same as confluent-kafka takes it."""
+    """Return the offsets as confluent-kafka takes them."""
     return [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]

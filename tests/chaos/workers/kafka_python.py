@@ -36,7 +36,10 @@ def _common(spec: Spec) -> dict[str, Any]:
 
 
 def _connected(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A client, whose constructor connects. Brokers may be unavailable for longer than it waits. Raises EndedEarly."""
+    """Return a client, whose constructor connects. Brokers may be unavailable for longer than it waits.
+
+    Raises EndedEarly.
+    """
     while True:
         try:
             with worker.journal.call("connect", _CONNECT_S):

@@ -34,9 +34,9 @@ class Spec:
     regex: str = ""
     """Subscribe to this regular expression instead of the topics' names."""
     outputs: dict[str, int] = field(default_factory=dict)
-    """Of a transformer, like ``topics``."""
+    """Topics that a transformer writes, like ``topics``."""
     transactional_id: str = ""
-    """Of a transformer: the same for all processes of the worker."""
+    """Id of a transformer: all processes of the worker have this one."""
     own_timeouts: bool = False
     """With the library's own timeouts of requests and sessions, and not with those of ``base``."""
 

@@ -57,7 +57,7 @@ class Transformer(Consuming):
                 self.stopping.wait(1.0)
 
     def _session(self) -> None:
-        """One consumer and one producer, until either cannot continue. KafkaException, GiveUp."""
+        """One consumer and one producer, until either cannot continue. Raises KafkaException or GiveUp."""
         self._producer = confluent_kafka.Producer(
             {
                 **common(self.spec),
@@ -134,7 +134,7 @@ class Transformer(Consuming):
         return True
 
     def _abort(self, number: int) -> None:
-        """KafkaException if it is not known to be aborted."""
+        """Abort the transaction. Raises KafkaException if it is not known to be aborted."""
         self._until_done("abort_transaction", lambda: self._producer.abort_transaction(CALL_S))
         self.journal.write("transaction-ended", id=number, committed=False)
 
@@ -155,7 +155,7 @@ class Transformer(Consuming):
         return on_delivery
 
     def _until_done(self, name: str, call: Callable[[], None]) -> None:
-        """Repeat a call while the library says that it may be repeated. KafkaException."""
+        """Repeat a call while the library says that it may be repeated. Raises KafkaException."""
         for attempt in range(MAX_ATTEMPTS):
             try:
                 with self.journal.call(name, CALL_S) as number, self._abandoned_late(number):
@@ -190,7 +190,7 @@ class Transformer(Consuming):
             ended.set()
 
     def _rewind(self) -> None:
-        """Go back to what is committed: what was read since is not processed. KafkaException."""
+        """Go back to what is committed: what was read since is not processed. Raises KafkaException."""
         places = [TopicPartition(*place) for place in sorted(self.owned)]
         if not places:
             return
