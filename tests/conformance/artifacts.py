@@ -1,4 +1,4 @@
-"""What is compared with Muster, or checks its files, in a cache that git ignores.
+"""Software that is compared with Muster, or checks its files, in a cache that git ignores.
 
 Apache Kafka's broker, tools, Java clients and what rests on them from Maven, kafkajs from npm, Quix Streams from PyPI,
 KubeRay's definitions and franz-go from Go modules. The files ``pom.xml``, ``kafkajs/package-lock.json``,
@@ -31,7 +31,7 @@ CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
 
 KUBERAY = "github.com/ray-project/kuberay/ray-operator@v1.6.2"
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
-"""As in a go.sum."""
+"""Checksum as in a go.sum."""
 FRANZ_GO = "github.com/twmb/franz-go@v1.22.3"
 FRANZ_GO_SUM = "h1:RHe35s34pKefMLyL+ZYJ6mQVtfFZz4zHDHVkTyACur0="
 
@@ -68,7 +68,7 @@ class Kafka:
         options: Sequence[str] = FAST_START,
         log_level: str = "WARN",
     ) -> list[str]:
-        """The command line that runs a main class. JavaNotFound."""
+        """Return the command line that runs a main class. Raises JavaNotFound."""
         with_archive = options == FAST_START and self.class_archive.exists()
         return [
             str(find_java()),
@@ -101,7 +101,7 @@ class Apicurio:
     java: Path
 
     def command(self, properties: Mapping[str, str], *, heap_mb: int) -> list[str]:
-        """The command line that runs it with those properties."""
+        """Return the command line that runs it with those properties."""
         settings = [f"-D{name}={value}" for name, value in properties.items()]
         return [str(self.java), f"-Xmx{heap_mb}m", *FAST_START, *settings, "-jar", str(self.jar)]
 
@@ -115,7 +115,7 @@ class Quix:
 
 
 def cache_folder() -> Path:
-    """The folder for downloads."""
+    """Return the folder for downloads."""
     return Path(os.environ.get(CACHE_VARIABLE) or HERE.parents[1] / ".cache")
 
 
@@ -126,7 +126,7 @@ def _version(name: str, pom: Path = _POM) -> str:
 
 
 def kafka() -> Kafka:
-    """Fetch what is missing. ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
+    """Fetch what is missing. Raises ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
     return Kafka(_version("kafka.version"), _from_maven("kafka", "Apache Kafka", 50, _POM))
 
 
@@ -143,13 +143,16 @@ def streams() -> Kafka:
 
 
 def spark_source() -> Path:
-    """The folder with the jars of Spark's source and sink of Kafka, for the installed pyspark; like :func:`kafka`."""
+    """Return the folder with the jars of Spark's source and sink of Kafka, for the installed pyspark.
+
+    Like :func:`kafka`.
+    """
     spark = {"spark.version": version("pyspark")}
     return _from_maven("spark", "Spark's Kafka source", 6, HERE / "spark" / "pom.xml", versions=spark)
 
 
 def maintained_zookeeper() -> Path:
-    """The folder with the jars of a ZooKeeper that is maintained; like :func:`kafka`."""
+    """Return the folder with the jars of a ZooKeeper that is maintained; like :func:`kafka`."""
     return _from_maven("zookeeper", "ZooKeeper", 10, HERE / "zookeeper" / "pom.xml")
 
 
@@ -171,7 +174,10 @@ def _from_maven(
     versions: Mapping[str, str] | None = None,
     goal: str = "copy-dependencies",
 ) -> Path:
-    """The folder with the dependencies; ``versions``: properties of the pom, in addition to those of Kafka's own."""
+    """Return the folder with the dependencies.
+
+    ``versions``: properties of the pom, in addition to those of Kafka's own.
+    """
     find_java()
     folder = cache_folder() / name
     inputs = b"".join(file.read_bytes() for file in dict.fromkeys((pom, _POM)))
@@ -188,7 +194,7 @@ def _from_maven(
 
 
 def quix() -> Quix:
-    """Quix Streams, with a Python of its own, since it bounds libraries that Muster uses, too. ToolMissing."""
+    """Quix Streams, with a Python of its own, since it bounds libraries that Muster uses, too. Raises ToolMissing."""
     requirements = HERE / "quix" / "requirements.txt"
     folder = _from_pypi("quix", "Quix Streams", 50, requirements)
     found = re.search(r"^quixstreams==(\S+)", requirements.read_text(), re.MULTILINE)
@@ -197,7 +203,7 @@ def quix() -> Quix:
 
 
 def _from_pypi(name: str, title: str, size_mb: int, requirements: Path) -> Path:
-    """A folder with a virtual environment, ``venv``."""
+    """Return a folder with a virtual environment, ``venv``."""
     folder = cache_folder() / name
     with in_stock(folder, hashlib.sha256(requirements.read_bytes()).hexdigest()) as missing:
         if missing:
@@ -209,7 +215,7 @@ def _from_pypi(name: str, title: str, size_mb: int, requirements: Path) -> Path:
 
 
 def kafkajs() -> KafkaJs:
-    """Install what is missing. ToolMissing."""
+    """Install what is missing. Raises ToolMissing."""
     folder = cache_folder() / "kafkajs"
     node = shutil.which("node")
     if node is None:
@@ -224,7 +230,10 @@ def kafkajs() -> KafkaJs:
 
 
 def kuberay() -> Path:
-    """The folder with KubeRay's custom resource definitions; fetches what is missing. ToolMissing."""
+    """Return the folder with KubeRay's custom resource definitions, after fetching what is missing.
+
+    Raises ToolMissing.
+    """
     folder = cache_folder() / "kuberay"
     with in_stock(folder, f"{KUBERAY} {KUBERAY_SUM}") as missing:
         if missing:
@@ -234,7 +243,7 @@ def kuberay() -> Path:
 
 
 def franz_go() -> Path:
-    """franz-go's own tests of its client, as a program; fetches and compiles what is missing. ToolMissing."""
+    """franz-go's own tests of its client, as a program; fetches and compiles what is missing. Raises ToolMissing."""
     folder = cache_folder() / "franz-go"
     with in_stock(folder, f"{FRANZ_GO} {FRANZ_GO_SUM}") as missing:
         if missing:
@@ -246,7 +255,10 @@ def franz_go() -> Path:
 
 @contextmanager
 def _go_module(folder: Path, module: str, checksum: str) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with the module's source, and the environment for ``go``; both are removed at the end. ToolMissing."""
+    """Yield a folder with the module's source, and the environment for ``go``; both are removed at the end.
+
+    Raises ToolMissing.
+    """
     modules = folder / "modules"
     environment = {**os.environ, "GOMODCACHE": str(modules), "GOFLAGS": "-modcacherw"}
     fetched = json.loads(run_fetcher(["go", "mod", "download", "-json", module], folder, environment))
@@ -276,7 +288,10 @@ def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
 
 
 def run_fetcher(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
-    """Output of ``mvn``, ``npm``, ``pip`` or ``go``. ToolMissing if it is missing, or with its message if it fails."""
+    """Return the output of ``mvn``, ``npm``, ``pip`` or ``go``.
+
+    Raises ToolMissing if it is missing, or with its message if it fails.
+    """
     if shutil.which(command[0]) is None:
         raise ToolMissing(f"{command[0]} is not installed; the conformance checks fetch their clients with it")
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_FETCH_S)

@@ -29,7 +29,10 @@ _news = threading.Condition()
 
 
 def wait_until(condition: Callable[[], T], what: str, *processes: EventProcess, timeout_s: float = _EVENT_S) -> T:
-    """The first true value. Evaluated whenever a process writes; AssertionError with the logs after the timeout."""
+    """Return the first true value. Evaluated whenever a process writes.
+
+    Raises AssertionError with the logs after the timeout.
+    """
     deadline = time.monotonic() + timeout_s
     with _news:
         while not (value := condition()):
@@ -171,7 +174,7 @@ class KafkaJsMember(EventProcess):
         super().__init__(name, [*program, bootstrap, topic, group, name], installed.environment())
 
     def assigned(self) -> set[Partition]:
-        """Of its last join."""
+        """Partitions of its last join."""
         joins = self.named("joined")
         return set() if not joins else {(joins[-1]["topic"], partition) for partition in joins[-1]["partitions"]}
 
@@ -190,11 +193,14 @@ class Tools:
         return self.run("consumer.group.ConsumerGroupCommand", *arguments)
 
     def configs(self, *arguments: str) -> str:
-        """Output of ``kafka-configs``; AssertionError if it fails."""
+        """Output of ``kafka-configs``. Raises AssertionError if it fails."""
         return self._run("org.apache.kafka.tools.ConfigCommand", *arguments)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        """Standard output of the class ``tool`` below ``org.apache.kafka.tools``; AssertionError if it fails."""
+        """Return the standard output of the class ``tool`` below ``org.apache.kafka.tools``.
+
+        Raises AssertionError if it fails.
+        """
         return self._run(f"org.apache.kafka.tools.{tool}", *arguments, stdin=stdin)
 
     def attempt_configs(self, *arguments: str) -> tuple[bool, str]:

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The programs that were run, with their results."""
+    """Print the programs that were run, with their results."""
     passed = terminalreporter.stats.get("passed", [])
     if table := rows(each for report in passed for each in report.user_properties):
         terminalreporter.section("programs")
@@ -79,5 +79,5 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """A name that no other check uses."""
+    """Return a maker of names that no other check uses."""
     return lambda kind: f"{kind}-{next(_numbers)}"

@@ -57,7 +57,7 @@ ONE_NODE = {
         "share.coordinator.state.topic.min.isr",
     )
 }
-"""Those of them without which one node does not work, and the number of offsets partitions."""
+"""Properties without which one node does not work, and the number of offsets partitions."""
 
 START_SCRIPT = (
     *("-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
@@ -227,7 +227,7 @@ class KafkaBroker:
 
 
 def archive_classes(release: Kafka) -> None:
-    """Have the first broker of a release write its class archive as it ends. JavaNotFound, BrokerFailed."""
+    """Have the first broker of a release write its class archive as it ends. Raises JavaNotFound or BrokerFailed."""
     archive = release.class_archive
     java = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True).stderr
     with in_stock(archive.parent, java) as missing:

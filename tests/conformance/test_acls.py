@@ -38,7 +38,7 @@ AUTHORIZER = {
 def authorizing(
     request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The bootstrap address of a server with an authorizer: a gateway without Ray, and Apache Kafka."""
+    """Yield the bootstrap address of a server with an authorizer: a gateway without Ray, and Apache Kafka."""
     if request.param == "kafka":
         with KafkaBroker(AUTHORIZER, release=release) as broker:
             yield broker.bootstrap_servers

@@ -35,7 +35,7 @@ class Stage:
         return {(self.topic, partition): offset for partition in range(3)}
 
     def reset(self, group: str, *arguments: str, scope: str = "--all-topics") -> Offsets:
-        """The new offsets in the output of ``--reset-offsets``."""
+        """Return the new offsets in the output of ``--reset-offsets``."""
         where = ["--all-topics"] if scope == "--all-topics" else ["--topic", scope]
         text = self.tools.consumer_groups("--reset-offsets", "--group", group, *where, *arguments)
         rows = table(text)
@@ -58,7 +58,7 @@ def stage(bootstrap: str, release: Kafka) -> Stage:
 
 @pytest.fixture
 def group(stage: Stage, fresh: Callable[[str], str]) -> str:
-    """A group without members that has committed offset 4 of each partition."""
+    """Return a group without members that has committed offset 4 of each partition."""
     name = fresh("group")
     commit(stage.bootstrap, name, stage.all(COMMITTED))
     return name
@@ -66,7 +66,7 @@ def group(stage: Stage, fresh: Callable[[str], str]) -> str:
 
 @contextmanager
 def member(stage: Stage, group: str) -> Iterator[Consumer]:
-    """A static member that has all partitions."""
+    """Yield a static member that has all partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": stage.bootstrap,

@@ -24,7 +24,7 @@ def validator() -> Draft202012Validator:
 
 
 def closed(schema: Any, *, at_top: bool = False) -> Any:
-    """The schema, admitting no other properties than those it names."""
+    """Return the schema, admitting no other properties than those it names."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):

@@ -15,7 +15,7 @@ from benchmarks.comparison.load import LoadFailed, Plan, Result, Step, Take, ech
 
 _ERROR_AT = 9
 _RESPONSE = bytes(7)
-"""What follows the correlation id: tagged fields, throttle time, error code."""
+"""Content behind the correlation id: tagged fields, throttle time, error code."""
 
 
 def _step(payload: bytes = b"", **changes: object) -> Step:
@@ -25,7 +25,7 @@ def _step(payload: bytes = b"", **changes: object) -> Step:
 
 @contextmanager
 def _serving(response_to: Callable[[bytes], bytes | None]) -> Iterator[str]:
-    """A server of one connection; it closes the connection where there is no response."""
+    """Serve one connection; it is closed where there is no response. Yields the address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_serve, args=(listener, response_to), daemon=True)
         thread.start()
@@ -84,7 +84,7 @@ def test_errors_are_counted_by_code() -> None:
 
 
 def test_a_request_takes_what_a_response_had() -> None:
-    """As SyncGroup takes the generation of JoinGroup."""
+    """SyncGroup, for example, takes the generation of JoinGroup."""
     joined: list[int] = []
     synced: list[int] = []
 

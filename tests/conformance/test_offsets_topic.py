@@ -46,7 +46,7 @@ def worked(muster: Muster, fresh: Callable[[str], str]) -> Iterator[tuple[str, s
 
 
 def console(tools: Tools, formatter: str, group: str, records: int) -> list[dict[str, Any]]:
-    """The formatter's output for a group: a JSON object for each record type that it knows.
+    """Return the formatter's output for a group: a JSON object for each record type that it knows.
 
     The tool reads until no record has arrived for some seconds, which on a busy machine may be before the first record:
     it is run again until it has seen as many records as there are.

@@ -65,7 +65,7 @@ def brokers(
 
 
 class SecondBroker(KafkaBroker):
-    """Of the cluster of another one, which is the controller."""
+    """Broker of the cluster of another one, which is the controller."""
 
     def __init__(self, first: KafkaBroker, properties: dict[str, str], *, release: Kafka) -> None:
         super().__init__(properties, release=release)
@@ -90,7 +90,7 @@ def racked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
 
 
 def fetch(client: Client, topic: str, offset: int, rack: str) -> Any:
-    """The response for partition 0; the request would wait for a minute."""
+    """Return the response for partition 0; the request would wait for a minute."""
     partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     body = {
         "replica_id": -1,

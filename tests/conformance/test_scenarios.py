@@ -20,7 +20,10 @@ Play = Callable[[Scenario], Played]
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """The result of a scenario; all scenarios for the same kind of broker are played with the first of them."""
+    """Return a function that gives a scenario's result.
+
+    All for the same kind of broker are played with the first of them.
+    """
     results: dict[str, Played] = {}
     sets = list(by_broker(map(load, soon_played())))
 
@@ -48,7 +51,7 @@ def test_scenario(path: Path, played: Play) -> None:
 
 @pytest.mark.timeout(1800)
 def test_a_transcript_is_what_kafka_responds() -> None:
-    """Those that are new or have changed; all of them if the modules that play them or Kafka's version have."""
+    """New and changed transcripts are played; all if the modules that play them or Kafka's version have changed."""
     files = {path.stem: path for path in unverified()}
     wrong = {
         scenario.name: why

@@ -53,7 +53,7 @@ _TOOL = "TransactionsCommand"
 
 
 def listed(tools: Tools) -> dict[str, str]:
-    """The state of each transactional id."""
+    """Return the state of each transactional id."""
     return {row["TransactionalId"]: row["TransactionState"] for row in rows(tools.run(_TOOL, "list"))}
 
 
@@ -63,6 +63,6 @@ def describe(tools: Tools, name: str) -> dict[str, str]:
 
 
 def rows(table: str) -> list[dict[str, str]]:
-    """A table of the tool by its columns, which are separated by tabs."""
+    """Return a table of the tool by its columns, which are separated by tabs."""
     head, *lines = [[cell.strip() for cell in line.split("\t")] for line in table.splitlines() if line.strip()]
     return [dict(zip(head, line, strict=False)) for line in lines]

@@ -37,7 +37,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def fill(bootstrap: str, topic: str, partition: int, times_ms: list[int]) -> None:
-    """A record with each of these timestamps, in ms since the epoch, all acknowledged."""
+    """Write a record with each of these timestamps, in ms since the epoch, all acknowledged."""
     refused: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, time_ms in enumerate(times_ms):
@@ -74,7 +74,7 @@ def committed(bootstrap: str, group: str) -> Offsets:
 
 
 def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
-    """The high watermark of each partition."""
+    """Return the high watermark of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     requested = {(topic, number): TopicPartition(topic, number) for number in range(partitions)}
     found = {
@@ -85,7 +85,7 @@ def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
 
 
 def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
-    """The config of the topic."""
+    """Return the config of the topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     found = admin.describe_configs([resource])[resource].result(_REQUEST_TIMEOUT_S)

@@ -21,11 +21,11 @@ _FILE = Path(__file__).with_name("verified.csv")
 _ROOT = Path(__file__).parents[2]
 _PLAYER = PurePosixPath("tests/conformance/scenarios.py")
 _OTHERS = ("actors/wire/codec.py", "tests/conformance/pom.xml")
-"""What else plays transcripts. ``pom.xml`` has Kafka's version."""
+"""Other files that play transcripts. ``pom.xml`` has Kafka's version."""
 
 
 def unverified(file: Path = _FILE) -> list[Path]:
-    """Recorded transcripts that Kafka has not been seen to answer as they are now, in order."""
+    """Return recorded transcripts that Kafka has not been seen to answer as they are now, in order."""
     known = _read(file)
     return [path for path in recorded() if known.get(path.stem) != _hash_of(path)]
 

@@ -124,7 +124,7 @@ def test_the_java_consumer_has_sessions(muster: Muster, release: Kafka, fresh: F
 
 
 def sessions(muster: Muster) -> int:
-    """Of all gateways."""
+    """Return the number of sessions of all gateways."""
     found = 0
     for url in muster.metrics_urls:
         with urllib.request.urlopen(url) as response:

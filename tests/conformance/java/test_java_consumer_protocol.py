@@ -36,7 +36,7 @@ def running() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def consumer(bootstrap: str, release: Kafka, topic: str, running: ExitStack) -> StartConsumer:
-    """Starts a member of the group with the topic's name, and waits until its JVM is up."""
+    """Return a function that starts a member of the group with the topic's name, and waits until its JVM is up."""
 
     def start(name: str, protocol: str = "consumer", **options: str) -> VerifiableConsumer:
         options = {"group_protocol": protocol, **options}

@@ -40,7 +40,7 @@ def running() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def consumer(muster: Muster, release: Kafka, topic: str, running: ExitStack) -> StartConsumer:
-    """Starts a member of the group with the topic's name, and waits until its JVM is up."""
+    """Return a function that starts a member of the group with the topic's name, and waits until its JVM is up."""
 
     def start(name: str, **options: str) -> VerifiableConsumer:
         options = {"session_timeout": SESSION_MS, **options}

@@ -36,7 +36,7 @@ _MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 @pytest.fixture(scope="module")
 def muster(provider: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway without Ray."""
+    """Yield the bootstrap address of a gateway without Ray."""
     url, authorities = provider
     properties = {
         **TOKENS,
@@ -73,17 +73,17 @@ def broker(provider: tuple[str, Path], release: Kafka) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The URL of its keys, and the file with the authority of its certificate."""
+    """Yield the URL of its keys, and the file with the authority of its certificate."""
     folder, authority = tmp_path_factory.mktemp("provider"), Authority()
     with keys_by_https(KEYS, authority.issue("CN=idp"), folder) as url:
         yield url, authority.write(folder / "ca.pem")
 
 
 class Outcome(NamedTuple):
-    """Of a login."""
+    """Outcome of a login."""
 
     status: bytes
-    """What the first token got."""
+    """Status of the first token."""
     error: str
     message: str | None
     is_open: bool

@@ -10,7 +10,7 @@ from tests.gateway.serving import Client
 
 
 def played_on_kafka(release: Kafka) -> dict[str, Outcome]:
-    """Of a broker of its own, since the topics have fixed names."""
+    """Play on a broker of its own, since the topics have fixed names."""
     with KafkaBroker(release=release) as broker, Client(int(broker.bootstrap_servers.rpartition(":")[2])) as client:
         create_topics(client)
         return played(client, now_ms(), str)

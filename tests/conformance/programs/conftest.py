@@ -1,4 +1,4 @@
-"""What the programs' checks have in common."""
+"""Base of the programs' checks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Record:
 
 
 def write(bootstrap: str, topic: str, values: Iterable[str], *, partitions: int) -> None:
-    """A record without key for each value, over the partitions in turn; all acknowledged."""
+    """Write a record without key for each value, over the partitions in turn; all acknowledged."""
     refused: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, value in enumerate(values):

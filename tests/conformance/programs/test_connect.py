@@ -59,7 +59,7 @@ class Worker(Program):
         super().__init__(name, release.command(main_class, str(file), heap_mb=HEAP_MB), folder)
 
     def rest(self, path: str, body: object = None, method: str = "GET") -> Any:
-        """The response of its REST interface."""
+        """Return the response of its REST interface."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://{self.address}{path}", data=data, method=method)
         request.add_header("Content-Type", "application/json")
@@ -67,7 +67,7 @@ class Worker(Program):
             return json.load(response)
 
     def placed(self, *connectors: str) -> dict[str, str]:
-        """The worker of each connector and of its task, once all of them run."""
+        """Return the worker of each connector and of its task, once all of them run."""
         found: dict[str, str] = {}
         for name in connectors:
             status = self.rest(f"/connectors/{name}/status")

@@ -47,7 +47,7 @@ class Copier(Program):
         super().__init__(f"copier-{partition}", command, folder)
 
     def copied(self) -> int:
-        """Records in transactions that it has committed since its last start."""
+        """Return the number of records in transactions that it has committed since its last start."""
         events = [json.loads(line) for line in self.log.splitlines() if line.startswith("{") and line.endswith("}")]
         return int(events[-1]["totalProcessed"]) if events else 0
 

@@ -59,7 +59,7 @@ def test_killed_while_it_mirrors(bootstrap: str, fresh: Callable[[str], str], tm
     write(bootstrap, topic, map(str, range(RECORDS)), partitions=PARTITIONS)
 
     def values() -> list[list[int]]:
-        """Of the mirrored records, by partition."""
+        """Return the values of the mirrored records, by partition."""
         found = read(bootstrap, mirrored, committed=True)
         return [[int(one.value or b"") for one in found if one.partition == number] for number in range(PARTITIONS)]
 

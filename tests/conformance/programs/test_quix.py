@@ -36,7 +36,7 @@ class WordCount:
             create_topic(bootstrap, topic, PARTITIONS)
 
     def instance(self, name: str) -> Program:
-        """A process with a disk of its own."""
+        """Return a process with a disk of its own."""
         program = [str(self.release.python), str(HERE / "quix" / "quix_words.py")]
         arguments = [self.bootstrap, self.group, self.input, self.output, str(self._folder / f"{name}-disk")]
         return Program(name, [*program, *arguments, self._guarantee], self._folder)

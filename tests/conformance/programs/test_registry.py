@@ -43,7 +43,7 @@ class Registry(Program):
         super().__init__("registry", self.release.command(properties, heap_mb=HEAP_MB), folder)
 
     def rest(self, path: str, body: object = None) -> Any:
-        """The response to a GET, or to a POST if there is a body."""
+        """Return the response to a GET, or to a POST if there is a body."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._address}{path}", data=data)
         request.add_header("Content-Type", "application/json")
@@ -65,7 +65,7 @@ class Registry(Program):
 
 
 def schema(fields: int) -> dict[str, str]:
-    """An Avro schema with that number of fields, all with defaults, so that it can read its earlier versions."""
+    """Return an Avro schema with that number of fields, all with defaults, so that it can read its earlier versions."""
     listed = [{"name": f"field{number}", "type": "string", "default": ""} for number in range(fields)]
     return {"schema": json.dumps({"type": "record", "name": "R", "fields": listed})}
 

@@ -30,7 +30,7 @@ HEAP_MB = 256
 
 @pytest.fixture
 def topics(bootstrap: str) -> Iterator[str]:
-    """The demo's topics, without records; yields the bootstrap address."""
+    """Create the demo's topics, without records; yields the bootstrap address."""
     for topic in (INPUT, OUTPUT):
         create_topic(bootstrap, topic, PARTITIONS)
     yield bootstrap

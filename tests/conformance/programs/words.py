@@ -13,7 +13,7 @@ FIRST = 200
 
 
 def counted(lines: Iterable[str]) -> dict[str, int]:
-    """The number of each word."""
+    """Return the number of each word."""
     return dict(Counter(word for line in lines for word in line.split()))
 
 
@@ -36,7 +36,7 @@ def unfinished(bootstrap: str, topic: str) -> bool:
 
 
 def latest(counts: dict[str, list[int]]) -> dict[str, int]:
-    """The last count of each word."""
+    """Return the last count of each word."""
     return {word: numbers[-1] for word, numbers in counts.items()}
 
 

@@ -25,7 +25,7 @@ LATE_MS = 1_000
 
 @pytest.fixture(scope="module", params=["muster", "kafka"])
 def world(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A gateway without Ray, and Apache Kafka."""
+    """Yield a gateway without Ray, and Apache Kafka."""
     if request.param == "kafka":
         with authorizing_broker(release) as broker, World(broker.bootstrap_servers, follows_later=True) as found:
             found.prepare()
@@ -45,7 +45,7 @@ def now_ms() -> float:
 
 
 def test_throttle_times_are_those_of_kafkas_rate(world: World) -> None:
-    """Of a client that sends more and more; a response was charged between the request and its arrival."""
+    """A client sends more and more; a response was charged between the request and its arrival."""
     user, records = USERS[292], batch(30)
     world.limit(([("user", user)], {"producer_byte_rate": size_of(records) // 10}))
     sent: list[tuple[float, float, int]] = []
@@ -93,7 +93,7 @@ def test_the_next_response_comes_when_the_throttle_time_is_over(world: World, wa
 
 @pytest.mark.parametrize("world", ["kafka"], indirect=True)
 def test_kafka_responds_as_recorded(world: World) -> None:
-    """What Muster is compared with in tests/gateway/quotas/test_recorded.py stays true."""
+    """The recording that tests/gateway/quotas/test_recorded.py compares Muster with stays true."""
     expected, found = recorded(), played(world)
     assert {part: found[part] for part in expected if found[part] != expected[part]} == {}
     assert found.keys() == expected.keys()

@@ -41,7 +41,10 @@ def main(ray: str, token: str, bootstrap: str, source: str, output: str, checkpo
 
 @contextmanager
 def session(ray: str, token: Path) -> Iterator[SparkSession]:
-    """Waits until the executors of a killed predecessor have ended. SparkUnavailable if they do not."""
+    """Wait until the executors of a killed predecessor have ended; yield a session.
+
+    Raises SparkUnavailable if they do not.
+    """
     deadline = time.monotonic() + FREE_S
     with ExitStack() as stack:
         while True:

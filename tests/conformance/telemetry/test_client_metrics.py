@@ -41,7 +41,7 @@ def test_subscriptions(tools: Tools, fresh: Fresh) -> None:
 
 @pytest.fixture
 def subscribed(muster: Muster, release: Kafka, fresh: Fresh) -> Iterator[str]:
-    """The name of a topic and a group, whose consumers push all metrics every second."""
+    """Yield the name of a topic and a group, whose consumers push all metrics every second."""
     name = fresh("telemetry")
     tools = Tools(release, muster.bootstrap)
     tools.run(COMMAND, "--alter", "--name", name, "--metrics", "*", "--interval", "1000")
@@ -57,7 +57,7 @@ def subscribed(muster: Muster, release: Kafka, fresh: Fresh) -> Iterator[str]:
 
 
 def pushed(muster: Muster, group: str) -> dict[str, float]:
-    """The values of all metrics that clients of the group have pushed, added up."""
+    """Return the values of all metrics that clients of the group have pushed, added up."""
     found: dict[str, float] = {}
     for url in muster.metrics_urls:
         with urllib.request.urlopen(url) as response:
