@@ -18,7 +18,7 @@ MAX_METADATA = "offset.metadata.max.bytes"
 
 @pytest.fixture
 def gateways(muster: Muster) -> Iterator[list[Client]]:
-    """A connection to each. Afterwards, no cluster-wide config stays altered."""
+    """Yield a connection to each. Afterwards, no cluster-wide config stays altered."""
     with ExitStack() as stack:
         addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
         clients = [stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses]
@@ -55,7 +55,7 @@ def test_everybody_obeys(muster: Muster, gateways: list[Client]) -> None:
     one, other = gateways
 
     def both_say(wanted: tuple[str | None, str | None]) -> None:
-        """The log actor's error for a record, the coordinator's for a commit."""
+        """Check the log actor's error for a record, and the coordinator's for a commit."""
         said = lambda: (written(muster, topic), committed(muster, topic))  # noqa: E731
         eventually(said, lambda both: both == wanted, f"{wanted} is what both say")
 

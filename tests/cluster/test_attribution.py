@@ -68,7 +68,7 @@ def by_place(amounts: Books) -> Counter[tuple[str, str, str]]:
 
 
 def in_parquet(muster: Muster, topic: str, unit: str) -> Books:
-    """The samples' amounts, in the form of the counters; only rows with a final label are in the table."""
+    """Return the samples' amounts, in the form of the counters; only rows with a final label are in the table."""
     table = ds.dataset(muster.storage / "metrics" / "samples", format="parquet").to_table()
     found: Books = Counter()
     for row in table.filter(pc.equal(table["topic"], topic)).to_pylist():
@@ -132,6 +132,6 @@ def test_every_byte_is_counted_for_the_group_that_fetched_it(
 
 
 def pending(samples: list[Sample], topic: str, unit: str) -> Books:
-    """What has no group yet."""
+    """Return the amounts that have no group yet."""
     waiting = book(samples, f"muster_pending_fetch_{unit}")
     return Counter({key: amount for key, amount in waiting.items() if key[1] == topic and amount})

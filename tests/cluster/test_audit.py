@@ -31,7 +31,7 @@ def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
 
 
 def read_all(muster: Muster, topic: str, group: str, *, again: bool = False) -> None:
-    """The messages are committed, too. ``again``: then read one partition once more, without a commit."""
+    """Read and commit the messages. ``again``: then read one partition once more, without a commit."""
     consumer = Consumer(
         {
             "bootstrap.servers": muster.bootstrap,

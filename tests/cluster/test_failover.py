@@ -54,7 +54,7 @@ def offsets_actor(group: str) -> str:
 
 
 def measured(record_property: Callable[[str, object], None], what: str, seconds: float) -> None:
-    """Added to the report of the test run; shown with ``-s``."""
+    """Add a measurement to the report of the test run; shown with ``-s``."""
     record_property(what, round(seconds, 2))
     print(f"{what}: {seconds:.2f} s")
 

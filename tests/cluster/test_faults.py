@@ -44,7 +44,7 @@ def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
 
 
 def test_the_command_finds_gateways_that_have_other_addresses_than_at_the_start(muster: Muster) -> None:
-    """As on several nodes, once those of the start have been lost or drained."""
+    """Gateways move like this on several nodes, once those of the start have been lost or drained."""
     state = directory.read_state(muster.storage)
     assert state is not None
     directory.write_state(muster.storage, dataclasses.replace(state, metrics=("http://127.0.0.1:1/metrics",)))

@@ -1,4 +1,4 @@
-"""What every gateway of a running Muster says over HTTP of the whole cluster."""
+"""HTTP of every gateway of a running Muster, about the whole cluster."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.muster_process import Muster, eventually
 
 @pytest.fixture
 def behind(muster: Muster, fresh: Callable[[str], str]) -> str:
-    """A group that has committed 10 of the records of each partition, and has no members."""
+    """Return a group that has committed 10 of the records of each partition, and has no members."""
     topic, group = fresh("t"), fresh("slow")
     create(muster, topic)
     producer = Producer(muster.bootstrap, topic)

@@ -58,7 +58,7 @@ class Odd:
 
     @property
     def unattributed(self) -> tuple[tuple[str, ...], ...]:
-        """Those that show no name here."""
+        """Commands that show no name here."""
         return (("groups", "waiting"), ("mapping", "check", "--group", self.group))
 
 

@@ -1,4 +1,4 @@
-"""What a stranger finds at the doors of a running Muster."""
+"""Doors of a running Muster, as a stranger finds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of a running Muster have loaded."""
+"""Modules that the processes of a running Muster have loaded."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ TIMES = 20
 
 @pytest.fixture
 def gateways(muster: Muster) -> Iterator[list[Client]]:
-    """A connection to each."""
+    """Yield a connection to each."""
     with ExitStack() as stack:
         addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
         yield [stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses]
 
 
 def partitions(client: Client, topic: str, *, create: bool = False) -> int:
-    """The number of partitions there; 0 if the topic is unknown."""
+    """Return the number of partitions there; 0 if the topic is unknown."""
     operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": create, **operations}
     (found,) = client.exchange(METADATA, 9, body).topics
@@ -61,7 +61,7 @@ def produce(client: Client, topic: str, partition: int) -> ErrorCode:
 
 
 def turns(gateways: list[Client]) -> Iterator[tuple[int, Client, list[Client]]]:
-    """Number, the current gateway, and the others."""
+    """Yield the number, the current gateway, and the others."""
     for number, first in enumerate(islice(cycle(gateways), TIMES)):
         yield number, first, [gateway for gateway in gateways if gateway is not first]
 

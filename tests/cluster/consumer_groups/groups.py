@@ -51,7 +51,7 @@ def create(muster: Muster, topic: str) -> None:
 
 @contextlib.contextmanager
 def working(*members: Member, beside: Sequence[Member] = ()) -> Iterator[None]:
-    """The members join their groups (``beside`` already have), all with partitions; at the end they leave."""
+    """Join the members to their groups (``beside`` already have), all with partitions; at the end they leave."""
     for member in members:
         member.start()
     try:
@@ -125,7 +125,7 @@ def describe(muster: Muster, group: str, **options: Any) -> ConsumerGroupDescrip
 
 
 def assignments(muster: Muster, group: str) -> list[list[int]]:
-    """The coordinator's member ids, sorted."""
+    """Return the coordinator's member ids, sorted."""
     members = describe(muster, group).members
     return sorted(sorted(each.partition for each in member.assignment.topic_partitions) for member in members)
 
@@ -138,7 +138,7 @@ def rebalances_since(muster: Muster, group: str, generation: int) -> list[dict[s
 
 
 def generation(muster: Muster, group: str) -> int:
-    """The group's generation, which only a member's Heartbeat reveals. The group has members."""
+    """Return the group's generation, which only a member's Heartbeat reveals. The group has members."""
     found = Observer(muster.bootstrap, "").membership(group).generation
     assert found is not None, f"{group} accepts no generation"
     return found

@@ -102,7 +102,7 @@ class Member(threading.Thread):
         raise NotImplementedError
 
     def _read(self, records: list[tuple[int, int, bytes]]) -> Offsets:
-        """What must be committed now: for these records, and what could not be committed before."""
+        """Return the offsets to commit now: of these records, and of those that could not be committed before."""
         self.read.extend(records)
         self._pending = self._pending | {partition: offset + 1 for partition, offset, _ in records}
         return self._pending
@@ -119,7 +119,10 @@ class Member(threading.Thread):
         self.moves.append(("assigned", given))
 
     def _revoke(self, partitions: Iterable[int]) -> None:
-        """The next owner continues from what is committed: a later commit of these would revert that."""
+        """Drop the partitions.
+
+        The next owner continues from what is committed: a later commit of these would revert that.
+        """
         taken = frozenset(partitions)
         self.assigned = self.assigned - taken
         self._pending = {partition: at for partition, at in self._pending.items() if partition not in taken}
@@ -297,13 +300,13 @@ class Producer:
             self.send(1, pause_s=pause_s)
 
     def flush(self, timeout_s: float = 60) -> None:
-        """Wait until everything is acknowledged; AssertionError when something was not."""
+        """Wait until everything is acknowledged. Raises AssertionError when something was not."""
         assert self._producer.flush(timeout_s) == 0, "records without an answer"
         assert self.failed == []
         assert len(self.acknowledged) == self.sent
 
     def check(self, records: Iterable[tuple[int, int, bytes]]) -> None:
-        """AssertionError unless these are the acknowledged records, each at its acknowledged partition and offset."""
+        """Raise AssertionError unless these are the acknowledged records, each at its partition and offset."""
         found = {value: (partition, offset) for partition, offset, value in records}
         assert found.keys() == self.acknowledged.keys()
         wanted = {
@@ -326,7 +329,7 @@ class Producer:
 
 
 def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -> Offsets:
-    """The group's committed offsets, by OffsetFetch; partitions without a commit are omitted."""
+    """Return the group's committed offsets, by OffsetFetch; partitions without a commit are omitted."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     requested = [TopicPartition(topic, partition) for partition in range(partitions)]
     found = consumer.committed(requested, 30)

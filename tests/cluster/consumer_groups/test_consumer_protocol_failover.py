@@ -30,7 +30,7 @@ NO_CAUSE = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH", "I
 
 
 class Described(NamedTuple):
-    """What the coordinator says of a group."""
+    """Group as its coordinator describes it."""
 
     state: str
     epoch: int
@@ -68,11 +68,11 @@ class Watched:
         return eventually(self.described, lambda found: found.state == "Stable", f"{self.group} is Stable", WAIT_S)
 
     def seen(self) -> list[tuple[Any, ...]]:
-        """What its members know of it."""
+        """Return its members' own view of it."""
         return [(each.identity(), each.rebalances, frozenset(each.assigned)) for each in self.members]
 
     def at_rest(self) -> tuple[list[tuple[Any, ...]], Described]:
-        """What its members and its coordinator say, once the last assignment has reached the application, too."""
+        """Return the views of its members and its coordinator, once the last assignment has reached the application."""
         found = self.until_stable()
         self.until_more_is_read()
         return self.seen(), found
@@ -85,14 +85,14 @@ class Watched:
         return {(partition, offset) for member in self.members for partition, offset, _ in list(member.read)}
 
     def check_refusals(self) -> None:
-        """Commits fail while no coordinator serves, and only therefore."""
+        """Check that commits fail while no coordinator serves, and only therefore."""
         errors = [str(error) for member in self.members for error in [*member.refused, *member.errors]]  # type: ignore[attr-defined]
         assert not [error for error in errors if any(name in error for name in NO_CAUSE)]
 
 
 @contextlib.contextmanager
 def watched(muster: Muster, topic: str, names: Callable[[str], str]) -> Iterator[list[Watched]]:
-    """A group of consumer members, and one with a member of either protocol, in different actors."""
+    """Yield a group of consumer members, and one with a member of either protocol, in different actors."""
     groups: list[Watched] = []
     try:
         for protocols in ((CONSUMER, CONSUMER), (CLASSIC, CONSUMER)):

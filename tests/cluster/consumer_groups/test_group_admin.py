@@ -56,7 +56,7 @@ def kafka_admin(muster: Muster) -> Iterator[kafka.KafkaAdminClient]:
 
 @pytest.fixture
 def stable(muster: Muster, fresh: Fresh, topic: str) -> Iterator[str]:
-    """A group with one static member, which has read and committed everything."""
+    """Yield a group with one static member, which has read and committed everything."""
     group = fresh("stable")
     config = {"group.instance.id": "here", "client.id": "described", "partition.assignment.strategy": "range"}
     producer = Producer(muster.bootstrap, topic)
@@ -80,7 +80,7 @@ def listed_offsets(admin: AdminClient, group: str, partitions: list[TopicPartiti
 
 
 def refusal(future: Any) -> int:
-    """The code of the future's KafkaException."""
+    """Return the code of the future's KafkaException."""
     with pytest.raises(KafkaException) as raised:
         future.result(WAIT_S)
     return int(raised.value.args[0].code())
@@ -209,7 +209,7 @@ def by_confluent(muster: Muster, topic: str, group: str) -> None:
 
 
 def by_kafka_python(muster: Muster, topic: str, group: str) -> None:
-    """The same with kafka-python."""
+    """Administer the group with kafka-python."""
     servers = muster.bootstrap.split(",")
     with kafka.KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False) as consumer:
         eventually(lambda: (consumer.poll(100), consumer.assignment())[1], bool, "partitions", WAIT_S)
@@ -220,7 +220,7 @@ def by_kafka_python(muster: Muster, topic: str, group: str) -> None:
 
 
 def by_aiokafka(muster: Muster, topic: str, group: str) -> None:
-    """The same with aiokafka, which then seeks to its committed offset."""
+    """Administer the group with aiokafka, which then seeks to its committed offset."""
 
     async def main() -> None:
         config = {"bootstrap_servers": muster.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
@@ -240,7 +240,7 @@ def by_aiokafka(muster: Muster, topic: str, group: str) -> None:
 
 
 def read_by_confluent(muster: Muster, topic: str, group: str) -> TopicPartition:
-    """The group's committed metadata for partition 0.
+    """Return the group's committed metadata for partition 0.
 
     librdkafka copies the metadata without a terminator, and the binding decodes up to the next NUL, whatever lies
     between: `metadata` is only safe to read if it was sent with a NUL, that is, by librdkafka.
@@ -252,7 +252,7 @@ def read_by_confluent(muster: Muster, topic: str, group: str) -> TopicPartition:
 
 
 def read_by_kafka_python(muster: Muster, topic: str, group: str) -> tuple[int, str]:
-    """The same with kafka-python."""
+    """Return the group's committed offset and metadata, by kafka-python."""
     servers = muster.bootstrap.split(",")
     with kafka.KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False) as consumer:
         found = consumer.committed(kafka.TopicPartition(topic, 0), metadata=True)
@@ -260,7 +260,7 @@ def read_by_kafka_python(muster: Muster, topic: str, group: str) -> tuple[int, s
 
 
 async def read_by_aiokafka(muster: Muster, topic: str, group: str) -> tuple[int, str]:
-    """The same with aiokafka's admin client, since its consumer does not return the metadata."""
+    """Return them by aiokafka's admin client, since its consumer does not return the metadata."""
     client = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=muster.bootstrap)
     await client.start()
     found = (await client.list_consumer_group_offsets(group))[aiokafka.TopicPartition(topic, 0)]

@@ -95,7 +95,7 @@ def topic(muster: Muster, fresh: Fresh) -> str:
 
 
 def moved(member: Member, before: int) -> list[Move]:
-    """Assignments and revocations of at least one partition, except the first ``before`` moves."""
+    """Return assignments and revocations of at least one partition, except the first ``before`` moves."""
     return [(what, partitions) for what, partitions in member.moves[before:] if partitions]
 
 
@@ -203,7 +203,7 @@ def test_a_static_member_comes_back_without_a_rebalance(muster: Muster, fresh: F
 
 
 def fatal(member: ConfluentMember) -> list[KafkaError]:
-    """The error that ended it; it may have reported before that the new topic does not exist yet."""
+    """Return the error that ended it; it may have reported before that the new topic does not exist yet."""
     return [error for error in member.errors if error.code() == KafkaError._FATAL]
 
 
@@ -334,7 +334,7 @@ def test_a_killed_member_is_replaced_when_its_session_ends(muster: Muster, fresh
 
 @contextlib.contextmanager
 def alone(muster: Muster, topic: str, groups: list[Kind], **config: Any) -> Iterator[list[subprocess.Popen[str]]]:
-    """A member of each group in its own process, which writes its assignment to stdout."""
+    """Yield a member of each group in its own process, which writes its assignment to stdout."""
     with contextlib.ExitStack() as stack:
         processes = []
         for kind in groups:

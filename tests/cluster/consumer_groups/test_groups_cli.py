@@ -39,7 +39,7 @@ class Done(NamedTuple):
 
 
 def run(muster: Muster, *arguments: str | Path, bootstrap: bool = False) -> Done:
-    """The command, in this process: a new process would take longer than the command itself."""
+    """Run the command in this process: a new process would take longer than the command itself."""
     where = ["--bootstrap-server", muster.bootstrap] if bootstrap else ["--storage", str(muster.storage)]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = main._run(["groups", *map(str, arguments), *where])
@@ -62,7 +62,7 @@ def refusal(muster: Muster, *arguments: str | Path, code: int = 1) -> str:
 
 
 def topic_of(muster: Muster, name: str, partitions: int = 2, records: int = RECORDS) -> str:
-    """A topic whose partitions have that many records each, one hour apart."""
+    """Create a topic whose partitions have that many records each, one hour apart."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     kept = {"retention.ms": "-1"}  # the records are years old, and retention runs every five minutes
     admin.create_topics([NewTopic(name, num_partitions=partitions, config=kept)])[name].result(WAIT_S)

@@ -91,13 +91,13 @@ class Program:
                     raise
 
     def committed(self) -> int:
-        """The offset of the last transaction that was committed; waits while one is undecided."""
+        """Return the offset of the last transaction that was committed; waits while one is undecided."""
         (found,) = self._consumer.committed([self._source], TIMEOUT_S)
         return max(found.offset, 0)
 
 
 def read(muster: Muster, topic: str, partition: int, level: str = "committed") -> list[int]:
-    """The numbers that a reader of committed records gets, up to the end; with ``uncommitted``, all of them."""
+    """Return the numbers that a reader of committed records gets, up to the end; with ``uncommitted``, all of them."""
     consumer = reader(muster, level, **{"enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0)])
     values = []

@@ -29,7 +29,7 @@ def scrapes(muster: Muster) -> list[str]:
 
 
 def values(scrape: str, name: str, group: str | None = None) -> list[float]:
-    """Of all series of that name, or of one group."""
+    """Return the values of all series of that name, or of one group."""
     samples = [sample for family in text_string_to_metric_families(scrape) for sample in family.samples]
     return [each.value for each in samples if each.name == name and group in (None, each.labels.get("group"))]
 
@@ -79,7 +79,7 @@ def test_what_fires_while_the_controller_is_dead(muster: Muster, tmp_path: Path)
     broken: dict[int, str] = {}
 
     def without_controller() -> dict[int, str]:
-        """The first such scrape of each gateway: the next controller is there within seconds."""
+        """Return the first such scrape of each gateway: the next controller is there within seconds."""
         for number, scrape in enumerate(scrapes(muster)):
             if values(scrape, "muster_controller_connected") == [0]:
                 broken.setdefault(number, scrape)
