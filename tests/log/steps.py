@@ -67,7 +67,7 @@ class SteppingDisk(Disk):
         super().replace_unsynced(path, content, temporary_suffix)
 
     def watch_claim(self, log: PartitionLog) -> None:
-        """A check of that log's claim is a step, too."""
+        """Count a check of that log's claim as a step, too."""
         claim: Claim = log._replacer._claim
         check = claim.check
 
@@ -134,6 +134,6 @@ def content(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def latest(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
-    """The last value of each key; a tombstone is not a value."""
+    """Return the last value of each key; a tombstone is not a value."""
     last = {key: value for _, key, value in records}
     return {key: value for key, value in last.items() if value is not None}

@@ -40,7 +40,7 @@ def client_batch(
     value: bytes = b"value",
     transactional: bool = False,
 ) -> bytes:
-    """A batch as built by aiokafka's producer; ``producer`` is (id, epoch, base sequence)."""
+    """Return a batch as built by aiokafka's producer; ``producer`` is (id, epoch, base sequence)."""
     builder = DefaultRecordBatchBuilder(2, codec, transactional, *producer, 1 << 24)
     for index in range(count):
         builder.append(index, first_ms + index * step_ms, b"key-%d" % index, value, [("header", b"content")])
@@ -61,7 +61,7 @@ def segment_files(directory: Path) -> list[Path]:
 
 
 def lose_what_is_not_synced(directory: Path) -> None:
-    """As after a power failure: recovery point, indexes and snapshots."""
+    """Lose the recovery point, indexes and snapshots, as a power failure does."""
     for pattern in ("recovery-point-*", "*.index", "*.snapshot", "*.txnindex"):
         for path in directory.glob(pattern):
             path.unlink()
@@ -81,13 +81,13 @@ def view_of(*topics: Topic, version: int = 1, logs: int = 1) -> ClusterView:
 
 
 def request(api_key: int, version: int, body: codec.Body) -> Any:
-    """The entity decoded from a gateway's request bytes."""
+    """Return the entity decoded from a gateway's request bytes."""
     frame = codec.encode_request(api_key, version, 1, "test", body)
     return codec.decode_request(codec.decode_header(frame), frame)
 
 
 def response(api_key: int, version: int, body: codec.Body) -> Any:
-    """The entity decoded from the response's bytes."""
+    """Return the entity decoded from the response's bytes."""
     return codec.decode_response(api_key, version, codec.encode_response(api_key, version, 1, body))[1]
 
 

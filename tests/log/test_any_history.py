@@ -95,7 +95,7 @@ class World:
         await asyncio.gather(self.log.clean(), self.do_produce(), self.log.apply_retention(), self.do_delete())
 
     async def do_crash(self) -> None:
-        """The disk stops in the middle of one of them; another activation continues."""
+        """Stop the disk in the middle of one of them; another activation continues."""
         self.disk.count = 0
         self.disk.before = Broken(self.random.randint(0, 12), for_ever=True)
         work = self.random.choice([self.log.clean, self.log.apply_retention])
@@ -134,7 +134,7 @@ class World:
         self.check_times(records)
 
     def check_latest(self, records: list[Record], start: int) -> None:
-        """The last record of each key is there; a tombstone may have been removed."""
+        """Check that the last record of each key is there; a tombstone may have been removed."""
         last = {key: offset for offset, (key, _) in sorted(self.acknowledged.items()) if offset >= start}
         found = {record.offset for record in records}
         for key, offset in last.items():

@@ -31,7 +31,7 @@ CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 
 
 def changed(original: bytes, **fields: int) -> bytes:
-    """The batch with other header fields and a matching CRC."""
+    """Return the batch with other header fields and a matching CRC."""
     header = read_header(original)._replace(**fields)
     content = bytearray(original)
     HEADER.pack_into(content, 0, *header)

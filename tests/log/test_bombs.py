@@ -70,7 +70,7 @@ def test_what_an_earlier_version_stored_can_be_read() -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_stored_batch_that_unpacks_to_too_much_is_refused(codec: int) -> None:
-    """It is well-formed: without the limit, its record would be read."""
+    """The batch is well-formed: without the limit, its record would be read."""
     batch = client_batch(1, value=bytes(MAX_STORED_RECORDS_BYTES), codec=codec)
     with pytest.raises(CorruptMessage):
         list(read_records(batch, read_header(batch)))

@@ -21,7 +21,7 @@ UNKNOWN = (-1, -1)
 
 
 async def written(directory: Path, activations: dict[int, list[int]], config: LogConfig = SMALL) -> PartitionLog:
-    """A log of these numbers of records in each batch, by leader epoch; the last epoch has it open."""
+    """Write a log of these numbers of records in each batch, by leader epoch; the last epoch has it open."""
     log: PartitionLog | None = None
     for epoch, counts in activations.items():
         if log is not None:

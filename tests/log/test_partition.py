@@ -137,7 +137,7 @@ def test_replay_gives_every_record(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_was_replaced_reads_its_own_end_until_its_next_write(tmp_path: Path) -> None:
-    """As a Kafka broker that is no longer the leader and has not heard of it. It can acknowledge nothing."""
+    """A Kafka broker that is no longer the leader and has not heard of it does so. It can acknowledge nothing."""
 
     async def main() -> None:
         replaced = open_log(tmp_path, 1)

@@ -20,7 +20,7 @@ class Writer:
         return header._replace(base_offset=self.end)
 
     def write(self, epoch: int, sequence: int, count: int = 1) -> int | None:
-        """The original offset for a duplicate."""
+        """Write; return the original offset for a duplicate."""
         header = self.header(epoch, sequence, count)
         duplicate = self.states.check(header)
         if duplicate is not None:

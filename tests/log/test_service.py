@@ -103,7 +103,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_in(records: Buffer) -> list[tuple[int, int]]:
-    """(base offset, last offset) of each batch."""
+    """Return (base offset, last offset) of each batch."""
     return [(header.base_offset, header.last_offset) for _, header in iter_headers(records)]
 
 

@@ -46,7 +46,7 @@ def producers(log: PartitionLog) -> tuple[object, ...]:
 
 
 def variants(content: bytes, every: int = 1) -> Iterator[bytes]:
-    """Truncated, and with one flipped bit, at regular positions."""
+    """Yield the content truncated, and with one flipped bit, at regular positions."""
     for at in range(0, len(content), every):
         yield content[:at]
         yield content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :]

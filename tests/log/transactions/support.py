@@ -20,7 +20,7 @@ ALL_BYTES = 1 << 30
 
 
 def transactional(producer_id: int, epoch: int, sequence: int, count: int = 1, value: bytes = b"value") -> bytes:
-    """A client's batch."""
+    """Return a client's batch."""
     return client_batch(count, producer=(producer_id, epoch, sequence), value=value, transactional=True)
 
 
@@ -35,7 +35,7 @@ def enqueue(
 async def write(
     log: PartitionLog, producer_id: int, epoch: int, sequence: int, count: int = 1, value: bytes = b"v"
 ) -> AppendResult:
-    """The same, until it is durable."""
+    """Write, and wait until it is durable."""
     return await enqueue(log, producer_id, epoch, sequence, count, value).durable()
 
 
@@ -52,24 +52,24 @@ def marker(
 
 
 async def commit(log: PartitionLog, producer_id: int, epoch: int) -> int:
-    """The offset of the marker."""
+    """Commit; return the offset of the marker."""
     return (await log.enqueue_marker(marker(producer_id, epoch, commit=True)).durable()).base_offset
 
 
 async def abort(log: PartitionLog, producer_id: int, epoch: int) -> int:
-    """The offset of the marker."""
+    """Abort; return the offset of the marker."""
     return (await log.enqueue_marker(marker(producer_id, epoch, commit=False)).durable()).base_offset
 
 
 def aborted_from(log: PartitionLog, start: int) -> list[tuple[int, int]]:
-    """(producer id, first offset) of the transactions that a READ_COMMITTED fetch of everything would list."""
+    """Return (producer id, first offset) of the transactions that a READ_COMMITTED fetch of everything would list."""
     stable = log.last_stable_offset
     extents = log.extents(start, ALL_BYTES, at_least_one=True, before=stable)
     return [(each.producer_id, each.first_offset) for each in log.aborted_transactions(start, extents, stable)]
 
 
 def committed_from(log: PartitionLog, start: int, max_bytes: int = ALL_BYTES) -> tuple[list[Record], int]:
-    """The records that a READ_COMMITTED client gets from one fetch, and its next position."""
+    """Return the records that a READ_COMMITTED client gets from one fetch, and its next position."""
     stable = log.last_stable_offset
     extents = log.extents(start, max_bytes, at_least_one=True, before=stable)
     found = log.aborted_transactions(start, extents, stable)
@@ -77,7 +77,7 @@ def committed_from(log: PartitionLog, start: int, max_bytes: int = ALL_BYTES) ->
 
 
 def client_view(content: Buffer, aborted: Iterable[Sequence[int]], start: int) -> tuple[list[Record], int]:
-    """As Kafka's CompletedFetch filters what it gets: the records, and the position behind them."""
+    """Filter like Kafka's CompletedFetch: return the records, and the position behind them."""
     heap = [(first_offset, producer_id) for producer_id, first_offset in aborted]
     heapq.heapify(heap)
     dropped: set[int] = set()
@@ -98,5 +98,5 @@ def client_view(content: Buffer, aborted: Iterable[Sequence[int]], start: int) -
 
 
 def committed(log: PartitionLog, start: int = 0) -> list[int]:
-    """The offsets of all records that a READ_COMMITTED client gets."""
+    """Return the offsets of all records that a READ_COMMITTED client gets."""
     return [record.offset for record in committed_from(log, start)[0]]

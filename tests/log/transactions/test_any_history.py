@@ -142,13 +142,13 @@ class World:
         return not (await self.log.enqueue_marker(end).durable()).duplicate
 
     async def do_end_again(self) -> None:
-        """A marker is repeated, as after a lost response: by a coordinator that knows that nothing new has begun."""
+        """Repeat a marker, as after a lost response: by a coordinator that knows that nothing new has begun."""
         producer = self.random.choice(self.producers)
         if producer.decision and not producer.open:
             await self.mark(producer, commits=self.random.random() < 0.5)
 
     async def do_stale(self) -> None:
-        """A producer of an older epoch, and a batch after the end of its transaction."""
+        """Try a producer of an older epoch, and a batch after the end of its transaction."""
         producer = self.random.choice(self.producers)
         if producer.epoch and producer.id in self.log.producers():
             with pytest.raises(InvalidProducerEpoch):
@@ -183,7 +183,7 @@ class World:
         await before.close()
 
     async def do_crash(self) -> None:
-        """The disk stops in the middle of a run of the cleaner; another activation continues."""
+        """Stop the disk in the middle of a run of the cleaner; another activation continues."""
         self.disk.count = 0
         self.disk.before = Broken(self.random.randint(0, 12), for_ever=True)
         with suppress(StorageError):
@@ -193,7 +193,7 @@ class World:
         await before.close()
 
     def readable(self, producer: Producer) -> list[int]:
-        """The records of its open transaction that were not deleted."""
+        """Return the records of its open transaction that were not deleted."""
         return [offset for offset in producer.open if offset >= self.log.log_start_offset]
 
     def check(self) -> None:
@@ -213,7 +213,7 @@ class World:
         assert self.read_committed(middle, 200) == {offset: each for offset, each in found.items() if offset >= middle}
 
     def read_committed(self, start: int, max_bytes: int) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """What a client gets with as many fetches as it takes."""
+        """Return the records that a client gets with as many fetches as it takes."""
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
         position, stable = start, self.log.last_stable_offset
         while position < stable:

@@ -1,4 +1,4 @@
-"""What readers see of transactions: the last stable offset, and which of them were aborted."""
+"""Readers' view of transactions: the last stable offset, and which of them were aborted."""
 
 from __future__ import annotations
 

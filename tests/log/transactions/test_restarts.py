@@ -43,7 +43,7 @@ def state(log: PartitionLog) -> tuple[object, ...]:
 
 
 def variants(directory: Path) -> Iterator[tuple[str, bytes | None]]:
-    """Changes to the files beside the segments: removed, cut, one bit flipped, longer."""
+    """Yield changes to the files beside the segments: removed, cut, one bit flipped, longer."""
     for path in sorted(directory.glob("*.txnindex")):
         content = path.read_bytes()
         yield from ((path.name, each) for each in (None, b"", content[:-1], content + bytes(34)))

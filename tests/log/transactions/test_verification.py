@@ -44,7 +44,7 @@ class Coordinator:
         return await response
 
     async def next(self, number: int) -> VerifyRequest:
-        """The query of that number, counted from 0, once it is there."""
+        """Return the query of that number, counted from 0, once it is there."""
         while len(self.queries) <= number:
             self.came.clear()
             await self.came.wait()
@@ -229,7 +229,7 @@ def test_adding_is_tried_again_while_the_transaction_before_is_ending(tmp_path: 
 
 @pytest.mark.parametrize("repeats", [0, 1, 2])
 def test_the_marker_of_the_transaction_before_is_no_obstacle(tmp_path: Path, repeats: int) -> None:
-    """It is written while the next transaction adds the partition, however often that is tried."""
+    """The marker is written while the next transaction adds the partition, however often that is tried."""
 
     async def main() -> None:
         async with served(tmp_path, LogConfig(add_partitions_to_txn_retry_backoff_max_ms=10_000)) as world:

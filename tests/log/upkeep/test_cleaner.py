@@ -25,7 +25,7 @@ Pairs = list[tuple[bytes | None, bytes | None]]
 def keyed(
     pairs: Pairs, *, codec: int = NONE, producer: tuple[int, int, int] = (-1, -1, -1), at_ms: int = NOW_MS
 ) -> bytes:
-    """A client's batch; each record is one ms later than the previous one."""
+    """Return a client's batch; each record is one ms later than the previous one."""
     builder = DefaultRecordBatchBuilder(2, codec, False, *producer, 1 << 24)
     for index, (key, value) in enumerate(pairs):
         builder.append(index, at_ms + index, key, value, [("header", b"content")])

@@ -20,7 +20,7 @@ LONG = b"the same again " * 100
 
 
 def stored(log: PartitionLog, offset: int = 0) -> tuple[BatchHeader, list[Record]]:
-    """The only batch at that offset, with its CRC checked."""
+    """Return the only batch at that offset, with its CRC checked."""
     batch = log.read(offset, 1, at_least_one=True)
     header = read_header(batch)
     assert len(batch) == header.size_bytes

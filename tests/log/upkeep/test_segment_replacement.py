@@ -50,14 +50,14 @@ OPS: dict[str, Op] = {"retention": retention, "deletion": deletion, "compaction"
 
 
 async def write_third(log: PartitionLog) -> None:
-    """A third of all records: four batches in two segments."""
+    """Write a third of all records: four batches in two segments."""
     for number in range(log.log_end_offset, log.log_end_offset + RECORDS // 3, 2):
         pairs: Pairs = [(b"%d" % (at % 7), b"%d" % at if at != 10 else None) for at in (number, number + 1)]
         await log.append(keyed(pairs, producer=(5, 0, number)))
 
 
 async def writer(directory: Path, disk: SteppingDisk | None = None) -> PartitionLog:
-    """The epoch that makes the change; the last third of the records is its own."""
+    """Open the epoch that makes the change; the last third of the records is its own."""
     log = opened(directory, 3, CONFIG, disk)
     await write_third(log)
     await log._writer.append_times.flush()
@@ -84,7 +84,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copies(original: Path, tmp_path: Path) -> Callable[[], Path]:
-    """Copies of the original, one after the other."""
+    """Return a function that copies the original, one copy after the other."""
 
     def copy() -> Path:
         shutil.rmtree(tmp_path / "t-0", ignore_errors=True)
@@ -125,7 +125,7 @@ def test_what_is_checked_happens_at_all(copies: Callable[[], Path]) -> None:
 
 
 async def steps_of(directory: Path, op: Op) -> list[str]:
-    """The names of its steps."""
+    """Return the names of its steps."""
     names: list[str] = []
     disk = SteppingDisk(lambda _, name: names.append(name))
     log = await writer(directory, disk)
