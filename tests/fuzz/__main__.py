@@ -265,7 +265,7 @@ def _attacked(
 
 
 def _beside_attack_elsewhere(canary: Child, folder: Path, options: list[str]) -> list[Second]:
-    """What the canary sees of the load on the machine: it shares no event loop with the attack."""
+    """Return the canary's times under load on the machine: it shares no event loop with the attack."""
     folder.mkdir()
     other = Child("tests.fuzz.target", str(folder), *options)
     try:

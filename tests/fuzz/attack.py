@@ -44,7 +44,7 @@ class Refused(Unanswered):
 
 @dataclass
 class Totals:
-    """What an attack has done."""
+    """Totals of an attack."""
 
     sent: int = 0
     """Frames that the service has read."""
@@ -113,7 +113,7 @@ class Line(asyncio.Protocol):
         return bool(self.responses) or self.closed
 
     async def exchange(self, frame: bytes, timeout_s: float = _LOGIN_S) -> bytes:
-        """One request, sized, and its response. Unanswered, Refused."""
+        """One request, sized, and its response. Raises Unanswered or Refused."""
         self.write(len(frame).to_bytes(4, "big") + frame)
         if not await self.changed(timeout_s):
             raise Unanswered(f"no response to {frame[:40]!r}")
@@ -181,7 +181,7 @@ class Attack:
             line.abort()
 
     async def send(self, batch: list[Frame], line: Line | None = None) -> Line:
-        """Have every frame looked at; returns a connection that works. Unanswered."""
+        """Have every frame looked at; returns a connection that works. Raises Unanswered."""
         left = batch
         while True:
             await self.goes.wait()
@@ -238,7 +238,7 @@ class Attack:
                 self.values.learn(name, value)
 
     async def connect(self) -> Line:
-        """A connection whose client is authenticated, if there is a user. OSError, Unanswered."""
+        """Return a connection whose client is authenticated, if there is a user. Raises OSError or Unanswered."""
         if self.address is None:
             return await self._connect()
         began_s = time.monotonic()

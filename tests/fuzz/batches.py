@@ -10,12 +10,12 @@ from muster.actors.log.format.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD
 from tests.log.support import client_batch
 
 BOMB_BYTES = 64 << 20
-"""What the decompression bombs decompress to."""
+"""Size to which the bombs decompress."""
 _MAX = (1 << 31) - 1
 
 
 def changed(batch: bytes, *, sealed: bool = True, payload: bytes | None = None, **fields: int) -> bytes:
-    """The batch with other header fields and another payload; with ``sealed``, its length and CRC are right."""
+    """Return the batch with other header fields and another payload; with ``sealed``, its length and CRC are right."""
     header = read_header(batch)
     content = batch[HEADER_BYTES:] if payload is None else payload
     out = bytearray(HEADER_BYTES) + content
@@ -27,7 +27,7 @@ def changed(batch: bytes, *, sealed: bool = True, payload: bytes | None = None, 
 
 
 def bomb(codec: int, size_bytes: int = BOMB_BYTES) -> bytes:
-    """A batch of some kilobytes that decompresses to that many bytes."""
+    """Return a batch of some kilobytes that decompresses to that many bytes."""
     return changed(client_batch(1), attributes=codec, payload=_PACKED[codec](bytes(size_bytes)))
 
 

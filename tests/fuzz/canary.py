@@ -31,10 +31,10 @@ MAX_STOLEN_PERCENT = 1.0
 
 
 class Second(NamedTuple):
-    """What was measured in about a second."""
+    """Measurements of about a second."""
 
     stolen_percent: float
-    """Of the machine's processors, by others on the host."""
+    """Share of the machine's processors that others on the host took."""
     times: list[float]
     """In ms."""
 
@@ -61,7 +61,7 @@ class Clock:
         self._began_s, self._before = time.monotonic(), psutil.cpu_times()
 
     def add(self, times: Sequence[float]) -> None:
-        """The times of a round that ends now."""
+        """Add the times of a round that ends now."""
         with self._lock:
             self._times.extend(times)
             if time.monotonic() - self._began_s >= 1:
@@ -69,7 +69,7 @@ class Clock:
                 self._begin()
 
     def take(self) -> list[Second]:
-        """The seconds since the last call; the one that has begun is left out, unless it is the only one."""
+        """Return the seconds since the last call; the one that has begun is left out, unless it is the only one."""
         with self._lock:
             if self._times and not self._seconds:
                 self._seconds.append(Second(self._stolen_percent(), self._times))
@@ -100,7 +100,7 @@ class Canary:
         self._offset = 0
 
     def round(self) -> list[float]:
-        """The times of three requests, in ms. AssertionError if one is refused."""
+        """Return the times of three requests, in ms. Raises AssertionError if one is refused."""
         times = []
         for request in (self._heartbeat, self._produce, self._fetch):
             began_s = time.perf_counter()
@@ -131,12 +131,12 @@ class Canary:
 
 
 def seconds(report: list[Any]) -> list[Second]:
-    """What a canary has printed."""
+    """Return the measurements in a canary's output."""
     return [Second(*each) for each in report]
 
 
 def undisturbed(measured: Sequence[Second]) -> list[Second]:
-    """Those in which the host took little."""
+    """Return the seconds in which the host took little."""
     return [second for second in measured if second.stolen_percent <= MAX_STOLEN_PERCENT]
 
 
@@ -146,7 +146,7 @@ def mean_stolen(measured: Sequence[Second]) -> float:
 
 
 def quantiles(measured: Sequence[Second]) -> Quantiles:
-    """Of all requests of these seconds."""
+    """Return the quantiles of all requests of these seconds."""
     times = [each for second in measured for each in second.times]
     if not times:  # no request has been served since the last report
         return Quantiles(0.0, 0.0, 0.0, 0)

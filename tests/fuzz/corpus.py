@@ -19,7 +19,7 @@ class Case(NamedTuple):
 
     name: str
     found: str
-    """What the frames did before it was mended."""
+    """Effect of the frames before it was mended."""
     frames: list[bytes]
     """Without their sizes, in order, over one connection."""
 
@@ -45,12 +45,12 @@ def write(path: Path, sized: list[bytes]) -> None:
 
 
 def read(path: Path) -> list[bytes]:
-    """The frames of such a file, without their sizes."""
+    """Return the frames of such a file, without their sizes."""
     return Framer(1 << 30).feed(path.read_bytes())
 
 
 async def send(host: str, port: int, frames: list[bytes]) -> None:
-    """Have each looked at, and a valid request behind them. Unanswered."""
+    """Have each looked at, and a valid request behind them. Raises Unanswered."""
     attack = Attack(host, port, iter(()), Values([]))
     wrapped = [Frame(int.from_bytes(each[:2], "big"), int.from_bytes(each[2:4], "big"), each, 1.0) for each in frames]
     line = await attack.send(wrapped)

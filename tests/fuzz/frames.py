@@ -21,7 +21,7 @@ from muster.gateway.listener.registry import APIS
 from tests.fuzz.values import Values
 
 CORRELATION = slice(4, 8)
-"""Of the correlation id in a frame."""
+"""Place of the correlation id in a frame."""
 _SPOILS = (0.0, 0.0, 0.01, 0.04, 0.04, 0.15, 0.6)
 """How likely a field is wrong, by frame."""
 _BYTE_CHANGES = 3
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
     """Gets the response, if the frame is right."""
 
     def numbered(self, correlation_id: int) -> bytes:
-        """The frame with its size in front, and that correlation id if it is long enough to have one."""
+        """Return the frame with its size in front, and that correlation id if it is long enough to have one."""
         data = self.data
         if len(data) >= CORRELATION.stop:
             data = data[: CORRELATION.start] + correlation_id.to_bytes(4, "big") + data[CORRELATION.stop :]

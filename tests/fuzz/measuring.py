@@ -1,4 +1,4 @@
-"""What a client that behaves has of an attack: beside it and alone, by turns, so that the machine is the same."""
+"""Effect of an attack on a client that behaves: beside it and alone, by turns, so that the machine is the same."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Measuring:
                 attack.goes.set()
 
     def end(self, attacks: Sequence[Attack]) -> None:
-        """The attack ends now. If it was over before the first round, all since the last report counts."""
+        """End the attack. If it was over before the first round, all since the last report counts."""
         last = seconds(self._canary.report())
         self.beside = self.beside or last
         for attack in attacks:
@@ -56,7 +56,7 @@ class Measuring:
         self._canary.report()
 
     def report(self) -> Iterator[str]:
-        """What was measured, in lines."""
+        """Yield the measurements, in lines."""
         yield f"alone, then beside the attack: {compared(self.alone, self.beside)}"
         alone, beside = undisturbed(self.alone), undisturbed(self.beside)
         if alone and beside:
@@ -67,7 +67,7 @@ class Measuring:
 
 
 def compared(first: Sequence[Second], second: Sequence[Second]) -> str:
-    """Of both, and the ratio."""
+    """Return quantiles of both, and the ratio."""
     one, other = quantiles(first), quantiles(second)
     return (
         f"p99 {one.p99:.2f}, {other.p99:.2f} ms, ratio {other.p99 / max(one.p99, 0.001):.1f}; "

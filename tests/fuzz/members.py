@@ -30,7 +30,7 @@ from tests.simulation.client import STATIC_AGES, assignment, commit_body, fetch_
 E = ErrorCode
 SESSION_MS, REBALANCE_MS = 6_000, 500
 _VERSION = 1
-"""Of ConsumerGroupHeartbeat: clients make their member ids."""
+"""Version of ConsumerGroupHeartbeat: clients make their member ids."""
 _COMMIT_VERSION = _FETCH_VERSION = 9
 _SIZES = (2, 3, 3)
 """Members of each group."""
@@ -51,19 +51,22 @@ class Members:
         self._classic = _ClassicGroup(self, name, chance, chance.choice(_SIZES))
 
     def frames(self, count: int) -> list[Frame]:
-        """Requests that may be in flight at the same time."""
+        """Return requests that may be in flight at the same time."""
         classic = self._classic.frames(count // 2)
         frames = classic + [self._chance.choice(self._consumers).frame() for _ in range(count - len(classic))]
         self._chance.shuffle(frames)
         return frames
 
     def take_answered(self) -> int:
-        """Requests that were answered without an error since the last call, of members beside others of their group."""
+        """Return the number of requests answered without an error since the last call.
+
+        Only members beside others of their group count.
+        """
         answered, self._answered = self._answered, 0
         return answered
 
     def well(self, *, are_several: bool) -> None:
-        """A request of a member was answered without an error."""
+        """Count a request of a member that was answered without an error."""
         self._answered += are_several
 
     @property

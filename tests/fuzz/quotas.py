@@ -21,9 +21,9 @@ class Quotas(NamedTuple):
     """None: no quota."""
 
     request_percentage: float | None
-    """Of every user; the client that behaves has none."""
+    """Quota of every user; the client that behaves has none."""
     connections_per_s: float | None
-    """Of the attackers' address."""
+    """Quota of the attackers' address."""
 
     def entries(self) -> list[Entry]:
         every_user, address = ("user", None), ("ip", ATTACKER)

@@ -97,7 +97,7 @@ class Storms:
         self._readers.clear()
 
     async def bad(self, number: int) -> None:
-        """Connections with a bad frame, each closed by the gateway before the next."""
+        """Open connections with a bad frame, each closed by the gateway before the next."""
         self._canary.report()
         began_bytes, began_s = self._target.rss_bytes, time.monotonic()
         left = iter(range(number))
@@ -156,7 +156,7 @@ def _measure(target: Child, folder: Path, held: int, readers: int, large: int, b
 
 
 def _fetch(target: Child, batches: int, partition: int = 1) -> bytes:
-    """A Fetch, sized, whose response has that many batches of 900,000 bytes."""
+    """Return a Fetch, sized, whose response has that many batches of 900,000 bytes."""
     with Client(int(target.ready["plain"])) as client:
         flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
         wanted = [{"topic_id": None, "name": CANARY_TOPIC}]

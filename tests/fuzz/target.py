@@ -1,4 +1,4 @@
-"""What is attacked: a gateway with the real actors in one process, without Ray; and what a log must not have.
+"""Target of the attacks: a gateway with the real actors in one process, without Ray; and what a log must not have.
 
 ``python -m tests.fuzz.target DIRECTORY [--authorizer] [--tls]`` serves until its input ends, and prints a line of JSON:
 its ports. With the authorizer, the plain listener's clients are super users, and USER has a few rights; with TLS, the
@@ -52,7 +52,7 @@ CANARY_TOPIC = "canary"
 CREATE_TOPICS, METADATA, FIND = 19, 3, 10
 GROUP, TRANSACTION = 0, 1
 _NAMES = 400
-"""Of groups: each of 50 partitions has some."""
+"""Number of names of groups: each of 50 partitions has some."""
 _CONFIGS: dict[str, dict[str, str]] = {
     "fuzz-compacted": {"cleanup.policy": "compact"},
     "fuzz-recompressed": {"compression.type": "zstd"},
@@ -95,7 +95,7 @@ def _with_tls(directory: Path) -> dict[str, str]:
 def attacked(
     zk: ZooKeeperClient, directory: Path, *, authorizer: bool = False, tls: bool = False, held: bool = False
 ) -> Iterator[tuple[Serving, int]]:
-    """The gateway, with its audit trail, and the port of its listener that wants SASL; USER may come in there.
+    """Yield the gateway, with its audit trail, and the port of its listener that wants SASL; USER may come in there.
 
     ``held``: connections are held after what is no request, as by default.
     """
@@ -132,7 +132,7 @@ async def _start(running: Serving, trail: EventWriter) -> asyncio.Task[None]:
 
 
 async def _upkeep(running: Serving) -> None:
-    """What a gateway does once a second."""
+    """Run the work that a gateway does once a second."""
     gateway, upkeep = running.gateway, Upkeep(running.gateway.account)
     assert gateway.trail is not None
     while True:

@@ -85,7 +85,7 @@ def test_a_short_search_finds_nothing(target: Target) -> None:
 
 
 def test_a_refused_frame_does_not_shield_those_behind_it(target: Target) -> None:
-    """Of five frames, the second and the fourth close the connection; all five are looked at."""
+    """Two of five frames, the second and the fourth, close the connection; all five are looked at."""
     good = codec.encode_request(codec.API_VERSIONS, 0, 1, "fuzz", {})
     attack = Attack("127.0.0.1", target.running.port, iter(()), Values([]))
     frames = [Frame(18, 0, data, 1.0) for data in (good, b"\0\7\0\0\0\0\0\0", good, b"", good)]

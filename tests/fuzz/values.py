@@ -20,7 +20,7 @@ KEPT = 32
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-compacted", "fuzz-recompressed")
 """They exist when a run begins."""
 _NAMES = ("x1", "x2", "x3")
-"""Of topics that the requests create and delete."""
+"""Names of topics that the requests create and delete."""
 _HOSTILE_TEXT = (
     b"",
     b".",
@@ -106,7 +106,10 @@ class Values:
         return self._known[key]
 
     def learn(self, name: str, value: str | int) -> None:
-        """What the service has handed out: a member id, an epoch, a producer id. The newest few are kept."""
+        """Learn a value that the service has handed out: a member id, an epoch, a producer id.
+
+        The newest few are kept.
+        """
         for key, known in self._known.items():
             field, kind, flexible = key
             if name not in field or (kind == "string") != isinstance(value, str):
