@@ -75,13 +75,13 @@ class Cluster:
         return finished.stdout
 
     def start_ray_on_head(self) -> None:
-        """What a service of the head would do when it boots: the command of cluster.yaml, without ``muster up``."""
+        """Start Ray with the command of cluster.yaml, without ``muster up``, as a service of the head would at boot."""
         commands = yaml.safe_load((self.folder / "cluster.yaml").read_text())["head_start_ray_commands"]
         (start,) = (command for command in commands if "ray start --head" in command)
         self.head.done(start)
 
     def ready(self) -> dict[str, Any]:
-        """What the ready file on the head has."""
+        """Return the content of the ready file on the head."""
         found: dict[str, Any] = json.loads((self.head.home / "muster-ready.json").read_text())
         return found
 
@@ -112,22 +112,22 @@ class Cluster:
         return {name: addresses[place] for name, place in placed(status).items() if place in addresses}
 
     def autoscaler(self) -> str:
-        """What it has done about hosts of late, and what failed."""
+        """Return the autoscaler's latest actions on hosts, and failures."""
         lines = "New status|failed|rsync|Exception"
         return self.head.run(f"grep -aE '{lines}' /tmp/ray/session_latest/logs/monitor.out | tail -n 60").stdout
 
     def versions(self) -> set[str]:
-        """Of the Muster that is installed on each host."""
+        """Return the versions of Muster on all hosts."""
         command = "python -c 'from importlib.metadata import version; print(version(\"muster-kafka\"))'"
         return {host.done(command).strip() for host in self.hosts}
 
     def busiest(self, places: dict[str, str], used: Sequence[str]) -> Host:
-        """The worker with the most of the actors that are in use."""
+        """Return the worker with the most of the actors that are in use."""
         counts = {host.name: sum(places.get(name) == host.name for name in used) for host in self.workers}
         return max(self.workers, key=lambda host: counts[host.name])
 
     def log_ends(self) -> str:
-        """The ends of what tells about a failed start."""
+        """Return the ends of the logs of a failed start."""
         texts = []
         with suppress(OSError):
             texts.append((self.head.home / "muster.log").read_text(errors="replace")[-3000:])
@@ -158,13 +158,13 @@ def _lacking(status: dict[str, Any], addresses: set[str]) -> str:
 
 
 def placed(status: dict[str, Any]) -> dict[str, str]:
-    """The address of its node by actor."""
+    """Return the address of each actor's node."""
     nodes = {node["node_id"]: node["address"] for node in status["nodes"] if node["state"] != "dead"}
     return {actor["name"]: nodes.get(actor["node_id"], "") for actor in status["actors"]}
 
 
 def fault_tolerant(text: str, redis: str, zookeeper: str) -> str:
-    """The same cluster.yaml with Ray's fault tolerance and a ZooKeeper elsewhere, as its comments describe it."""
+    """Return cluster.yaml with Ray's fault tolerance and a ZooKeeper elsewhere, as its comments describe it."""
     patience = "RAY_gcs_rpc_server_reconnect_timeout_s"
     assert text.count(f"{patience}=5") == 2
     text = text.replace(f"{patience}=5", f"{patience}=60")

@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
-    """What hosts install, fetched before the tests are in a network without a way to a registry."""
+    """Fetch what hosts install, before the tests are in a network without a way to a registry."""
     try:
         refuse_unfit()
     except NotPossible as error:

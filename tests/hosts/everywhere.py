@@ -74,7 +74,7 @@ def _with_kafka_python(bootstrap: str, topic: str, values: set[bytes]) -> None:
 
 
 def java_reaches(addresses: Sequence[str]) -> None:
-    """The same with Apache Kafka's verifiable producer and consumer. Raises ToolMissing."""
+    """Check the addresses with Apache Kafka's verifiable producer and consumer. Raises ToolMissing."""
     release, topic = java_kafka(), "java"
     bootstrap = ",".join(f"{address}:{PORT}" for address in addresses)
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -72,7 +72,7 @@ class Host:
     visible: Sequence[Path] = ()
     """Paths of this machine that it sees, also below home and /tmp."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of logins, as from /etc/environment."""
+    """Variables of logins, as from /etc/environment."""
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -85,7 +85,7 @@ class Host:
         return self._process is not None
 
     def install(self, names: Mapping[str, str]) -> None:
-        """An empty disk. ``names``: address by name, of all hosts."""
+        """Install an empty disk. ``names``: address by name, of all hosts."""
         etc = self.disk / "etc"
         for folder in (etc, self.home / ".ssh", self.disk / "tmp"):
             folder.mkdir(parents=True)
@@ -106,7 +106,10 @@ class Host:
         (self.home / ".ssh/authorized_keys").write_text(self.authorized_key)
 
     def power_on(self) -> None:
-        """Returns when its sshd accepts connections. AssertionError with the log if it does not."""
+        """Start the host, and wait until its sshd accepts connections.
+
+        Raises AssertionError with the log if it does not.
+        """
         log = self.disk / "host.log"
         command = self.network.inside(self.name, ["unshare", *_NAMESPACES, "bash", "-c", _SET_UP])
         with log.open("wb") as output:
@@ -138,7 +141,7 @@ class Host:
         self.network.until_empty(self.name)
 
     def run(self, command: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """A shell command as in a login of root there, with Muster's venv in PATH. TimeoutExpired."""
+        """Run a shell command as in a login of root there, with Muster's venv in PATH. Raises TimeoutExpired."""
         set_up = f"cd; export PATH={HOME}/muster-venv/bin:$PATH RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0; "
         return self._entered(["bash", "-c", set_up + command], timeout_s)
 
@@ -147,7 +150,7 @@ class Host:
         self.done(f"setsid nohup {command} >> /tmp/started.log 2>&1 < /dev/null &")
 
     def done(self, command: str, timeout_s: float = 120.0) -> str:
-        """Standard output of a shell command that has to succeed."""
+        """Return the standard output of a shell command that has to succeed."""
         finished = self.run(command, timeout_s)
         assert finished.returncode == 0, f"{command} on {self.name}: {finished.stdout}{finished.stderr}"
         return finished.stdout

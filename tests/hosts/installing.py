@@ -1,4 +1,4 @@
-"""What hosts install: the committed tree, and packages out of caches of their own, since they reach no registry."""
+"""Installation of hosts: the committed tree, and packages out of caches of their own, since they reach no registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FETCH_S = 900
 
 
 def fetch() -> Path:
-    """A folder with ``uv``, uv's cache after it installed requirements-hosts.lock, and ``wheels``: uv, for pip.
+    """Return a folder with ``uv``, uv's cache after it installed requirements-hosts.lock, and ``wheels``: uv, for pip.
 
     Made once for each lock file.
     """
@@ -49,7 +49,7 @@ def _fill(folder: Path, uv: str) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Settings of pip and uv for hosts with these packages: uv finds its cache in the home."""
+    """Return settings of pip and uv for hosts with these packages: uv finds its cache in the home."""
     indexes = {name: value for name, value in os.environ.items() if name.startswith("UV_") and "INDEX" in name}
     return {
         "PATH": f"{python_folder()}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -61,7 +61,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def python_folder() -> Path:
-    """The Python 3.11 of this checkout, which hosts have as well."""
+    """Return the Python 3.11 of this checkout, which hosts have as well."""
     return Path(sys.base_prefix)
 
 

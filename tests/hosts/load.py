@@ -83,7 +83,7 @@ class Load:
             raise AssertionError(f"{error}; without success: {self._seen.without_success_since(since_s)}") from None
 
     def gaps(self, since_s: float) -> dict[str, Gaps]:
-        """What clients saw from then until now."""
+        """Return the gaps that clients saw from then until now."""
         return self._seen.gaps(since_s, now_s())
 
     def down(self, since_s: float) -> None:
@@ -91,7 +91,10 @@ class Load:
         self._journal.write("down", since=since_s)
 
     def finish(self) -> Sequence[Violation]:
-        """Producers end, groups commit everything, members leave, logs are read; what the journals violate."""
+        """End the load; return what the journals violate.
+
+        Producers end, groups commit everything, members leave, logs are read.
+        """
         said: list[str] = []
         drain(self._fleet, self._observer, GROUPS.values(), self._journal, said.append)
         self._describer.stop()

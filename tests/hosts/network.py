@@ -28,7 +28,7 @@ PROGRAMS = {
     "rsync": "rsync",
     "redis-server": "redis-server",
 }
-"""What hosts need, and the Debian package of each."""
+"""Programs that hosts need, and the Debian package of each."""
 
 
 class NotPossible(RuntimeError):
@@ -91,7 +91,7 @@ class Network:
         _on(_SWITCH, "link", "set", f"to-{name}", "up")
 
     def inside(self, name: str, command: Sequence[str]) -> list[str]:
-        """A command that runs ``command`` in the host's network."""
+        """Return a command that runs ``command`` in the host's network."""
         return [_program("ip"), "netns", "exec", _PREFIX + name, *command]
 
     def pids(self, name: str) -> list[int]:
@@ -103,7 +103,7 @@ class Network:
 
     @contextmanager
     def entered(self, name: str) -> Iterator[None]:
-        """This thread is in the host's network, and so are the threads and processes that it starts meanwhile."""
+        """Move this thread into the host's network, with the threads and processes that it starts meanwhile."""
         with Path("/proc/thread-self/ns/net").open() as before, Path(f"/run/netns/{_PREFIX}{name}").open() as wanted:
             _set_namespace(wanted.fileno())
             try:

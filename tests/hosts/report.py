@@ -1,4 +1,4 @@
-"""What each step took and what clients saw, as text; all of it once more at the end."""
+"""Report of the time of each step and of what clients saw, as text; all of it once more at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Report:
         self.line(f"== {what}: {took_s:.1f} s{_goal(took_s, goal_s)}")
 
     def step(self, what: str, took_s: float, gaps: Mapping[str, Gaps], goal_s: float | None = None) -> None:
-        """The longest gap in seconds of each operation, by library, beside the goal."""
+        """Print the longest gap in seconds of each operation, by library, beside the goal."""
         self.line(f"\n== {what}; step {took_s:.1f} s")
         self.line(f"  {'longest gap (s)':16}" + "".join(f"{name:>11}" for name in OPERATIONS) + " rebalances")
         for library, seen in gaps.items():

@@ -1,4 +1,4 @@
-"""What clients saw: the longest time between two successes, out of the journals of the workers of tests/chaos."""
+"""Gaps that clients saw: the longest time between two successes, out of the journals of the workers of tests/chaos."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Of one library's producer and group, in a span of time.
+    """Gaps of one library's producer and group, in a span of time.
 
     Of what a group fetches and commits, only the topic of that library's producer counts: that of another library may
     bring nothing, because that producer waits for its own timeouts.
@@ -124,12 +124,12 @@ class Seen:
 
 
 def _topic(series: Series) -> str:
-    """Of a series of a partition."""
+    """Return the topic of a partition's series."""
     return series.of.rpartition("-")[0]
 
 
 def longest_gap_s(times: list[float], since_s: float, until_s: float) -> float:
-    """The longest time between neighbours, of those that overlap the span. ``times`` ascend."""
+    """Return the longest time between neighbours, of those that overlap the span. ``times`` ascend."""
     first = max(0, bisect_left(times, since_s) - 1)
     last = bisect_left(times, until_s)
     inside = [*times[first : last + 1]]

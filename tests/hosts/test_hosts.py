@@ -38,7 +38,7 @@ class Watch:
 
     @contextmanager
     def step(self, what: str, goal_s: float | None = None) -> Iterator[list[str]]:
-        """The block may add to the description."""
+        """Take a step; yields texts that the block may add to the description."""
         began_s, more = now_s(), list[str]()
         yield more
         self._load.until_all_go(now_s())
@@ -70,7 +70,7 @@ def test_java_clients_reach_every_gateway(cluster: Cluster) -> None:
 
 
 def test_clients_without_a_fault(cluster: Cluster, watch: Watch) -> None:
-    """What the figures of the other steps have to be compared with."""
+    """Figures of the other steps have to be compared with these."""
     with watch.step("2. no fault"):
         cluster.until_serving(cluster.hosts)
 
@@ -242,12 +242,12 @@ def until_serving(cluster: Cluster, *lost: Host) -> str:
 
 
 def of(places: dict[str, str], host: Host) -> str:
-    """The host, and what runs there."""
+    """Return the host, and what runs there."""
     return f"{host.name} ({', '.join(sorted(name for name, place in places.items() if place == host.name))})"
 
 
 def actors(host: Host) -> set[int]:
-    """Processes of actors on the host."""
+    """Return the processes of actors on the host."""
     return {
         pid
         for pid, command in host.processes().items()

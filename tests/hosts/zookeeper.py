@@ -13,7 +13,7 @@ _FREE_S = 60
 
 
 def main(address: str, port: int) -> None:
-    """Runs until it is killed. On the data of the one that ran on the head, once that one has ended."""
+    """Run until it is killed, on the data of the one that ran on the head, once that one has ended."""
     eventually(lambda: EmbeddedZooKeeper.start(f"{SHARED}/zookeeper", port, host=address), bool, "it starts", _FREE_S)
     signal.pause()
 
