@@ -96,13 +96,13 @@ class CoreWorld:
         self.driver.advance(end_ms - self.driver.now_ms)
 
     def disconnect(self, client: str) -> None:
-        """A core gets no notice of it."""
+        """Do nothing: a core gets no notice of it."""
 
     def topic_id(self, name: str) -> UUID:
         return uuid5(NAMESPACE_URL, name)
 
     def partitions(self, topic: str) -> int:
-        """A core is one partition."""
+        """Return 1: a core is one partition."""
         return 1
 
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
@@ -157,7 +157,7 @@ class CoreWorld:
         self.driver.restart()
 
     def _log(self) -> str:
-        """The records since the last ``log``."""
+        """Return the records since the last ``log``."""
         fresh = self.driver.log[self._shown :]
         self._shown = len(self.driver.log)
         return "\n".join(describe(record, self._began_ms) for record in fresh) or "nothing"

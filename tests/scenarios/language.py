@@ -68,7 +68,7 @@ class Scenario:
         return any(isinstance(step.action, Command) and step.action.name in ("core", "log") for step in self.steps)
 
     def text(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -82,7 +82,7 @@ class Scenario:
 
 
 def load(path: Path) -> Scenario:
-    """Read a file; ScenarioError names the invalid line."""
+    """Read a file. Raises ScenarioError, which names the invalid line."""
     scenario = Scenario(name=path.stem, title="", broker={})
     target = ""
     for number, line in enumerate(path.read_text().splitlines(), start=1):

@@ -18,12 +18,12 @@ from tests.scenarios.values import Ref, ScenarioError
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
 _BARE_ID = re.compile(rf"(?:{_UUID}|[\w-]{{21}}[AQgw])$")
-"""What Kafka makes for members of consumer groups: a UUID, in base64 with ConsumerGroupHeartbeat v0."""
+"""Id that Kafka makes for members of consumer groups: a UUID, in base64 with ConsumerGroupHeartbeat v0."""
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
 CLOSED, NO_RESPONSE = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
 _A_WHILE = "after a while"
-"""Of a response that waits for the start of a process, which takes as long as it takes."""
+"""Time of a response that waits for the start of a process, which takes as long as it takes."""
 
 
 TOPICS = {"t": 3, "u": 3, "four": 4}
@@ -61,7 +61,7 @@ class World(Protocol):
         """Send a request; returns a handle."""
 
     def response(self, handle: Any) -> ReceivedResponse:
-        """Wait for the response. ScenarioError if it never arrives."""
+        """Wait for the response. Raises ScenarioError if it never arrives."""
 
     def is_parked(self, handle: Any) -> bool:
         """Whether there is no response, and none arrives at once."""
@@ -72,16 +72,16 @@ class World(Protocol):
         """Close the client's connections; its later requests use new ones."""
 
     def topic_id(self, name: str) -> UUID:
-        """The topic's id; for a topic that does not exist, some id."""
+        """Return the topic's id; for a topic that does not exist, some id."""
 
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
         """``topic``, ``delete`` and commands of single worlds; returns their output, if any."""
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic."""
+        """Return the number of partitions of a topic."""
 
     def newest(self, api_key: int) -> int:
-        """The newest version of the API, for requests of scenarios that name none."""
+        """Return the newest version of the API, for requests of scenarios that name none."""
 
 
 class Namebook:
@@ -103,7 +103,7 @@ class Namebook:
         return self._ids[ref]
 
     def of_member(self, member_id: str) -> str:
-        """The id's name. Other text is unchanged, except for the namespace of groups in an error message."""
+        """Return the id's name. Other text is unchanged, except for the namespace of groups in an error message."""
         match = _MADE_ID.match(member_id)
         if match is None and not _BARE_ID.match(member_id):
             return member_id.replace(self._prefix, "")
@@ -115,7 +115,7 @@ class Namebook:
         return str(self._refs[member_id])
 
     def in_text(self, text: str) -> str:
-        """The text, with names for everything generated in it."""
+        """Return the text, with names for everything generated in it."""
         named = _MADE_ID_IN_TEXT.sub(lambda match: self.of_member(match[0]), text)
         return named.replace(f" {self._prefix}", " ")
 
@@ -143,7 +143,7 @@ class Namebook:
         return f"pid({self._producer_ids.index(producer_id) + 1})"
 
     def offsets_partition(self, group: str) -> int:
-        """The partition of ``__consumer_offsets`` that has the group."""
+        """Return the partition of ``__consumer_offsets`` that has the group."""
         return partition_for(f"{self._prefix}{group}", self._world.partitions(OFFSETS_TOPIC))
 
     def of_topic_id(self, topic_id: UUID) -> str:
@@ -151,7 +151,7 @@ class Namebook:
 
 
 def play(scenario: Scenario, world: World, *, as_kafka: bool = False, time_played: int = 1) -> Scenario:
-    """The scenario with this world's responses.
+    """Return the scenario with this world's responses.
 
     ``as_kafka`` says which of the two responses this world's is, where the file has both; the other one is unchanged.
     ``time_played`` counts repetitions on one server, which still has the groups of the previous ones.

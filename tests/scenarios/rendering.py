@@ -55,7 +55,10 @@ class MadeNames(Protocol):
 
 
 def render(entity: Any, names: MadeNames, *, sort_topics: bool) -> str:
-    """The response's text; ``sort_topics`` if the request named no topics, so their order is the server's choice."""
+    """Return the response's text.
+
+    ``sort_topics`` if the request named no topics, so their order is the server's choice.
+    """
     fields = _Rendering(names, sort_topics).fields(entity)
     error = [said for name, said in fields if name == "error_code"]
     return _wrap([*error, *(_prefixed(f"{name}=", said) for name, said in fields if name != "error_code")])
@@ -176,7 +179,7 @@ class _Rendering:
 
 
 def _place(entity: Any, name: str, value: Any) -> str:
-    """A coordinator's node id, host and port: a name if there is a coordinator, else the value as it is."""
+    """Return a coordinator's node id, host and port: a name if there is a coordinator, else the value as it is."""
     found = entity.error_code is ErrorCode.none
     return f"<{name}>" if found and value not in (-1, "") else _text(value) if isinstance(value, str) else str(value)
 
@@ -207,7 +210,7 @@ def _subscription(data: bytes) -> str | None:
 
 
 def _strings(data: bytes) -> list[str] | None:
-    """The topics of ConsumerProtocolSubscription v0; None for other data."""
+    """Return the topics of ConsumerProtocolSubscription v0; None for other data."""
     count, at, found = int.from_bytes(data[2:6], "big"), 6, []
     if count > len(data):
         return None

@@ -91,7 +91,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 _JOINING = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 _UNCHANGED = {"rebalance_timeout": -1, "subscribed_topic_names": None, "topic_partitions": None}
-"""What a consumer says in ConsumerGroupHeartbeat when it joins, and when nothing has changed."""
+"""Fields of ConsumerGroupHeartbeat when a consumer joins, and when nothing has changed."""
 _HEARTBEAT_SHORT = {
     "epoch": "member_epoch",
     "instance": "instance_id",
@@ -121,7 +121,7 @@ class Names(Protocol):
 
 
 def body(request: Request, version: int, names: Names) -> dict[str, Any]:
-    """The body for ``codec.encode_request``. ScenarioError for a field that no version of the API has."""
+    """Return the body for ``codec.encode_request``. Raises ScenarioError for a field that no version of the API has."""
     given = {_long(request.api, key): value for key, value in request.fields.items()}
     fields = {**_DEFAULTS[request.api], **given}
     if request.api == "ConsumerGroupHeartbeat":
@@ -144,12 +144,12 @@ def _long(api: str, name: str) -> str:
 
 
 def readable(api_key: int, frame: bytes) -> bytes:
-    """The response with 1 ms instead of the times of -1 that DescribeTransactions has, which kio does not read."""
+    """Return the response with 1 ms instead of the times of -1 in DescribeTransactions, which kio does not read."""
     return frame.replace(b"\xff" * 8, NO_TIME_MS.to_bytes(8)) if api_key == API_KEYS["DescribeTransactions"] else frame
 
 
 def newest(api_key: int) -> int:
-    """The newest version of the API that Kafka serves."""
+    """Return the newest version of the API that Kafka serves."""
     return _UNSTABLE.get(api_key, codec.versions_of(api_key)[-1] + 1) - 1
 
 
@@ -204,7 +204,7 @@ class _Expansion:
         return plain
 
     def _add_partitions(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """As one producer's request, and as one of brokers, which may have several ``transactions``."""
+        """Return the fields as one producer's request, and as one of brokers, with perhaps several ``transactions``."""
         parts = [{**fields, **each} for each in fields.pop("transactions", [{}])]
         transactions = [
             {
@@ -223,7 +223,7 @@ class _Expansion:
         return [{"name": name, "partitions": indexes} for name, indexes in by_topic.items()]
 
     def plain(self, value: Any) -> Any:
-        """A plain value, with references and calls resolved."""
+        """Return a plain value, with references and calls resolved."""
         if isinstance(value, Ref):
             return self._names.member(value)
         if isinstance(value, Called):
@@ -264,12 +264,12 @@ class _Expansion:
         return [{"name": self.plain(name), "metadata": self._bytes(data)} for name, data in pairs]
 
     def _assignments(self, assignments: Any) -> list[dict[str, Any]]:
-        """``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` for repeated members."""
+        """Read ``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` for repeated members."""
         pairs = assignments.items() if isinstance(assignments, dict) else assignments
         return [{"member_id": self.plain(member), "assignment": self._bytes(data)} for member, data in pairs]
 
     def _leaving(self, members: list[Any]) -> list[dict[str, Any]]:
-        """``[@A, {instance: I}, {member_id: @A, instance: I, reason: why}]``."""
+        """Read ``[@A, {instance: I}, {member_id: @A, instance: I, reason: why}]``."""
         return [self._leaver(each if isinstance(each, dict) else {"member_id": each}) for each in members]
 
     def _leaver(self, fields: dict[str, Any]) -> dict[str, Any]:

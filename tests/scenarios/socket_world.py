@@ -322,7 +322,7 @@ class SocketWorld:
         return error
 
     def _neighbour(self, transactional_id: str) -> str:
-        """An unused transactional id with the same coordinator."""
+        """Return an unused transactional id with the same coordinator."""
         count = self.partitions(TRANSACTIONS_TOPIC)
         wanted = partition_for(transactional_id, count)
         while partition_for(name := f"warm-up-{uuid4()}", count) != wanted:

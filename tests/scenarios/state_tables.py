@@ -55,7 +55,7 @@ def moves() -> dict[Move, str]:
 
 
 def legal_moves() -> set[Move]:
-    """The moves that the state table allows."""
+    """Return the moves that the state table allows."""
     return {(before, after) for after, allowed in MAY_COME_FROM.items() for before in allowed}
 
 
@@ -71,7 +71,7 @@ def transitions() -> str:
 
 
 def _group_in(state: GroupState) -> tuple[Driver, str, int]:
-    """A group in that state; its member (the last one, if none remains) and generation."""
+    """Return a group in that state; its member (the last one, if none remains) and generation."""
     driver = Driver()
     member = driver.stable()[0]
     generation = 1
@@ -136,7 +136,7 @@ def accepted_differences() -> str:
 
 
 def rendered(page: str) -> str:
-    """The page with current tables."""
+    """Return the page with current tables."""
     makers = {"transitions": transitions, "answers": responses, "differences": accepted_differences}
     for name, (begin, end) in MARKS.items():
         before, rest = page.split(begin)

@@ -20,7 +20,10 @@ CORE = Path(__file__).with_name("core")
 KAFKA = Path(__file__).with_name("kafka")
 """Played on sockets in real time; their responses were recorded from a real Apache Kafka."""
 TRANSACTIONS = Path(__file__).with_name("transactions")
-"""As those of ``KAFKA``, of transactional ids; they can also be played in a bare coordinator in virtual time."""
+"""Transcripts like those of ``KAFKA``, of transactional ids.
+
+They can also be played in a bare coordinator in virtual time.
+"""
 SIDE_BY_SIDE = 20
 _LATE_S = 0.2
 _AGAIN = 3
@@ -39,7 +42,7 @@ def recorded() -> list[Path]:
 
 
 def soon_played() -> list[Path]:
-    """Those of them that need not send 32,766 requests to exhaust the epochs of a producer id."""
+    """Return the transcripts that need not send 32,766 requests to exhaust the epochs of a producer id."""
     return [path for path in recorded() if "\nexhaust " not in path.read_text()]
 
 
@@ -90,7 +93,7 @@ def _is_as_expected(scenario: Scenario, played: Played) -> bool:
 
 
 def difference(expected: str, got: str) -> str:
-    """The lines that differ, with context; "" if the texts are equal."""
+    """Return the lines that differ, with context; "" if the texts are equal."""
     lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), "the file", "played", lineterm="", n=4)
     return "\n".join(lines)
 

@@ -80,7 +80,7 @@ class TransactionWorld:
         return _Sent(api_key, version, sent)
 
     def _parts(self, request: AddPartitionsToTxn) -> Iterable[AddPartitionsToTxn | TransactionResult]:
-        """What the gateway makes of it: requests to coordinators, or what it refuses itself."""
+        """Return the gateway's parts of a request: requests to coordinators, or what it refuses itself."""
         for transaction in request.transactions:
             yield refused(transaction, request.api_version, self._error_of) or replace(
                 request, transactions=(transaction,)
@@ -110,7 +110,7 @@ class TransactionWorld:
         self.driver.advance(ms)
 
     def disconnect(self, client: str) -> None:
-        """A core gets no notice of it."""
+        """Do nothing: a core gets no notice of it."""
 
     def topic_id(self, name: str) -> UUID:
         return uuid5(NAMESPACE_URL, name)
