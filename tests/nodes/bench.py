@@ -109,7 +109,7 @@ class RayNodes:
         return node
 
     def view(self) -> ClusterView:
-        """The view that Muster's controller publishes now; its endpoints contain the cluster's secret."""
+        """Return the view that Muster's controller publishes now; its endpoints contain the cluster's secret."""
         found: ClusterView = pickle.loads(base64.b64decode(self._exchange("view")))
         return found
 
@@ -127,7 +127,7 @@ class RayNodes:
 
     @contextlib.contextmanager
     def paused(self, node: RayNode) -> Iterator[None]:
-        """The raylet is stopped and its workers continue: to the rest of Ray, this looks like a network partition."""
+        """Stop the raylet; its workers continue: to the rest of Ray, this looks like a network partition."""
         os.kill(node.raylet, signal.SIGSTOP)
         try:
             yield
@@ -153,7 +153,7 @@ class Bench:
     muster: Muster
 
     def status(self) -> dict[str, Any]:
-        """What ``muster status --json`` prints. AssertionError if it fails now."""
+        """Return the status like ``muster status --json``. Raises AssertionError if it fails now."""
         return self.muster.status()
 
     def until_settled(self) -> dict[str, str]:
@@ -191,7 +191,7 @@ def has_ended(pid: int) -> bool:
 
 
 def moved(homes: dict[str, str]) -> dict[str, str]:
-    """The actors that can move between nodes."""
+    """Return the actors that can move between nodes."""
     return {name: home for name, home in homes.items() if name.partition("-")[0] in _MOVED}
 
 
@@ -205,7 +205,7 @@ def is_placed(homes: dict[str, str], nodes: Collection[str]) -> bool:
 
 @contextlib.contextmanager
 def bench(folder: Path, nodes: int, properties: dict[str, str]) -> Iterator[Bench]:
-    """A new Ray cluster and a new Muster on it, with a gateway on each node."""
+    """Yield a new Ray cluster and a new Muster on it, with a gateway on each node."""
     with RayNodes(folder) as ray_nodes:
         for _ in range(nodes - 1):
             ray_nodes.add()

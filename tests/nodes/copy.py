@@ -31,7 +31,7 @@ CONFIG = LogConfig(segment_bytes=20_000)
 
 class _Nowhere:
     def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
-        """The mapping in ZooKeeper is not tested here."""
+        """Ignore them: the mapping in ZooKeeper is not tested here."""
 
 
 def offsets(storage: Path, zk: ZooKeeperClient) -> Handler:

@@ -14,7 +14,10 @@ Counted = Mapping[str, bytes]
 
 
 def counted(folder: Path) -> Counted:
-    """The log according to the highest manifest, by file: closed segments up to their ends, and its epoch's files."""
+    """Return the log according to the highest manifest, by file.
+
+    It has closed segments up to their ends, and its epoch's files.
+    """
     while True:
         try:
             return _counted(folder)

@@ -23,7 +23,7 @@ async def _call(channel: Channel, api_key: int, version: int, body: dict[str, An
 
 
 async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
-    """Commit an offset of partition 0 of ``t`` for a group without members. ChannelLost."""
+    """Commit an offset of partition 0 of ``t`` for a group without members. Raises ChannelLost."""
     items = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
     response = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
@@ -31,7 +31,7 @@ async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
 
 
 async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) -> ErrorCode:
-    """Produce a batch of one record. ChannelLost."""
+    """Produce a batch of one record. Raises ChannelLost."""
     response: asyncio.Future[Sequence[ProducedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
     batch = ProducePartition(topic.topic_id, partition, client_batch(value=value))
     token = channel.produce(ProduceRequest([batch]), response.set_result, timeout_s=_PRODUCE_S)

@@ -72,7 +72,10 @@ class Host:
         psutil.wait_procs(family, timeout=30)
 
     def view(self) -> str:
-        """The ClusterView that Muster's controller publishes, including the cluster's secret; base64 of a pickle."""
+        """Return the ClusterView that Muster's controller publishes.
+
+        It includes the cluster's secret; base64 of a pickle.
+        """
         with ray.init(self.address(), namespace="muster", log_to_driver=False):
             view: Any = ray.get(ray.get_actor("controller").watch.remote(None), timeout=60)
         return base64.b64encode(pickle.dumps(view)).decode()

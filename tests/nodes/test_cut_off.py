@@ -46,7 +46,7 @@ async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[
 
 
 def to_be_cut_off(bench: Bench, homes: dict[str, str]) -> RayNode:
-    """A node other than the head with actors that write; preferably the controller's."""
+    """Return a node other than the head with actors that write; preferably the controller's."""
     writing = [home for name, home in homes.items() if name.startswith(("log", "offsets"))]
     nodes = [node for node in bench.nodes.nodes.values() if node != bench.nodes.head and node.node_id in writing]
     return max(nodes, key=lambda node: (node.node_id == homes["controller"], writing.count(node.node_id)))

@@ -29,11 +29,11 @@ from tests.table_rows import table_rows
 
 METADATA = (3, 8)
 CLIENTS = 20
-"""Of a gateway that is drained, which closes their connections one after the other."""
+"""Clients of a gateway that is drained, which closes their connections one after the other."""
 
 
 async def metadata(gateway: str, topic: str) -> Any:
-    """A Metadata response to a client that connects to the gateway now."""
+    """Return a Metadata response to a client that connects to the gateway now."""
     (connection,) = await connect([gateway], 1)
     no_rights = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
     request = {"topics": [{"name": topic}], "allow_auto_topic_creation": False, **no_rights}

@@ -35,7 +35,7 @@ WRONG = (
         "gateways 1 and 2 both advertise kafka.example:19094; put {id}, {host} or {label:NAME} into",
     ),
 )
-"""What is found before anything starts, and what is found when the second gateway serves."""
+"""Errors that are found before anything starts, and one that is found when the second gateway serves."""
 
 
 @pytest.mark.timeout(400)
@@ -109,7 +109,7 @@ def reads_in_its_rack(muster: Muster, bootstrap: list[str]) -> Consumer:
 
 
 def messages(metrics_url: str) -> int:
-    """That were sent for the group."""
+    """Return the number of messages that were sent for the group."""
     with urllib.request.urlopen(metrics_url) as response:
         families = list(text_string_to_metric_families(response.read().decode()))
     samples = [sample for family in families for sample in family.samples]

@@ -22,7 +22,7 @@ WAIT_S = 60
 
 
 def gateway_beside(bench: Bench, node_id: str) -> str:
-    """The address of a gateway of another node."""
+    """Return the address of a gateway of another node."""
     addresses = {actor["node_id"]: actor["address"] for actor in bench.status()["actors"] if actor["address"]}
     return next(str(address) for home, address in addresses.items() if home != node_id)
 
@@ -123,7 +123,10 @@ def test_clients_of_a_killed_gateway_are_served_at_its_address(
 
 @contextmanager
 def a_standby_serves(bench: Bench, actor: str) -> Iterator[None]:
-    """A standby serves in place of the actor after the block, by its log: that may be over before a command sees it."""
+    """Wait after the block until a standby has served in place of the actor.
+
+    By its log: that may be over before a command sees it.
+    """
     before = bench.served_by_standbys(actor)
     yield
     after = lambda: bench.served_by_standbys(actor)  # noqa: E731

@@ -90,6 +90,6 @@ def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
 
 
 def pid_of(bench: Bench, name: str) -> int | None:
-    """The pid of an actor that serves."""
+    """Return the pid of an actor that serves."""
     (actor,) = (actor for actor in bench.status()["actors"] if actor["name"] == name)
     return actor["pid"] if actor["state"] == "alive" else None

@@ -82,7 +82,7 @@ class TimedProducer(Producer):
 
 
 def group_at(node: RayNode, nodes: Collection[str], fresh: Callable[[str], str]) -> str:
-    """A group whose coordinator, and the gateway that clients find it at, are on that node."""
+    """Return a group whose coordinator, and the gateway that clients find it at, are on that node."""
     while True:
         name = fresh("g")
         if choose(f"offsets-{partition_for(name, OFFSETS_PARTITIONS)}", list(nodes)) == node.node_id:

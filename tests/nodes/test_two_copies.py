@@ -1,4 +1,4 @@
-"""The same actor twice: the old one is paused with SIGSTOP, replaced, and continued, with clients connected to both.
+"""Two copies of one actor: the old one is paused with SIGSTOP, replaced, and continued, with clients connected to both.
 
 It acknowledges nothing new, no byte that its successor relies on changes, and what it appends is never read. It may
 still respond about what was durable under its claim when it was paused, which is in the log that its successor found.
@@ -129,7 +129,7 @@ def storage() -> Iterator[Path]:
 
 
 def numbers_in(folder: Path, topic: Topic, epoch: int) -> set[int]:
-    """The numbers that a successor reads there."""
+    """Return the numbers that a successor reads there."""
     log = PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=CONFIG, now_ms=now_ms)
     records = list(log.replay())
     asyncio.run(log.close())
@@ -148,7 +148,7 @@ def test_an_old_copy_acknowledges_and_changes_nothing(
     acknowledged: set[int] = set()
 
     async def one_round(old: Copy) -> Copy:
-        """The old one is paused at a random moment of its work, and continued when the next one has taken over."""
+        """Pause the old one at a random moment of its work, and continue it when the next one has taken over."""
         await old.until_acknowledged(ENOUGH)
         old.send(signal.SIGSTOP)
         new = Copy(kind, storage, zk_hosts, topic)

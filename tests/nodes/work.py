@@ -32,7 +32,7 @@ class Work:
             until_read([member for member in self.members if member.group == group], self.producer.sent)
 
     def stability(self) -> object:
-        """The state that a rebalance would change."""
+        """Return the state that a rebalance would change."""
         members = [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self.members]
         return members, [generation(self.bench.muster, member.group) for member in self.members]
 
@@ -48,7 +48,7 @@ class Work:
 
 @contextmanager
 def work(bench: Bench, fresh: Callable[[str], str], *, groups: int = GROUPS) -> Iterator[Work]:
-    """Groups of two members and a producer, all started."""
+    """Yield groups of two members and a producer, all started."""
     topic = fresh("t")
     create(bench.muster, topic)
     names = [fresh("g") for _ in range(groups)]

@@ -96,7 +96,7 @@ class LoneHost:
         }
 
     def kill_next_raylet(self) -> None:
-        """The next raylet is killed as it starts, as one that ends since Ray's agents are not there within 15 s."""
+        """Kill the next raylet as it starts, as one that ends since Ray's agents are not there within 15 s."""
         self.done("(until pkill -9 -x raylet; do sleep 0.05; done) > /dev/null 2>&1 &")
 
     def _exchange(self, *query: Any) -> Any:

@@ -49,7 +49,7 @@ class Pods(LoneHost):
         self.worker = cluster["spec"]["workerGroupSpecs"][0]
 
     def mount(self) -> None:
-        """What is mounted into the containers, and the name at which clients reach the head's gateway."""
+        """Mount the containers' files; set the name at which clients reach the head's gateway."""
         (self.srv / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
         self.done("mount --bind /srv/hosts /etc/hosts")
         (config,) = (each for each in _documents() if each["kind"] == "ConfigMap")
@@ -87,7 +87,7 @@ class Pods(LoneHost):
         return self.home / "head.log"
 
     def brokers(self, port: int, **settings: str) -> list[str]:
-        """What Metadata says to a client of that port."""
+        """Return the brokers in Metadata for a client of that port."""
         client = json.dumps({"bootstrap.servers": f"{ADDRESS}:{port}", **settings})
         *_, line = self.done(shlex.join(["python", "-c", BROKERS, client])).splitlines()  # after librdkafka's log
         found: list[str] = json.loads(line)

@@ -1,4 +1,4 @@
-"""What `ray up` and `ray down` do to the head, with the commands of cluster.yaml themselves, on a separate host."""
+"""Effects of `ray up` and `ray down` on the head, with the commands of cluster.yaml themselves, on a separate host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Head(LoneHost):
         self.done("ray stop")
 
     def muster_up(self) -> int:
-        """The pid of the running muster up."""
+        """Return the pid of the running muster up."""
         (pid,) = (pid for pid, line in self.processes().items() if "muster up" in line)
         return pid
 
@@ -71,7 +71,7 @@ class Head(LoneHost):
 
     @contextmanager
     def paused(self, title: str) -> Iterator[None]:
-        """The process with that title is stopped inside the block, unless it is replaced meanwhile."""
+        """Stop the process with that title inside the block, unless it is replaced meanwhile."""
         (pid,) = (pid for pid, line in self.processes().items() if line.startswith(title))
         self.done(f"kill -STOP {pid}")
         try:
