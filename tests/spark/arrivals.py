@@ -30,7 +30,7 @@ def write_file(storage: Path, table: str, name: str, rows: Sequence[Mapping[str,
 
 
 def sample(chance: random.Random, *, hour: int = 0) -> dict[str, Any]:
-    """Of some group and member, or of none, at a random time in that hour after noon."""
+    """Return a sample of some group and member, or of none, at a random time in that hour after noon."""
     ts = NOON + timedelta(hours=hour, milliseconds=chance.randrange(3_600_000))
     number, first, messages = chance.randrange(4), chance.randrange(500), chance.randrange(1, 60)
     attributed = number > 0
@@ -59,7 +59,7 @@ def write_samples(storage: Path, name: str, chance: random.Random, *, hour: int 
 
 
 def write_commits(storage: Path, name: str, chance: random.Random, *, hour: int = 0, rows: int = 10) -> Path:
-    """Commits of the groups of :func:`sample`, each past some of the sent offsets."""
+    """Write commits of the groups of :func:`sample`, each past some of the sent offsets."""
     committed = []
     for _ in range(rows):
         previous = chance.randrange(400)

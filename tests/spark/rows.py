@@ -16,12 +16,12 @@ NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """The time that long after noon."""
+    """Return the time that long after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
 def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """The table of that name with these rows; columns that a row omits are null."""
+    """Return the table of that name with these rows; columns that a row omits are null."""
     schema = from_arrow_schema(TABLES[name].arrow)
     for field in schema.fields:
         field.nullable = True
@@ -29,7 +29,7 @@ def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> 
 
 
 def nothing(spark: SparkSession, name: str) -> DataFrame:
-    """The table of that name without rows, which Spark knows before it plans: the result costs little."""
+    """Return the table of that name without rows, which Spark knows before it plans: the result costs little."""
     return table(spark, name, []).limit(0)
 
 
@@ -39,10 +39,10 @@ def result(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def picked(rows: Iterable[Mapping[str, Any] | Row], *columns: str) -> list[tuple[Any, ...]]:
-    """These columns of collected rows."""
+    """Return these columns of collected rows."""
     return [tuple(row[column] for column in columns) for row in rows]
 
 
 def collected(sections: Iterable[Section], *names: str) -> dict[str, list[Row]]:
-    """The rows of the sections of these names, each run once."""
+    """Return the rows of the sections of these names, each run once."""
     return {section.name: section.frame.collect() for section in sections if section.name in names}

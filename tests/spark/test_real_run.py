@@ -32,7 +32,7 @@ from tests.muster_process import Muster, eventually
 TOPIC, PARTITIONS, OFFSETS_PARTITIONS = "flights", 3, 4
 BILLING, AUDIT = "billing", "audit"
 COORDINATOR = f"offsets-{partition_for(BILLING, OFFSETS_PARTITIONS)}"
-"""Of the first group; it is killed."""
+"""Coordinator of the first group; it is killed."""
 FIRST, SECOND, LATE = 3_000, 600, 120
 """Records: before the kill, after it, and after the group has left."""
 PROPERTIES = {

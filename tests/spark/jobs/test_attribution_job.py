@@ -102,7 +102,7 @@ def _renamed(actor: str, by: int) -> str:
 
 @pytest.fixture(scope="module")
 def holes_of(spark: SparkSession) -> Holes:
-    """The holes of a scene: these columns of each, times in seconds since noon of its day."""
+    """Return a maker of a scene's holes: these columns of each, times in seconds since noon of its day."""
     scenes = [scene.moved(number) for number, scene in enumerate(SCENES.values())]
     samples = table(spark, SAMPLES, (row for scene in scenes for row in scene.samples))
     events = table(spark, LIFECYCLE, (row for scene in scenes for row in scene.events))
@@ -358,7 +358,7 @@ Drifts = Callable[..., list[tuple[Any, ...]]]
 
 @pytest.fixture(scope="module")
 def drifts_of(spark: SparkSession) -> Drifts:
-    """The drift of a topic: these columns of each row."""
+    """Return a maker of a topic's drift: these columns of each row."""
     samples = [{**row, "topic": topic} for topic, (sent, _) in READ.items() for row in sent]
     commits = [{**row, "topic": topic} for topic, (_, said) in READ.items() for row in said]
     rows = drift(table(spark, SAMPLES, samples), table(spark, COMMITS, commits)).collect()

@@ -116,7 +116,7 @@ def test_buckets_of_five_seconds_and_none_of_zero(spark: SparkSession) -> None:
 
 
 def test_per_gateway_and_group(spark: SparkSession) -> None:
-    """What is unattributed is a row without a group."""
+    """Unattributed bytes are a row without a group."""
     samples = table(
         spark,
         {"at_s": 1},

@@ -52,7 +52,7 @@ def in_new_york(spark: SparkSession) -> Iterator[None]:
 
 
 def put(storage: Path, name: str, rows: Sequence[Row]) -> None:
-    """A file per hour; columns that a row omits are null, 0, or an empty text or list."""
+    """Write a file per hour; columns that a row omits are null, 0, or an empty text or list."""
     schema, time_column = TABLES[name].arrow, TABLES[name].time_column
     by_hour: dict[str, list[Row]] = {}
     for row in rows:
@@ -187,7 +187,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sections(spark: SparkSession, storage: Path) -> Any:
-    """The rows of one section of a job, as mappings; no other section is computed."""
+    """Return a function that gives the rows of one section of a job, as mappings; no other section is computed."""
 
     def rows(job: str, section: str, **options: Any) -> list[dict[str, Any]]:
         shown = _only(JOBS[job], section, spark, storage, Options(now=NOW, **options))
@@ -273,7 +273,7 @@ VERDICTS: Mapping[str, tuple[Sequence[tuple[float, int]], Sequence[tuple[float, 
         "the lag fell, or there are too few commits to tell",
     ),
 }
-"""Of one partition each: when (in s from now) its offset and the log's end were where, verdict and rule."""
+"""Places of one partition's offset and of the log's end, each with its time (in s from now); verdict and rule."""
 
 
 def test_each_rule_at_its_boundary(spark: SparkSession, tmp_path: Path) -> None:

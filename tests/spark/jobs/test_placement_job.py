@@ -75,13 +75,13 @@ def life(actor: str, event: str, node: str | None, at_s: float = 0) -> Row:
 
 
 def results(spark: SparkSession, options: Options, names: Sequence[str], **rows: list[Row]) -> dict[str, Any]:
-    """The sections of these names, for tables with these rows."""
+    """Return the sections of these names, for tables with these rows."""
     tables = {name: table(spark, name, rows.get(name, [])) for name in JOB.tables}
     return collected(JOB.sections(tables, options), *names)
 
 
 def member(group: str, name: str, at_s: float) -> Row:
-    """Registered, with partition 3."""
+    """Return a registration with partition 3."""
     said: Row = {"ts": at(at_s), "offsets_partition": 3, "epoch": 1, "event": "registered", "kind": "member"}
     return said | {"group": group, "member_id": name}
 

@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 def said(at_s: float, member: str, partitions: list[int] | None, *, event: str = "registered", **changes: Any) -> Row:
-    """A member registers (named ``group/member``) with these partitions of ``flights``."""
+    """Return the registration of a member (named ``group/member``) with these partitions of ``flights``."""
     group, _, member_id = member.partition("/")
     is_registered = event == "registered"
     return {

@@ -78,12 +78,12 @@ def member_event(at_s: float, event: str, member: Any, **changes: Any) -> dict[s
 
 
 def absent(column: pa.Field) -> Any:
-    """A value for a column that a row omits."""
+    """Return a value for a column that a row omits."""
     return [] if pa.types.is_list(column.type) else None if column.nullable else 0
 
 
 def came_and_went(at_s: float, away_s: float, old: Any, new: Any, why: str | None = None) -> list[dict[str, Any]]:
-    """It left, or was removed for that reason, and rejoined after that time."""
+    """Return events of a member that left, or was removed for that reason, and rejoined after that time."""
     going = "member_removed" if why else "member_left"
     return [member_event(at_s, going, old, reason=why), member_event(at_s + away_s, "member_added", new)]
 
@@ -284,7 +284,7 @@ def _with_a_storm() -> tuple[Rows, Rows]:
 
 @pytest.fixture(scope="module")
 def reported(spark: SparkSession) -> dict[str, list[Row]]:
-    """The job's rows about both."""
+    """Return the job's rows about both."""
     (rebalances, events), (stormy, flapping_events) = _for_advice(), _with_a_storm()
     tables = {
         "rebalances": table(spark, "rebalances", rebalances + stormy),
@@ -336,7 +336,7 @@ def test_empty_tables(spark: SparkSession) -> None:
 
 
 def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two hours the requested one, and of the triggering member what is shown."""
+    """The requested one of two hours is read, and of the triggering member what is shown."""
     for hour in (0, 1):
         row = {field.name: rebalance(3_600 * hour).get(field.name, absent(field)) for field in REBALANCES_SCHEMA.arrow}
         folder = tmp_path / "metrics" / "rebalances" / hour_folder(round(at(3_600 * hour).timestamp() * 1000))

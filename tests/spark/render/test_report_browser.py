@@ -74,7 +74,7 @@ def over_time(name: str, x: str, y: str) -> Shown:
 
 
 def results() -> list[JobResult]:
-    """Of 14 minutes with a dozen groups, with every long name."""
+    """Return results of 14 minutes with a dozen groups, with every long name."""
     rule = "no commit for 424 s, longer than the 61 s of its last commits; its last member was removed: session expired"
     verdicts = ("STOPPED", "WARNING", "OK")
     groups = [
@@ -133,7 +133,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(page: Path, width: int, scheme: str = LIGHT) -> dict[str, Any]:
-    """The script's findings."""
+    """Return the script's findings."""
     if BROWSER is None:
         pytest.fail("no chromium and no google-chrome: the report was not looked at in a browser")
     flags = ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")

@@ -355,14 +355,14 @@ def page_of(*sections: Shown, **options: Any) -> str:
 
 
 def label_of(page: str) -> str:
-    """The text of its first plot."""
+    """Return the text of its first plot."""
     return html.unescape(page.split('aria-label="')[1].split('"')[0])
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ODD)
 def test_a_group_may_be_called_whatever_it_likes(name: str) -> None:
-    """It is complete text of the page, which the browser's fonts render in any script."""
+    """The name is complete text of the page, which the browser's fonts render in any script."""
     rows = [
         {"at": NOON, "topic": name, "group": name, "bytes": 5},
         {"at": NOON, "topic": "t", "group": None, "bytes": 1},
@@ -421,7 +421,7 @@ def test_a_bar_has_as_many_parts_as_there_are_colours_and_the_others() -> None:
 
 @pytest.fixture
 def curves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The last drawing, by name, as minutes after noon and heights."""
+    """Return the last drawing, by name, as minutes after noon and heights."""
     found: dict[str, Any] = {}
 
     def draw(series: dict[str, list[tuple[datetime, float | None]]], **_: Any) -> str:

@@ -239,7 +239,7 @@ def test_a_late_file_of_an_hour_that_was_merged_before_is_missed_like_any_other(
 
 
 def merge(file: Path, name: str = "merged-00000001") -> None:
-    """The state after compaction when the grace time is over."""
+    """Require the state after compaction when the grace time is over."""
     merged = file.with_name(f"{name}.parquet")
     manifest_of(merged).write_bytes(Manifest(files=frozenset({file.name}), at_ms=0).to_json())
     file.rename(merged)

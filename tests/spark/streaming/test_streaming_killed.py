@@ -25,7 +25,7 @@ DEADLINE_S = 120
 
 
 def run_until(point: str, storage: Path) -> None:
-    """A driver in its own process group, up to that point."""
+    """Run a driver in its own process group, up to that point."""
     command = [sys.executable, "-m", "tests.spark.streaming.streaming_driver", str(storage), "attribution", point]
     process = subprocess.Popen(command, start_new_session=True)
     try:
