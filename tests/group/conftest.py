@@ -11,7 +11,7 @@ from tests.group.driver import Driver
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., Driver]]:
-    """Makes drivers. At the end of the test, replaying each one's log must give its live hard state."""
+    """Yield a maker of drivers. At the end of the test, replaying each one's log must give its live hard state."""
     made: list[Driver] = []
 
     def new(*, auto: bool = True, start: bool = True, **properties: Any) -> Driver:

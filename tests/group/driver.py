@@ -217,7 +217,7 @@ class Driver:
         self._tokens = itertools.count(1)
         self.epoch = 0
         self.topics: dict[str, TopicInfo] = {}
-        """What the core knows of the cluster's topics."""
+        """Topics of the cluster that the core knows."""
         self._topics_version = 0
         self.core = self._new_core()
         if start:
@@ -234,13 +234,13 @@ class Driver:
         return token
 
     def exchange(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Any:
-        """The response, which must be there at once."""
+        """Send a request; return the response, which must be there at once."""
         token = self.send(request, client=client, host=host, **where)
         assert token in self.responses, f"parked: {request}"
         return self.responses[token]
 
     def park(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
-        """The token of a request that must not get a response at once."""
+        """Send a request that must not get a response at once; return its token."""
         token = self.send(request, client=client, host=host, **where)
         assert token not in self.responses, f"answered: {self.responses[token]}"
         return token
@@ -279,13 +279,13 @@ class Driver:
             self._write(self.unwritten.pop(0))
 
     def fail(self, error: ErrorCode) -> None:
-        """The oldest append fails, and with it all later ones."""
+        """Fail the oldest append, and with it all later ones."""
         lost, self.unwritten = self.unwritten, []
         assert lost[0].write is not None
         self._take(self.core.write_failed(lost[0].write, error, self.now_ms))
 
     def seen(self, *members: str, ago_ms: int = 0, group: str = G) -> None:
-        """A gateway reports that it has answered heartbeats of these members."""
+        """Take a gateway's report that it has answered heartbeats of these members."""
         at_ms = self.now_ms - ago_ms
         heartbeats = [SeenHeartbeat(GroupId(group), MemberId(member), at_ms) for member in members]
         self._take(self.core.seen(heartbeats, self.now_ms))
@@ -297,13 +297,13 @@ class Driver:
         self._take(self.core.topics_deleted(topics, self.now_ms))
 
     def topics_known(self, topics: Mapping[str, TopicInfo]) -> None:
-        """These are all topics of the cluster now."""
+        """Replace all topics of the cluster."""
         self.topics = dict(topics)
         self._topics_version += 1
         self.core.topics_known(self.topics, self._topics_version)
 
     def restart(self) -> None:
-        """The actor ends, with everything that is not in the log; another one loads the log."""
+        """End the actor, with everything that is not in the log; another one loads the log."""
         self.unwritten.clear()
         for token in self.waiting():
             del self.requests[token]
@@ -313,7 +313,7 @@ class Driver:
         self._take(self.core.loaded(self.now_ms))
 
     def replayed(self) -> HardState:
-        """The hard state that the log gives, which is that of its compacted form, too."""
+        """Return the hard state that the log gives, which is that of its compacted form, too."""
         cores = [Coordinator(partition=7, epoch=0, config=self.config, new_id=str) for _ in range(2)]
         whole, latest = cores
         replay(whole, self.log)
@@ -357,7 +357,7 @@ class Driver:
     # Whole conversations.
 
     def new_member(self, client: str | None = "c", **options: Any) -> Token:
-        """A dynamic member's two JoinGroups; the token of the second, which is parked."""
+        """Send a dynamic member's two JoinGroups; return the token of the second, which is parked."""
         given: JoinGroupResponse = self.exchange(join(**options), client=client)
         assert given.error_code is ErrorCode.member_id_required
         return self.park(join(given.member_id, **options), client=client)
@@ -382,14 +382,14 @@ class Driver:
         return [response.assignment for response in responses]
 
     def stable(self, members: int = 1, **options: Any) -> list[str]:
-        """A Stable group of that many dynamic members, generation 1; their ids, the leader first."""
+        """Make a Stable group of that many dynamic members, generation 1; return their ids, the leader first."""
         tokens = [self.new_member(**options) for _ in range(members)]
         joins = self.responses_to(tokens)
         self.sync_all(joins)
         return [j.member_id for j in joins]
 
     def stable_static(self, *instances: str, version: int = 9, **options: Any) -> list[str]:
-        """A Stable group of static members, generation 1; their ids, the leader first."""
+        """Make a Stable group of static members, generation 1; return their ids, the leader first."""
         tokens = [self.park(join(instance=i, version=version, **options)) for i in instances]
         joins = self.responses_to(tokens)
         self.sync_all(joins, lambda member_id: assignment(("t", len(member_id))))
@@ -397,7 +397,7 @@ class Driver:
 
 
 def error_of(response: Any) -> ErrorCode:
-    """The one error of a response, wherever its API carries it."""
+    """Return the one error of a response, wherever its API carries it."""
     if isinstance(response, LeaveGroupResponse) and len(response.members) == 1:
         return response.members[0].error_code
     if hasattr(response, "error_code"):

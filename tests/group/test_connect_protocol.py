@@ -19,7 +19,7 @@ def assignment(version: int, tasks: dict[str, list[int]], *, more: bytes = b"") 
 
 
 def revoked(tasks: dict[str, list[int]]) -> bytes:
-    """The end of an assignment from version 1 on: that, and a delay of 5 min."""
+    """Return the end of an assignment from version 1 on: that, and a delay of 5 min."""
     written = Writer().int32(len(tasks))
     for connector, numbers in tasks.items():
         written.string(connector).int32(len(numbers))

@@ -75,7 +75,10 @@ def driver() -> Journaled:
 
 
 def pair(driver: Journaled, *, rebalance_ms: int = 60_000, session_ms: int = 10_000) -> tuple[str, str]:
-    """A Stable eager group; the time is 3000 ms: the leader has t-0 and t-1, the other t-2. No entry is left."""
+    """Make a Stable eager group: the leader has t-0 and t-1, the other t-2.
+
+    The time is 3000 ms, and no entry is left.
+    """
     options: dict[str, Any] = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
     a, b = (
         response.member_id for response in driver.responses_to([driver.new_member(c, **options) for c in ("ca", "cb")])

@@ -21,7 +21,7 @@ E = ErrorCode
 
 
 def _completing(driver: Driver, members: int = 2, **options: Any) -> list[str]:
-    """A group in CompletingRebalance, generation 1; ids, the leader first."""
+    """Make a group in CompletingRebalance, generation 1; return ids, the leader first."""
     tokens = [driver.new_member(**options) for _ in range(members)]
     return [response.member_id for response in driver.responses_to(tokens)]
 

@@ -15,7 +15,7 @@ Make = Callable[..., Driver]
 
 
 def _registered(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
-    """The final state of a listener that applies every update."""
+    """Return the final state of a listener that applies every update."""
     held: dict[str, frozenset[tuple[str, int]] | None] = {}
     for update in driver.updates:
         if isinstance(update, Registration):

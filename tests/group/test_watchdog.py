@@ -32,7 +32,7 @@ def keep_alive(driver: Driver, member: str, seconds: int) -> None:
 
 
 def pair(driver: Driver, **options: int) -> list[str]:
-    """A Stable group, the leader first."""
+    """Make a Stable group; return the members' ids, the leader first."""
     return driver.stable(2, **options)
 
 

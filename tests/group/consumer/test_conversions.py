@@ -25,7 +25,10 @@ UNREADABLE = ("custom", b"\x01")
 
 
 def two_classic_members(*first: Protocol) -> tuple[Driver, str, str]:
-    """A Stable group with the protocol ``range``; the first member has the protocols ``first``. The members' ids."""
+    """Make a Stable group with the protocol ``range``; return the members' ids.
+
+    The first member has the protocols ``first``.
+    """
     driver = driver_with_topic()
     tokens = [driver.new_member(protocols=protocols, session_ms=300_000) for protocols in (first, (RANGE,))]
     joins = driver.responses_to(tokens)
@@ -76,7 +79,7 @@ def test_a_static_member_whose_classic_group_cannot_be_written_is_not_registered
 
 
 def held(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
-    """What each member is registered with."""
+    """Return the partitions with which each member is registered."""
     return {each.member_id: each.partitions for each in driver.core.registrations()}
 
 

@@ -18,7 +18,7 @@ LIMIT_BYTES = 150_000
 
 
 def failed_over(groups: dict[str, int]) -> Driver:
-    """Groups with that many members, of which none has been heard since the coordinator was loaded."""
+    """Return a loaded coordinator of groups with that many members, of which none has been heard since."""
     driver = driver_with_topic()
     for group, members in groups.items():
         for number in range(members):

@@ -1,4 +1,4 @@
-"""What one heartbeat of a consumer group must not leave behind, or hide."""
+"""Effects of one heartbeat of a consumer group that must not remain, or be hidden."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def heartbeat(member_id: str, epoch: int = 0, *, regex: str = "") -> ConsumerGro
 
 
 def owning(member_id: str, epoch: int, share: Share) -> ConsumerGroupHeartbeat:
-    """The heartbeat of a member that has these partitions."""
+    """Return the heartbeat of a member that has these partitions."""
     return replace(heartbeat(member_id, epoch), owned=share)
 
 

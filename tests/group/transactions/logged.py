@@ -17,11 +17,11 @@ class InTransaction(NamedTuple):
 
 
 Logged = Record | InTransaction | TxnMarker
-"""What has one offset in the log."""
+"""Entries that have one offset in the log."""
 
 
 def logged(outcome: Outcome) -> list[Logged]:
-    """What the write of a step puts into the log."""
+    """Return the entries that the write of a step puts into the log."""
     if outcome.marker is not None:
         return [outcome.marker]
     if outcome.producer is not None:
@@ -42,7 +42,7 @@ def replay(core: Coordinator, log: list[Logged], now_ms: int = 0) -> None:
 
 
 def replay_latest(core: Coordinator, log: list[Logged]) -> None:
-    """The same, from what a compacted log would hold."""
+    """Replay what a compacted log would hold."""
     latest: LatestRecords[_Entry] = LatestRecords()
     for offset, entry in enumerate(log):
         match entry:

@@ -461,7 +461,7 @@ def test_any_history(steps: list[tuple[object, ...]]) -> None:
 
 
 def _fail_everything(driver: Driver, producer_id: int, partition: int, offset: int) -> None:
-    """Steps of every kind in flight, none of which is written."""
+    """Fail steps of every kind in flight, so that none is written."""
     driver.auto = False
     key = ("t", partition)
     driver.send(txn_commit({key: offset}, producer_id=producer_id))
