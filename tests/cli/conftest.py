@@ -14,7 +14,7 @@ Muster = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def commands(directory: Path, timeout_s: float = 60) -> Muster:
-    """Runs ``muster ARGUMENTS`` to its end in that directory, with an otherwise empty environment."""
+    """Run ``muster ARGUMENTS`` to its end in that directory, with an otherwise empty environment."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -36,7 +36,7 @@ def muster(tmp_path: Path) -> Muster:
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The error of a command that failed before it did anything."""
+    """Return the error of a command that failed before it did anything."""
     assert done.returncode != 0
     assert done.stdout == ""
     lines = done.stderr.splitlines()

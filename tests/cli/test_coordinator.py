@@ -146,7 +146,10 @@ def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, mon
 
 @contextmanager
 def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[None]:
-    """The state file of a Muster whose gateways give these HTTP responses; None is a gateway that is not running."""
+    """Serve these HTTP responses as the gateways of a Muster with a state file.
+
+    None is a gateway that is not running.
+    """
     servers, urls = [], []
     for response in responses:
 

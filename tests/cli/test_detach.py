@@ -18,7 +18,7 @@ WAITS = "import signal, sys; signal.pause()"
 
 
 def detached(log: Path, then: str) -> subprocess.Popen[str]:
-    """A program that continues in the background and runs that body there.
+    """Start a program that continues in the background and runs that body there.
 
     It accepts Ctrl-C and hang-ups, even if a shell or nohup made the tests ignore them.
     """

@@ -77,7 +77,7 @@ print(json.dumps([imported(*each) for each in json.loads(sys.argv[2])]))
 
 
 def slow_imports(*runs: tuple[list[str], dict[str, str]]) -> list[tuple[int, set[str]]]:
-    """The exit code of ``muster`` with these arguments and variables, and which of SLOW it has imported, for each."""
+    """Return, for each, the exit code of ``muster`` with these arguments and variables, and its imports out of SLOW."""
     script = [sys.executable, "-c", _SCRIPT, json.dumps(SLOW), json.dumps(runs)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True)
     return [(code, set(found)) for code, found in json.loads(done.stdout)]

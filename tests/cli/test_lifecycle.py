@@ -50,7 +50,7 @@ class Up:
         raise AssertionError(f"{text!r} was not said: {seen}")
 
     def ready_line(self) -> str:
-        """The one line on stdout; AssertionError with stderr if it never arrives."""
+        """Return the one line on stdout. Raises AssertionError with stderr if it never arrives."""
         assert self.process.stdout
         assert self.process.stderr
         line = self.process.stdout.readline()

@@ -174,7 +174,7 @@ def test_records_of_an_epoch_that_was_fenced_do_not_count(storage: Path) -> None
 
 
 def tmp_log(storage: Path, *records: Record) -> bytes:
-    """The bytes of the batches after those of ``RECORDS``."""
+    """Return the bytes of the batches after those of ``RECORDS``."""
     directory = storage / "logs" / "scratch-0"
     fill(directory, *RECORDS, *records)
     (segment,) = segment_files(directory)

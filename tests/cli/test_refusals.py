@@ -1,4 +1,4 @@
-"""What ``muster`` refuses: one line with the remedy, exit code not 0, nothing started."""
+"""Refusals of ``muster``: one line with the remedy, exit code not 0, nothing started."""
 
 from __future__ import annotations
 

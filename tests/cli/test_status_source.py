@@ -24,7 +24,7 @@ OTHER = (200, b'{"cluster_id": "other"}')
 
 @contextmanager
 def running(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[None]:
-    """As ``gateways``, on a Ray that is not there."""
+    """Run ``gateways`` with a Ray that is not there."""
     with gateways(directory, *responses):
         state = storage.read_state(directory)
         assert state is not None

@@ -1,4 +1,4 @@
-"""What a mistyped command is told, at every level, and options that stand behind the command."""
+"""Suggestions for mistyped commands, at every level, and options that stand behind the command."""
 
 from __future__ import annotations
 

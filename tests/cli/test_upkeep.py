@@ -1,4 +1,4 @@
-"""What ``muster up`` does all the time, with a real ZooKeeper."""
+"""Upkeep of ``muster up``, with a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a directory a backup, and what is not taken for one."""
+"""Backups: files that make a directory one, and others that do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOPIC, RECORDS = "orders", 20
 
 @pytest.fixture
 def storage(tmp_path: Path, zk: ZooKeeperClient) -> Path:
-    """A topic with records and a config, and the remains of a topic that was deleted."""
+    """Return a storage that has a topic with records and a config, and the remains of a topic that was deleted."""
     storage = tmp_path / "storage"
     prepare(storage)
     topic = TopicRegistry(zk).create(TOPIC, 1, config={"retention.ms": "777"})
@@ -102,7 +102,7 @@ def backup(storage: Path, tmp_path: Path, zk: ZooKeeperClient) -> Path:
 
 @pytest.fixture
 def empty_zookeeper(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> str:
-    """A chroot that does not exist yet."""
+    """Return a chroot that does not exist yet."""
     return f"{zookeeper.hosts}/restored-{uuid4()}"
 
 

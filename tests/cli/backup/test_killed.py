@@ -59,7 +59,7 @@ def content(storage: Path) -> dict[str, tuple[str, int]]:
 
 @pytest.fixture
 def large(storage: Path) -> Path:
-    """The storage, with a file of a table that takes a while."""
+    """Return the storage, with a file of a table that takes a while."""
     with (next((storage / "metrics").rglob("*.parquet"))).open("ab") as file:
         file.write(os.urandom(1 << 20) * (_LARGE_BYTES >> 20))
     return storage

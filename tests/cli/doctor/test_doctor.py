@@ -29,7 +29,7 @@ Rows = dict[str, dict[str, Any]]
 
 
 def examined(storage: Path, *arguments: str) -> Rows:
-    """The findings by check; that the exit code fits is checked, too."""
+    """Return the findings by check; that the exit code fits is checked, too."""
     done = runner().invoke(cli, ["doctor", "--json", "--port", "0", "--storage", str(storage), *arguments])
     rows = json.loads(done.stdout)
     levels = {row["level"] for row in rows}
@@ -151,7 +151,7 @@ def test_files_of_secrets_that_others_can_read(tmp_path: Path, mode: int, expect
 
 
 def installed(folder: Path, entry_points: str) -> None:
-    """A distribution with the name of PyPI's other project in the folder."""
+    """Install a distribution with the name of PyPI's other project in the folder."""
     info = folder / "muster-0.0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.0\nName: muster\nVersion: 0.0.1\n")
@@ -208,7 +208,7 @@ def test_kernel_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def in_a_process(before: str, tmp_path: Path, **environment: str) -> Rows:
-    """The findings of a process of its own, in which ``before`` was executed first."""
+    """Return the findings of a process of its own, in which ``before`` was executed first."""
     script = f"{before}\nfrom muster.gateway.cli.main import main\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", script, "doctor", "--json", "--port", "0", "--storage", str(tmp_path)],
@@ -294,7 +294,7 @@ def test_the_clock_of_a_gateway_with_tls(tmp_path: Path, client_auth: ssl.Verify
 
     class Server(http.server.HTTPServer):
         def handle_error(self, *_: object) -> None:
-            """Of a handshake that fails."""
+            """Ignore a handshake that fails."""
 
     with Server(("127.0.0.1", 0), Quiet) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -1,4 +1,4 @@
-"""What runs in place of Ray's agents: tells the raylet their ports, and becomes the agent that is needed."""
+"""Program in place of Ray's agents: tells the raylet their ports, and becomes the agent that is needed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODE = "--node-id=abc"
 
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """The program as a child of a process whose stdin is a pipe, and which ends with it."""
+    """Yield the program as a child of a process whose stdin is a pipe, and which ends with it."""
     agent = folder / "agent.py"
     agent.write_text(AGENT)
     program = [sys.executable, "-I", "-S", str(Path(ray_agent.__file__)), str(agent)]
@@ -44,7 +44,7 @@ def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def written(path: Path) -> int:
-    """The port in the file, once it is there."""
+    """Return the port in the file, once it is there."""
     deadline = time.monotonic() + 100
     while not path.exists():
         assert time.monotonic() < deadline, f"no {path.name}"
@@ -68,7 +68,7 @@ def test_first_connection_starts_the_agent_of_runtime_environments(tmp_path: Pat
 
 
 def test_nobody_else_can_take_the_port_when_the_agent_starts(tmp_path: Path) -> None:
-    """As a user of the machine would try, who connects first."""
+    """Another user of the machine who connects first does not get the port."""
     with started(tmp_path, "--runtime-env-agent-port=0", "--node-ip-address=127.0.0.1"):
         port = written(tmp_path / "runtime_env_agent_port_abc")
         with socket.create_connection(("127.0.0.1", port), timeout=100) as first:

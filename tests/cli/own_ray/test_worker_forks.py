@@ -50,7 +50,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def started(
     folder: Path, forks: Path, *options: str, job: str = ACTOR, program: str = "default_worker.py"
 ) -> dict[str, Any]:
-    """What the worker printed."""
+    """Run the worker; return its output."""
     (folder / "default_worker.py").write_text(WORKER)
     setup = folder / "ray" / "setup_worker.py"
     setup.parent.mkdir(exist_ok=True)
