@@ -75,7 +75,7 @@ class Authority:
         return self.certificate.public_bytes(_PEM).decode()
 
     def write(self, file: Path) -> Path:
-        """A PEM file with its certificate."""
+        """Write a PEM file with its certificate."""
         file.write_text(self.pem)
         return file
 

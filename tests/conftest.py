@@ -70,7 +70,7 @@ _COORDINATORS = (1, 2)
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """A name that no other test uses."""
+    """Return a maker of names that no other test uses."""
 
     def name(kind: str) -> str:
         names = (f"{kind}-{number}" for number in _numbers)

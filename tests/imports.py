@@ -1,4 +1,4 @@
-"""What modules of tests import of tests, examples and benchmarks, directly or through others."""
+"""Imports of tests, examples and benchmarks by modules of tests, directly or through others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGES = ("tests", "examples", "benchmarks")
 
 
 def imported(path: PurePosixPath) -> set[PurePosixPath]:
-    """The files that a module or a package imports, by its path from the top of the checkout; with its own files."""
+    """Return the files that a module or a package imports, and its own. ``path``: from the top of the checkout."""
     graph, module = _graph(), ".".join(path.with_suffix("").parts)
     if module not in graph.modules:
         return set()
@@ -20,7 +20,7 @@ def imported(path: PurePosixPath) -> set[PurePosixPath]:
 
 
 def conftests(path: PurePosixPath) -> list[PurePosixPath]:
-    """What pytest loads before the tests of that path, if it exists."""
+    """Return the files that pytest loads before the tests of that path, if it exists."""
     return [folder / "conftest.py" for folder in path.parents if folder.parts]
 
 

@@ -11,7 +11,7 @@ RING = "ring"
 
 
 def ring_of(item: pytest.Item) -> str | None:
-    """The name of the ring; None for a test of ``make test``. Raises UsageError for more than one."""
+    """Return the name of the ring; None for a test of ``make test``. Raises UsageError for more than one."""
     names = {str(mark.kwargs["name"]) for mark in item.iter_markers(RING)}
     if len(names) > 1:
         raise pytest.UsageError(f"{item.nodeid} is in {len(names)} rings: {', '.join(sorted(names))}")

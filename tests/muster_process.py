@@ -29,7 +29,7 @@ EVENT_S = 60
 
 
 def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, timeout_s: float = EVENT_S) -> T:
-    """Read until the value is good; AssertionError with the last value after the timeout.
+    """Read until the value is good. Raises AssertionError with the last value after the timeout.
 
     For state of another process that has no event to wait for.
     """
@@ -123,13 +123,13 @@ class Muster(Cluster):
         return done.stdout if check else done.stdout + done.stderr
 
     def status(self) -> dict[str, Any]:
-        """What ``muster status --json`` prints, at less cost. AssertionError if it fails now."""
+        """Return the status like ``muster status --json``, at less cost. Raises AssertionError if it fails now."""
         if self._reader is None:
             self._reader = StatusReader(self.storage, self.environment)
         return self._reader.read()
 
     def zookeeper(self) -> ZooKeeperClient:
-        """A client of the cluster's own ZooKeeper that may do what Muster may."""
+        """Return a client of the cluster's own ZooKeeper that may do what Muster may."""
         return connect(self.ready["zookeeper"], embedded_access(self.storage / "zookeeper"), timeout_s=15)
 
     def _close_reader(self) -> None:
@@ -137,7 +137,7 @@ class Muster(Cluster):
             self._reader.close()
 
     def actors(self) -> dict[str, dict[str, Any]]:
-        """The actors by name. Waits while the controller does not respond: a busy machine may stand still."""
+        """Return the actors by name. Waits while the controller does not respond: a busy machine may stand still."""
         found = eventually(self.status, bool, "the controller responds")
         return {actor["name"]: actor for actor in found["actors"]}
 

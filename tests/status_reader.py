@@ -30,7 +30,7 @@ class StatusReader:
         self._process: subprocess.Popen[str] | None = None
 
     def read(self) -> dict[str, Any]:
-        """What ``muster status --json`` prints. AssertionError with the reason if it fails now."""
+        """Return the status like ``muster status --json``. Raises AssertionError with the reason if it fails now."""
         if self._process is None:
             self._process = subprocess.Popen(
                 bound([sys.executable, "-m", "tests.status_reader", str(self._directory)]),

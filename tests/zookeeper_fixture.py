@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """A running embedded ZooKeeper. Tests that stop a server start their own."""
+    """Yield a running embedded ZooKeeper. Tests that stop a server start their own."""
     with EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper"), timeout_s=100) as server:
         yield server
 
@@ -37,7 +37,7 @@ def zk_hosts(zookeeper: EmbeddedZooKeeper) -> str:
 
 @pytest.fixture
 def zk(zk_hosts: str) -> Iterator[ZooKeeperClient]:
-    """A client in the test's own chroot."""
+    """Yield a client in the test's own chroot."""
     client = connect(zk_hosts, timeout_s=10)
     yield client
     client.shut()

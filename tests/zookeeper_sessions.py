@@ -15,7 +15,7 @@ _CLOSE_SESSION = -11
 
 
 def password(session_id: int) -> bytes:
-    """A session's password: java.util.Random seeded with the id (ZooKeeperServer.generatePasswd)."""
+    """Return a session's password: java.util.Random seeded with the id (ZooKeeperServer.generatePasswd)."""
     seed = ((session_id ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
     numbers = []
     for _ in range(4):

@@ -62,7 +62,7 @@ class TlsZooKeeper:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The same as properties of Muster."""
+        """ZooKeeper's address and access, as properties of Muster."""
         access = self.muster
         return {
             "zookeeper.connect": self.hosts,
@@ -74,7 +74,7 @@ class TlsZooKeeper:
         }
 
     def start(self, *, client_auth: str = "need") -> None:
-        """Starts it, with ZooKeeper's ``ssl.clientAuth``. Returns once it listens."""
+        """Start it, with ZooKeeper's ``ssl.clientAuth``; wait until it listens."""
         config = _CONFIG.format(folder=self.folder, port=self.port, client_auth=client_auth)
         (self.folder / "zoo.cfg").write_text(config)
         with (self.folder / "zookeeper.out").open("ab") as out:
@@ -106,13 +106,13 @@ class TlsZooKeeper:
         self.process.wait()
 
     def issue(self, name: str, authority: Authority | None = None) -> str:
-        """The file of another client's certificate, of this authority."""
+        """Write a file with another client's certificate, of this authority; return it."""
         return str((authority or self.authority).issue(f"CN={name}").write(self.folder / f"{name}.pem"))
 
 
 @contextlib.contextmanager
 def tls_zookeeper(folder: Path) -> Iterator[TlsZooKeeper]:
-    """A new one with its files in the folder, which is created."""
+    """Run a new one with its files in the folder, which is created."""
     folder.mkdir()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

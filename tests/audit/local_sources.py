@@ -84,6 +84,6 @@ class LocalAudit:
         self._full.gateway.account.settle(self._full.gateway.now_ms() + 3_600_000)
 
     def row(self, group: str) -> Row:
-        """The value of the group's only partition."""
+        """Return the value of the group's only partition."""
         [row] = [row for row in self._full.gateway.audit_report.rows if row.group == group]
         return row

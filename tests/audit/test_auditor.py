@@ -85,7 +85,7 @@ class Rounds:
         self._auditor = Auditor(script, interval_ms=1, wait_ms=WAIT_MS, now_ms=lambda: script.now_ms)
 
     def one(self) -> dict[Cause, int]:
-        """The drift after another round, in which everything pending is old enough to be judged."""
+        """Return the drift after another round, in which everything pending is old enough to be judged."""
         self._script.now_ms += WAIT_MS
         report = asyncio.run(self._auditor.round())
         assert self._script.reports[-1] is report
@@ -99,7 +99,7 @@ def script() -> Script:
 
 @pytest.fixture
 def rounds(script: Script) -> Rounds:
-    """The first round has ended, before anything is in the log."""
+    """Return rounds of which the first has ended, before anything is in the log."""
     made = Rounds(script)
     made.one()
     script.end_offset = 100

@@ -17,7 +17,7 @@ REST_MS = 40_000
 
 @pytest.fixture
 def world() -> World:
-    """A consumer without membership has read and committed everything, and has gone."""
+    """Return a world in which a consumer without membership has read and committed everything, and has gone."""
     made = World(batches(10))
     made.send(0, 100)
     made.commit(100, by_member=False)

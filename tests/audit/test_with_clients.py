@@ -26,7 +26,7 @@ Fresh = Callable[[str], str]
 
 @pytest.fixture
 def audit(full: Serving) -> Iterator[LocalAudit]:
-    """An audit that has completed its first round."""
+    """Yield an audit that has completed its first round."""
     with reachable(full):
         made = LocalAudit(full)
         made.round()
@@ -189,7 +189,7 @@ def test_attributions_that_are_lost(
 def test_a_topic_that_is_created_again_between_two_rounds(
     full: Serving, audit: LocalAudit, bootstrap: str, topic: str, group: str
 ) -> None:
-    """What was sent and committed of the earlier topic is reported with that of the later one."""
+    """Sends and commits of the earlier topic are reported with those of the later one."""
     for is_again in (False, True):
         if is_again:
             admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -222,7 +222,7 @@ def test_a_reader_without_a_group_that_gets_the_label_of_a_simple_consumer(
 
 
 def read_all_by_assign(bootstrap: str, topic: str, group: str, *, commit: bool) -> None:
-    """A client without membership, and if it does not commit, without any request of the group."""
+    """Read without membership and, without ``commit``, without any request of the group."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "client.id": group, "enable.auto.commit": False}
     )

@@ -54,7 +54,7 @@ class World:
     def send(
         self, first: int, end: int, group: str | None = "g", *, at_ms: int | None = None, topic_id: UUID | None = None
     ) -> int:
-        """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset.
+        """Send the whole batches with [first, end) to a client that fetches from ``first``; return its next offset.
 
         ``at_ms``: when that was, unless it is now. ``topic_id``: of an earlier topic with that name.
         """
@@ -84,7 +84,7 @@ class World:
         return group, topic, topic_id or self.topic_id, partition
 
     def _tick(self) -> int:
-        """What follows was later."""
+        """Advance the time by 1 ms."""
         self.now_ms += 1
         return self.now_ms
 

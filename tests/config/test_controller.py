@@ -22,7 +22,7 @@ CONFIG = MusterConfig.from_properties({"num.partitions": "2"})
 
 
 def controller(zk: ZooKeeperClient, changed: list[None]) -> TopicsAdmin:
-    """A controller that has just started."""
+    """Return a controller that has just started."""
     epoch = take_controller_epoch(zk)
     return TopicsAdmin(TopicRegistry(zk, epoch), ConfigRegistry(zk, epoch), CONFIG, lambda: changed.append(None))
 

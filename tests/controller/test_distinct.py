@@ -23,6 +23,6 @@ def test_the_one_with_the_lower_id_stays() -> None:
 
 
 def test_what_is_left_out_takes_no_address() -> None:
-    """Of two conflicts with the same gateway, only the gateway that serves counts."""
+    """In two conflicts with the same gateway, only the gateway that serves counts."""
     one, two, three = broker(1, 9092, 443), broker(2, 9093, 443), broker(3, 9093, 444)
     assert distinct([one, two, three])[0] == (one, three)

@@ -27,7 +27,7 @@ class World:
         self.offsets = Managed("offsets-7", lambda _: None, is_role=True)
 
     def new_rows(self) -> list[tuple[Any, ...]]:
-        """The new rows: actor, event, pid, epoch and reason."""
+        """Return the new rows: actor, event, pid, epoch and reason."""
         new, self.rows[:] = list(self.rows), []
         return [tuple(row[name] for name in ("actor", "event", "pid", "epoch", "reason")) for row in new]
 
@@ -201,7 +201,7 @@ def test_rows_of_a_killed_controller_are_written_by_the_next(tmp_path: Path) -> 
 
 
 def _kill(writer: EventWriter) -> None:
-    """The kernel's part in a killed process: its lock is released."""
+    """Release the lock, as the kernel does for a killed process."""
     folder = writer._store._folder
     assert folder is not None
     folder.release()

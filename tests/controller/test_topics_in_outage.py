@@ -25,7 +25,7 @@ RETENTION = Alteration(ResourceType.TOPIC, "before", (Change("retention.ms", Ope
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A server of the test's own, which it may stop."""
+    """Yield a server of the test's own, which it may stop."""
     with EmbeddedZooKeeper.start(tmp_path) as running:
         yield running
 

@@ -36,7 +36,7 @@ def in_a_loop(test: Callable[[ViewFeed], Coroutine[Any, Any, None]]) -> Callable
 
 
 async def polls(feed: ViewFeed, name: str, order: tuple[int, int] | None) -> asyncio.Task[ClusterView | None]:
-    """A poll that has reached the controller."""
+    """Start a poll that has reached the controller."""
     task = asyncio.create_task(feed.after(order, name))
     await asyncio.sleep(0)
     return task

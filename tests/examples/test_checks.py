@@ -26,7 +26,7 @@ ENDS = {0: 25, 1: 15}
 
 
 def member(*records: tuple[int, int, int], exit_code: int = 0) -> MemberSeen:
-    """``records``: (partition, first offset, last offset). Row numbers count over both partitions."""
+    """Make a member. ``records``: (partition, first offset, last offset). Row numbers count over both partitions."""
     received = Received(ROWS)
     for partition, first, last in records:
         for offset in range(first, last + 1):

@@ -25,7 +25,7 @@ def drop(**fields: Any) -> RequestFault:
 
 
 ACTS_ON = [2, 3, 15, 18, 24, 28]
-"""Of the first 30 requests: seed 17, probability 0.3."""
+"""Requests among the first 30 that the fault acts on: seed 17, probability 0.3."""
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ STOPPED = psutil.STATUS_STOPPED
 
 @pytest.fixture
 def process() -> Iterator[psutil.Process]:
-    """A process that counts, so that it uses the processor whenever it runs."""
+    """Yield a process that counts, so that it uses the processor whenever it runs."""
     child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     yield psutil.Process(child.pid)
     child.kill()

@@ -1,4 +1,4 @@
-"""What a coordinator knows of the leases that gateways have."""
+"""Coordinators' knowledge of the leases that gateways have."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_events_that_led_to_a_refused_write_are_reported_before_those_that_follo
 
 
 def batch_sizes(folder: Path) -> list[int]:
-    """Records in each batch of the log."""
+    """Return the number of records in each batch of the log."""
     return [header.record_count for path in folder.glob("*.log") for _, header in iter_headers(path.read_bytes())]
 
 

@@ -155,7 +155,7 @@ def test_what_a_client_gets_if_its_transaction_is_not_confirmed(
 
 
 def test_without_verification_only_the_newest_protocol_is_verified(tmp_path: Path) -> None:
-    """As in Kafka, where the property is for all partitions, those of offsets, too."""
+    """The property is for all partitions, as in Kafka, those of offsets, too."""
 
     async def scenario() -> None:
         coordinator = Coordinator()

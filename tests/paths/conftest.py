@@ -69,7 +69,7 @@ def muster(on_nodes: Bench) -> Muster:
 
 @pytest.fixture(scope="package")
 def fresh() -> Callable[[str], str]:
-    """A name that no other test uses."""
+    """Return a maker of names that no other test uses."""
     return fresh_name
 
 

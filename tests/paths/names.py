@@ -16,6 +16,6 @@ _numbers = itertools.count(1)
 
 
 def fresh_name(kind: str) -> str:
-    """A new name. A group or transactional id of that name has the coordinators above."""
+    """Return a new name. A group or transactional id of that name has the coordinators above."""
     names: Iterator[str] = (f"{kind}-{number}" for number in _numbers)
     return next(name for name in names if partition_for(name, COORDINATORS) == _PARTITION)

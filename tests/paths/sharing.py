@@ -20,7 +20,7 @@ class Reader(Protocol):
         """Its topic partitions now."""
 
     def values(self) -> Sequence[object]:
-        """A value for each record that it has read."""
+        """Return a value for each record that it has read."""
 
 
 R = TypeVar("R", bound=Reader)
@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Reader)
 def share_rebalance_and_resume(
     bootstrap: str, topic: str, start: Callable[[str], R], leave: Callable[[R], object]
 ) -> None:
-    """The second of two members comes and leaves; the first resumes where the second has committed.
+    """Let the second of two members come and leave; the first resumes where the second has committed.
 
     ``start`` starts a member of the group ``topic``, given its client id; ``leave`` makes it leave in order.
     """

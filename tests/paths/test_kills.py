@@ -25,7 +25,7 @@ def clients(on_nodes: Bench, fresh: Callable[[str], str]) -> Iterator[Work]:
 
 
 def near_the_group(bench: Bench, kind: str) -> str:
-    """The gateway, or the standby, of the node with the group's coordinator."""
+    """Return the gateway, or the standby, of the node with the group's coordinator."""
     homes = bench.until_settled()
     return next(
         name for name, home in homes.items() if name.startswith(f"{kind}-") and home == homes[GROUPS_COORDINATOR]

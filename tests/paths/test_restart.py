@@ -25,7 +25,7 @@ PATIENT = {"session.timeout.ms": 180_000}
 
 
 def shown(muster: Muster, topic: str, group: str) -> dict[str, Any]:
-    """The topic's id, partitions and config, and the offsets of the group."""
+    """Return the topic's id, partitions and config, and the offsets of the group."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(WAIT_S)
     return {

@@ -16,7 +16,7 @@ def partition_of(group: str) -> int:
 
 
 def registration(group: str, member: str = "m-1", **changes: object) -> Registration:
-    """A member of the group, as sent by its coordinator of epoch 1."""
+    """Return a member of the group, as sent by its coordinator of epoch 1."""
     fields: dict[str, object] = {
         "kind": Kind.MEMBER,
         "client_id": "rdkafka",

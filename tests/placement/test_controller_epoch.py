@@ -26,7 +26,7 @@ WAIT_S = 30
 
 @pytest.fixture
 def other(zk_hosts: str) -> Iterator[ZooKeeperClient]:
-    """The successor's session."""
+    """Yield the successor's session."""
     client = connect(zk_hosts, timeout_s=10)
     yield client
     client.shut()

@@ -47,7 +47,7 @@ def test_as_one_character_after_the_other(text: str, times: int) -> None:
 
 
 def test_of_the_longest_names() -> None:
-    """Of 32,767 units of 65,535 each: the greatest sums."""
+    """Sums are greatest for 32,767 units of 65,535 each."""
     expected = 0
     for _ in range(32_767):
         expected = (31 * expected + 0xFFFF) & 0xFFFFFFFF

@@ -46,7 +46,7 @@ def check_even(leaders: Leaders, gateways: Mapping[int, str], topics: Topics) ->
 
 
 def changed(before: Leaders, after: Leaders) -> int:
-    """Number of partitions in both that have different leaders."""
+    """Return the number of partitions in both that have different leaders."""
     return sum(
         old != new
         for topic_id in before.keys() & after.keys()
@@ -55,7 +55,7 @@ def changed(before: Leaders, after: Leaders) -> int:
 
 
 def near(leaders: Leaders, gateways: Mapping[int, str], topics: Topics) -> int:
-    """Number of partitions that are led on the node of their log."""
+    """Return the number of partitions that are led on the node of their log."""
     return sum(
         gateways[leader] == place
         for topic_id, places in topics.items()
@@ -136,7 +136,7 @@ def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
 
 @given(gateways_, topics_)
 def test_leaders_follow_a_log_that_moves(gateways: dict[int, str], topics: Topics) -> None:
-    """As many as in a first assignment, with the same number for each gateway."""
+    """Equally many follow it as in a first assignment, with the same number for each gateway."""
     before = dealt(gateways, topics)
     elsewhere: Topics = {topic_id: list(reversed(places)) for topic_id, places in topics.items()}
     after = dealt(gateways, elsewhere, before)

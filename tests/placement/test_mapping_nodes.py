@@ -180,7 +180,7 @@ def test_who_always_loses_gives_up(nodes: MappingNodes, zk: ZooKeeperClient) -> 
 
 
 def test_removals_get_through_while_many_writers_create(zk: ZooKeeperClient, zk_hosts: str) -> None:
-    """As when coordinators register thousands of members while others leave."""
+    """Coordinators may register thousands of members while others leave."""
     mine = [f"{CLIENT_GROUP_ID}/h/c/gone:{number}" for number in range(300)]
     nodes = MappingNodes(zk, timeout_s=10)
     nodes.apply(WriteIf(path, OLD, always) for path in mine)

@@ -108,7 +108,7 @@ def test_it_is_the_plan_that_looks_at_everything(history: History) -> None:
 
 
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The units that are examined from now on."""
+    """Return the units that are examined from now on."""
     units: list[str] = []
     real = comparison._judged
 

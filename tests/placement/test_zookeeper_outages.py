@@ -25,14 +25,14 @@ eventually = partial(eventually_within, within_s=WAIT_S)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A server of the test's own, which it may stop."""
+    """Yield a server of the test's own, which it may stop."""
     with EmbeddedZooKeeper.start(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def connected(server: EmbeddedZooKeeper) -> Iterator[Callable[[], ZooKeeperClient]]:
-    """Creates clients of the server; the test need not close them."""
+    """Yield a function that creates clients of the server; the test need not close them."""
     with contextlib.ExitStack() as clients:
 
         def one_more() -> ZooKeeperClient:

@@ -1,4 +1,4 @@
-"""What ``make dist`` makes has all that is needed and nothing else, and runs outside the checkout."""
+"""Distributions of ``make dist``: they have all that is needed and nothing else, and run outside the checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.restart.test_restart import nothing_is_left
 pytestmark = pytest.mark.ring(name="plugin")
 
 FOLDERS = ("actors", "gateway", "placement", "spark")
-"""Of the checkout; installed, they are packages of ``muster``."""
+"""Folders of the checkout that are packages of ``muster`` when installed."""
 _OF_PROJECT = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 
 

@@ -65,7 +65,7 @@ class TestWheel:
 class TestCommand:
     @pytest.fixture(autouse=True)
     def bare(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A Python in an otherwise empty folder, and two empty folders on PATH."""
+        """Put a Python in an otherwise empty folder, and two empty folders on PATH."""
         monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
         monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
 
@@ -158,7 +158,7 @@ class TestFaultClient:
 
     @contextmanager
     def gateway(self, serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[bytes]]]:
-        """The URL of a gateway that passes one connection to ``serve``, and the requests received."""
+        """Yield the URL of a gateway that passes one connection to ``serve``, and the requests received."""
         requests: list[bytes] = []
 
         def accept() -> None:
@@ -185,7 +185,7 @@ class TestFaultClient:
 
     @pytest.fixture
     def silent(self) -> Iterator[str]:
-        """A host that answers no SYN, like one that is switched off: the queue of its listener is full."""
+        """Yield a host that answers no SYN, like one that is switched off: the queue of its listener is full."""
         with (
             socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
             closing(socket.create_connection(listener.getsockname())),

@@ -21,7 +21,7 @@ def test_an_example_is_shown_whole(example: Path) -> None:
 
 
 def test_the_faults_that_are_shown_can_be_injected() -> None:
-    """Those of the last section; a wrong name would raise."""
+    """Faults of the last section are injected; a wrong name would raise."""
     injected: list[Fault] = []
 
     class Faults:

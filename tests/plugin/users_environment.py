@@ -21,7 +21,7 @@ SOURCE = ROOT / "pytest-muster"
 
 
 def build_wheel(directory: Path) -> Path:
-    """The wheel of pytest-muster, built from a copy of this checkout's."""
+    """Build the wheel of pytest-muster from a copy of this checkout's."""
     shutil.copytree(SOURCE, directory / "source", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
     build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
     _pip(sys.executable, *build)
@@ -57,7 +57,7 @@ def _git(*arguments: str, **environment: str) -> str:
 
 
 def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -> Path:
-    """A new environment with the wheel, pytest and the other distributions; returns its Python.
+    """Make a new environment with the wheel, pytest and the other distributions; return its Python.
 
     pytest and the others are links to this environment's, so that nothing is fetched.
     """
@@ -65,7 +65,10 @@ def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -
 
 
 def make_environment_with_muster(directory: Path, *archives: Path) -> Path:
-    """A new environment with the wheels or sdists, and all here but Muster and pytest-muster; returns its Python."""
+    """Make a new environment with the wheels or sdists; return its Python.
+
+    It has everything here except Muster and pytest-muster.
+    """
     names = {found.name for found in distributions()} - {"muster-kafka", "pytest-muster"}
     return _environment(directory, archives, names)
 
@@ -103,7 +106,7 @@ def _environment(directory: Path, archives: Iterable[Path], linked: Iterable[str
 
 
 def _needed(names: set[str]) -> Iterator[str]:
-    """The distributions, and their requirements on this machine."""
+    """Yield the distributions, and their requirements on this machine."""
     seen: set[str] = set()
     left = set(names)
     while left:

@@ -182,7 +182,7 @@ async def _rounds(reconciler: Reconciler, count: int) -> bool:
 
 
 async def _agrees(reconciler: Reconciler) -> bool:
-    """The last round found no difference."""
+    """Return whether the last round found no difference."""
     status = reconciler.status()
     return status["rounds"] > 0 and not status["differences"]
 

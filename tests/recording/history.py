@@ -9,7 +9,7 @@ Row = Mapping[str, Any]
 
 
 def held_at(rows: Iterable[Row], at_ms: int) -> dict[tuple[str, str], Row]:
-    """The ``registered`` rows in force at that time, by group and member id."""
+    """Return the ``registered`` rows in force at that time, by group and member id."""
     known = [row for row in rows if row["ts"] <= at_ms]
     held: dict[tuple[str, str], Row] = {}
     for partition in {row["offsets_partition"] for row in known}:
@@ -33,7 +33,7 @@ def _held(rows: list[Row]) -> dict[tuple[str, str], Row]:
 
 
 def intervals(rows: Iterable[Row]) -> list[tuple[int, int | None, Row]]:
-    """The same as intervals, from and until (exclusive; None: still in force), one for each ``registered`` row."""
+    """Return from and until (exclusive; None: still in force) of each ``registered`` row."""
     rows = [*rows]
     said: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:

@@ -39,7 +39,7 @@ def storage(tmp_path: Path) -> Path:
 
 
 def killed_at_work(storage: Path, commits: int) -> list[tuple[int, int]]:
-    """A process commits at least that often and is killed; returns the acknowledged offsets, with times."""
+    """Run a process that commits at least that often, and kill it; return the acknowledged offsets, with times."""
     command = [sys.executable, "-m", "tests.recording.coordinator", str(storage)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -151,7 +151,7 @@ def test_deleted_offsets_and_groups_are_recorded(storage: Path) -> None:
 
 
 def test_a_client_without_membership_is_registered_until_the_next_coordinator(storage: Path) -> None:
-    """It is nowhere in the log, so only the next coordinator's snapshot ends it."""
+    """The client is nowhere in the log, so only the next coordinator's snapshot ends it."""
     at_ms: list[int] = []
 
     async def life(epoch: int, *, commits: bool) -> None:

@@ -54,7 +54,7 @@ class World:
             self.driver.send(leave(self.random.choice([*group.members]), group=group.id))
 
     def use(self) -> None:
-        """As a consumer without membership."""
+        """Commit like a consumer without membership."""
         offsets = {("t", self.random.randrange(3)): 1}
         self.driver.send(commit(offsets, group=self.random.choice(GROUPS)), client=self.random.choice("xyz"))
 
@@ -62,7 +62,10 @@ class World:
         self.driver.write_all()
 
     def fail_over(self) -> None:
-        """The log does not have everything; part of the dead one's reports arrives later, with its own clock."""
+        """Fail over.
+
+        The log does not have everything; part of the dead one's reports arrives later, with its own clock.
+        """
         self.note()
         epoch = self.driver.epoch
         self.driver.restart()
@@ -81,7 +84,7 @@ class World:
         )
 
     def note(self) -> None:
-        """The reports since the last step, and the current state."""
+        """Note the reports since the last step, and the current state."""
         said = [one for one in self.driver.updates if not isinstance(one, Trace)]
         self.driver.updates.clear()
         self.rows += [row_of(change, self.driver.now_ms) for change in said]

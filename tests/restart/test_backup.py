@@ -140,7 +140,7 @@ def assert_records(muster: Muster, acknowledged: dict[bytes, tuple[int, int]]) -
 
 
 def assert_consumer_continues(muster: Muster) -> None:
-    """A group's member reads from the committed offsets on, which are not behind the end of their logs."""
+    """Require a group's member to read from the committed offsets on, which are not behind the end of their logs."""
     committed = committed_offsets(muster.bootstrap, "loaded-group", LOADED, PARTITIONS)
     assert committed
     ends = {partition: end(muster, LOADED, partition, "uncommitted") for partition in committed}

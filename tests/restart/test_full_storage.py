@@ -24,7 +24,7 @@ TOPIC = "filled"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, which needs the right to mount one."""
+    """Yield a file system of its own, which needs the right to mount one."""
     directory = tmp_path / "disk"
     directory.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(directory)], check=True)

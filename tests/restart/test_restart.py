@@ -57,7 +57,7 @@ def nothing_is_left(storage: Path) -> None:
 
 
 def shown(muster: Muster) -> dict[str, Any]:
-    """The topic's id, number of partitions and configuration, altered configs, and the groups."""
+    """Return the topic's id, number of partitions and configuration, altered configs, and the groups."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     topic = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(WAIT_S)
     groups = admin.list_consumer_groups().result(WAIT_S)
@@ -78,7 +78,7 @@ def shown(muster: Muster) -> dict[str, Any]:
 
 
 def fill(muster: Muster, producer: Producer) -> None:
-    """A topic with its own configuration, with records, and a group that has read and committed them."""
+    """Create a topic with its own configuration and records, and a group that has read and committed them."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "777000"})])[TOPIC].result(WAIT_S)
     altered = [ConfigResource(*each, incremental_configs=[_entry(*config)]) for each, config in _ALTERED.items()]
@@ -131,7 +131,7 @@ class Staying:
         eventually(reported, lambda identities: (None,) not in identities, "both have committed", WAIT_S)
 
     def stability(self) -> object:
-        """The state that a rebalance would change, as the members see it."""
+        """Return the state that a rebalance would change, as the members see it."""
         return [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self._members]
 
     def until_read(self, *acknowledged: dict[bytes, tuple[int, int]]) -> None:

@@ -202,7 +202,7 @@ def _audit_log(muster: Muster) -> list[dict[str, Any]]:
 
 
 def _configs(muster: Muster) -> str:
-    """Of the gateway, as DescribeConfigs has them."""
+    """Return the configs of the gateway, as DescribeConfigs has them."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap, **LOGIN})
     (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
     return str({name: entry.value for name, entry in found.result(WAIT_S).items()})

@@ -97,7 +97,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 @pytest.fixture(scope="module")
 def muster(ensemble: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
-    """A Muster that uses the test's own ZooKeeper."""
+    """Yield a Muster that uses the test's own ZooKeeper."""
     storage = tmp_path_factory.mktemp("outage") / "storage"
     options = ["--gateways", str(GATEWAYS), "--zookeeper", ensemble.server.hosts]
     with Muster(storage, options, _PROPERTIES) as running:
@@ -120,7 +120,7 @@ def metric(muster: Muster, name: str) -> list[float]:
 
 
 def lines(muster: Muster, pattern: str) -> dict[str, list[str]]:
-    """The matching lines of each process's log, by process."""
+    """Return the matching lines of each process's log, by process."""
     logs = sorted((muster.storage / "run" / "log").glob("*.log"))
     return {log.stem: [line for line in log.read_text().splitlines() if re.search(pattern, line)] for log in logs}
 
@@ -131,21 +131,21 @@ def log_time() -> str:
 
 
 def mapping(zk: ZooKeeperClient, group: str) -> int:
-    """Number of nodes that register a client as a consumer of the group."""
+    """Return the number of nodes that register a client as a consumer of the group."""
     hosts = [f"{CLIENT_GROUP_ID}/{host}" for host in zk.get_children(CLIENT_GROUP_ID)]
     clients = [f"{host}/{client}" for host in hosts for client in zk.get_children(host)]
     return sum(group in name for client in clients for name in zk.get_children(client))
 
 
 def epochs(zk: ZooKeeperClient, topic: str) -> dict[tuple[str, int], int]:
-    """The newest leader epoch of every partition of the topic and of ``__consumer_offsets``."""
+    """Return the newest leader epoch of every partition of the topic and of ``__consumer_offsets``."""
     wanted = [(topic, partition) for partition in range(PARTITIONS)]
     wanted += [(OFFSETS_TOPIC, partition) for partition in range(OFFSETS_PARTITIONS)]
     return {key: current_state(zk, *key).leader_epoch for key in wanted}
 
 
 def refusal(admin: AdminClient, topic: str) -> int:
-    """The error of creating it."""
+    """Return the error of creating the topic."""
     with pytest.raises(KafkaException) as caught:
         admin.create_topics([NewTopic(topic, 1)])[topic].result(WAIT_S)
     return int(caught.value.args[0].code())
@@ -178,7 +178,7 @@ def assert_logged_once(muster: Muster, names: set[str], stopped: str, started: s
 def test_work_continues_while_zookeeper_is_unavailable(
     ensemble: Ensemble, muster: Muster, record_property: Any
 ) -> None:
-    """What is acknowledged and read here must be so before ZooKeeper returns."""
+    """Everything that is acknowledged and read here must be so before ZooKeeper returns."""
     topic, idle = "outage", "opened-later"
     create(muster, topic)
     create(muster, idle)

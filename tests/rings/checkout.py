@@ -1,4 +1,4 @@
-"""What git knows of the checkout: its commit, and what has changed since another."""
+"""Checkout, as git knows it: its commit, and changes since another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Checkout:
         self._not_a_change = f":(exclude){LEDGER.relative_to(ROOT)}"
 
     def commit(self) -> str:
-        """The commit, with ``-dirty`` if files differ from it, the ledger aside."""
+        """Return the commit, with ``-dirty`` if files differ from it, the ledger aside."""
         commit = self._git("rev-parse", f"--short={_LENGTH}", "HEAD").stdout.strip()
         is_dirty = self._git("status", "--porcelain", "--", ".", self._not_a_change).stdout
         return f"{commit}-dirty" if is_dirty else commit

@@ -36,7 +36,7 @@ def estimate_s(rows: Sequence[Row], ring: Ring) -> int:
 def choose(
     rings: Collection[Ring], due: Collection[str], rows: Sequence[Row], commit: str, remaining_s: float, slowness: float
 ) -> Choice:
-    """The rings to run in the remaining time.
+    """Return the rings to run in the remaining time.
 
     Due rings come first, the least recently passed at the front, and leave a third of the time. Of the rings that would
     not run, due or not, the commit's id chooses one that fits. Then more due ones, while the time lasts. ``slowness``:
@@ -62,7 +62,7 @@ class _Budget:
         return self._costs_s[ring] <= self._remaining_s - leaving_s
 
     def take(self, rings: Iterable[Ring], *, leaving_s: float = 0.0) -> list[Ring]:
-        """Those that fit, in their order; their time is gone."""
+        """Return the rings that fit, in their order; their time is gone."""
         taken = []
         for ring in rings:
             if self.has_time_for(ring, leaving_s=leaving_s):

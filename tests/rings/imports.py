@@ -13,7 +13,7 @@ _NOT_PY = ("[!p]*", "p[!y]*")
 
 
 def paths_of(ring: Ring) -> tuple[str, ...]:
-    """As git's pathspecs. What is imported counts with the data files beside it."""
+    """Return git's pathspecs. Imported modules count with the data files beside them."""
     own = {word for word in (*ring.paths, *shlex.split(ring.command)) if PurePosixPath(word).parts[:1] == ("tests",)}
     loaded = {each for path in map(PurePosixPath, own) for each in (path, *conftests(path))}
     files = {file for path in loaded for file in imported(path)}

@@ -67,13 +67,16 @@ def append(row: Row, file: Path = LEDGER) -> None:
 
 
 def latest(rows: Iterable[Row], ring: str) -> Row | None:
-    """The last run of the ring that passed on a commit."""
+    """Return the last run of the ring that passed on a commit."""
     found = [row for row in rows if row.ring == ring and row.result == PASSED and not row.commit.endswith(DIRTY)]
     return found[-1] if found else None
 
 
 def age(rows: Sequence[Row], ring: str) -> int | None:
-    """Changes since the ring last passed; None if it never did. A change is a commit that any ring was run on."""
+    """Return the number of changes since the ring last passed; None if it never did.
+
+    A change is a commit that any ring was run on.
+    """
     passed = latest(rows, ring)
     if passed is None:
         return None
@@ -82,7 +85,10 @@ def age(rows: Sequence[Row], ring: str) -> int | None:
 
 
 def growth(rows: Iterable[Row], row: Row, slowness: float = 1.0) -> str | None:
-    """A sentence if a run that passed took a fifth longer than the last one, on a machine that many times as slow."""
+    """Return a sentence if a run that passed took a fifth longer than the last one.
+
+    The machine is ``slowness`` times as slow.
+    """
     before = latest(rows, row.ring)
     if before is None or row.result != PASSED or row.seconds <= GROWN * slowness * before.seconds:
         return None
@@ -90,7 +96,7 @@ def growth(rows: Iterable[Row], row: Row, slowness: float = 1.0) -> str | None:
 
 
 def table(rings: Iterable[Ring], rows: Sequence[Row]) -> Table:
-    """The last run of every ring, with those that are stale in red."""
+    """Return the last run of every ring, with those that are stale in red."""
     shown = Table(title="The ledger of rings", title_justify="left")
     for column in ("ring", "passed on", "date", "seconds", "tests", "changes since", "last result"):
         shown.add_column(column, justify="right" if column in ("seconds", "tests", "changes since") else "left")

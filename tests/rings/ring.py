@@ -33,7 +33,7 @@ class Ring:
         return bool(self.needs)
 
     def arguments(self, seed: int) -> list[str]:
-        """The command line; ``seed`` replaces ``{seed}``, for checks that are different each time."""
+        """Return the command line; ``seed`` replaces ``{seed}``, for checks that are different each time."""
         program, *others = shlex.split(self.command.format(seed=seed))
         if program != "pytest":
             return [program, *others]
@@ -43,7 +43,7 @@ class Ring:
 
 
 def marked(name: str) -> str:
-    """The argument of ``pytest -m`` for the tests of a ring."""
+    """Return the argument of ``pytest -m`` for the tests of a ring."""
     own = f"ring(name={name!r})"
     return f"not ring or {own}" if name == FIRST else own
 

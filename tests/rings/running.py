@@ -64,7 +64,7 @@ class Runner:
         )
 
     def _to_its_end(self, ring: Ring, durations: Path, log: Path | None) -> str | None:
-        """What went wrong, if anything."""
+        """Wait for the ring's end; return what went wrong, if anything."""
         limit_s = LIMIT_S if self._until_s is None else min(LIMIT_S, max(0.0, self._until_s - time.time()))
         with self._started(ring, durations, log) as process:
             try:
@@ -148,7 +148,7 @@ def run_all(runner: Runner, rings: Sequence[Ring], ended: Callable[[Row, Path], 
 
 
 def _next(queue: Sequence[Ring], running: Sequence[Ring]) -> Ring | None:
-    """The ring to start beside those that run; None to wait."""
+    """Return the ring to start beside those that run; None to wait."""
     if not running:
         return queue[0]
     if len(running) > 1 or not running[0].shares:

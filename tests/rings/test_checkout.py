@@ -1,4 +1,4 @@
-"""What has changed since a commit, in a real repository."""
+"""Changes since a commit, in a real repository."""
 
 from __future__ import annotations
 

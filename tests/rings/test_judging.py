@@ -40,7 +40,7 @@ def rings(first: str = "true") -> dict[str, Ring]:
 def judged(
     folder: Path, rows: list[Row], *, first: str = "true", spent_s: float = 0
 ) -> tuple[list[tuple[str, str]], str]:
-    """The results by ring, and what was said."""
+    """Return the results by ring, and what was said."""
     checkout, said = Checkout(folder), list[str]()
     runner = Runner(checkout.commit, 0)
     began_s = time.time() - spent_s

@@ -36,7 +36,7 @@ async def until_written(storage: Path, rows: int) -> None:
 
 
 def test_many_rows_are_written_before_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the reconciler recreates a hundred thousand nodes between two flushes."""
+    """The reconciler may recreate a hundred thousand nodes between two flushes."""
     monkeypatch.setattr(event_writer, "_FLUSH_ROWS", 10)
     monkeypatch.setattr(events, "MAX_ROWS_HELD", 15)
 

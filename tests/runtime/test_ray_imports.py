@@ -21,7 +21,7 @@ CHILD = (
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout other than the installed one, as far as it is imported here."""
+    """Return a checkout other than the installed one, as far as it is imported here."""
     root = tmp_path_factory.mktemp("checkout")
     for package in ("muster", "muster/actors", "muster/actors/runtime"):
         (root / package).mkdir()

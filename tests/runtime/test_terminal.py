@@ -35,7 +35,7 @@ PATHS = {
     *((command, "directory") for command in ("up", "doctor", "backup", "restore")),
     *((command, "sets") for command in ("up", "doctor", "backup", "restore", "zookeeper secure", "zookeeper unsecure")),
 }
-"""What may contain a path, whose bytes are arbitrary."""
+"""Arguments that may contain a path, whose bytes are arbitrary."""
 NAMES = (
     "\x1b[31mred\x1b[0m",
     "a\nb",
@@ -158,7 +158,7 @@ ROW = ("中" * 100, "m" * 249, *(f"value {number} of many words" for number in r
 
 
 def table(width: int | None, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As in a pipe, or in a terminal of that width."""
+    """Print a table to a pipe, or to a terminal of that width."""
     out = io.StringIO()
     if width is not None:
         monkeypatch.setattr(out, "isatty", lambda: True)

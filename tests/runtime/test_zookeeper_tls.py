@@ -215,7 +215,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _joining_relay(server: TlsZooKeeper) -> Iterator[int]:
-    """The port of a TLS server before ZooKeeper, which sends what comes within some milliseconds in few records."""
+    """Yield the port of a TLS server before ZooKeeper. It sends what comes within some milliseconds in few records."""
     inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     inside.load_cert_chain(server.folder / "server.pem")
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -59,7 +59,7 @@ class World:
         )
 
     def host(self, fail: Callable[[], None] | None = None) -> RoleHost:
-        """A host with a process's own connection to ZooKeeper."""
+        """Return a host with a process's own connection to ZooKeeper."""
         number = next(self._numbers)
         settings = ClusterSettings(
             config=MusterConfig.from_properties({}),
@@ -83,7 +83,7 @@ class World:
         return (await asyncio.to_thread(take_actor_epoch, self._zk, ROLE)).epoch
 
     async def serve(self, host: RoleHost, predecessor: RoleHost | None = None) -> Channel:
-        """A connection to the host, which serves the role from now on."""
+        """Serve the role on the host from now on; return a connection to the host."""
         handle = None if predecessor is None else Handle(predecessor)
         started = await host.serve(ROLE, await self.epoch(), self.view, handle)
         assert started.endpoint is not None
@@ -152,7 +152,7 @@ def test_what_waits_at_a_hand_over_is_answered(world: World) -> None:
 
 
 def test_a_superseded_role_ends_and_its_process_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a standby that was cut off: no one requests a hand-over from it."""
+    """A standby that was cut off ends so: no one requests a hand-over from it."""
     monkeypatch.setattr(serving, "_SUPERSEDED_S", 0.1)
 
     async def steps() -> None:

@@ -17,7 +17,7 @@ class Killed(BaseException):
 
 
 def kill_at(patch: pytest.MonkeyPatch, step: int, *, writes: bool = False) -> None:
-    """The process dies before its ``step``-th change of the file system (and makes no later one: it is dead).
+    """Let the process die before its ``step``-th change of the file system (and make no later one: it is dead).
 
     ``writes``: lines written to a spool are such changes, too.
     """
@@ -40,6 +40,6 @@ def kill_at(patch: pytest.MonkeyPatch, step: int, *, writes: bool = False) -> No
 
 
 def die(store: SpooledStore[Any]) -> None:
-    """The kernel's part in a killed process's store: its lock is released, its files stay."""
+    """Release the lock of a killed process's store, like the kernel; its files stay."""
     assert store._folder is not None
     store._folder.release()

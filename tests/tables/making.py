@@ -23,7 +23,7 @@ def put(
     schema: pa.Schema = LIFECYCLE_SCHEMA.arrow,
     **values: Any,
 ) -> Path:
-    """A file of the table ``lifecycle`` with one row per epoch, in the folder of the hour of ``ts_ms``."""
+    """Write a file of the table ``lifecycle`` with one row per epoch, in the folder of the hour of ``ts_ms``."""
     rows = [event(epoch, ts_ms=ts_ms, **values) for epoch in epochs]
     path = storage / "metrics" / LIFECYCLE / hour_folder(ts_ms) / f"{file}.parquet"
     write_whole(pa.Table.from_pylist(rows, schema=schema), path)
@@ -31,13 +31,13 @@ def put(
 
 
 def without(*columns: str) -> pa.Schema:
-    """Of an older version of the table."""
+    """Return the schema of an older version of the table."""
     fields = [field for field in LIFECYCLE_SCHEMA.arrow if field.name not in columns]
     return pa.schema(fields, metadata=LIFECYCLE_SCHEMA.arrow.metadata)
 
 
 def with_column(field: pa.Field) -> pa.Schema:
-    """Of a later version of the table that an older reader does not misread."""
+    """Return the schema of a later version of the table that an older reader does not misread."""
     return LIFECYCLE_SCHEMA.arrow.append(field)
 
 
@@ -47,7 +47,7 @@ def of_version(version: int) -> pa.Schema:
 
 
 def merged(storage: Path, number: int, files: Iterable[Path], epochs: Iterable[int]) -> Path:
-    """The result of a compaction of these files."""
+    """Return the result of a compaction of these files."""
     paths = [*files]
     text = ", ".join(f'"{path.name}"' for path in paths)
     (paths[0].parent / f"_superseded-{number}.json").write_text(f'{{"at_ms": {NOON_MS}, "files": [{text}]}}')

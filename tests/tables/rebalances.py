@@ -71,7 +71,7 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
 
 
 def aborted(number: int, **changes: Any) -> RebalanceEntry:
-    """An entry in which everything optional is missing."""
+    """Return an entry in which everything optional is missing."""
     nothing = dict.fromkeys(
         ("generation", "joined_ms", "stable_ms", "triggered_by", "reason", "leader", "members_after")
     )

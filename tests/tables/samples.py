@@ -45,7 +45,7 @@ _RUN = st.tuples(st.integers(0, 9_000), st.integers(0, 5_000)) | st.tuples(st.in
 
 @st.composite
 def samples(draw: st.DrawFn, *, hours: int = 1) -> dict[str, Any]:
-    """A row in one of the hours from noon: runs of offsets that touch, overlap, repeat and have gaps."""
+    """Return a row in one of the hours from noon: runs of offsets that touch, overlap, repeat and have gaps."""
     ts = NOON_MS + draw(st.integers(0, hours * HOUR_MS - 1))
     first, length = draw(_RUN)
     return {
@@ -67,7 +67,7 @@ def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema = SAMPLES_SCHE
 
 
 def put_samples(storage: Path, file: str, rows: Iterable[Mapping[str, Any]]) -> list[Path]:
-    """The rows, each in a file of that name in the folder of its hour."""
+    """Write the rows, each in a file of that name in the folder of its hour."""
     hours: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         hours.setdefault(hour_folder(row["ts"]), []).append(row)

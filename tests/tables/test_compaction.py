@@ -228,7 +228,7 @@ def steps_of(patch: pytest.MonkeyPatch, before_each: Callable[[], None]) -> None
 
 
 def history(storage: Path) -> list[tuple[int, Sequence[int]]]:
-    """Times at which a run has work, and the valid rows then; including late rows and expiry."""
+    """Return times at which a run has work, and the valid rows then; including late rows and expiry."""
     for number in range(3):
         put(storage, f"controller-{number}", [number])
     run(storage, DUE_MS)

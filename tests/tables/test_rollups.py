@@ -33,7 +33,7 @@ BLOCK = 4096
 
 
 def expected(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The roll-up, the slow way: offset by offset."""
+    """Return the roll-up, the slow way: offset by offset."""
     made: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         key = tuple(row[name] for name in KEYS)

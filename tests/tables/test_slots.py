@@ -32,7 +32,7 @@ def packed(wanted: Counters) -> bytes:
 
 
 def take_and_store(directory: Path, last: int) -> bytes:
-    """The file of one slot, stored up to that many fetches."""
+    """Return the file of one slot, stored up to that many fetches."""
     file = SlotFile(directory / f"{last}.slots")
     number, segment, at = file.take()
     for fetches in range(2, last + 1):
@@ -192,7 +192,7 @@ def test_slots_of_the_version_before_are_recovered(tmp_path: Path) -> None:
 
 
 def test_rows_are_the_same_whether_they_come_from_memory_or_from_a_spool(tmp_path: Path) -> None:
-    """Of two connections that read the same partition, of pending samples, and across the end of an hour."""
+    """Two connections read the same partition; pending samples and the end of an hour are included."""
 
     def history(store: SampleStore) -> None:
         one, other = begun(store, fetched(0, 9)), begun(store, fetched(5, 9))

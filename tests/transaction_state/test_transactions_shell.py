@@ -118,7 +118,7 @@ class World:
         self.follow(logs={0: log}, offsets={OFFSETS_PARTITION: offsets})
 
     async def start(self, disk: Disk | None = None) -> Channel:
-        """A new life of the coordinator."""
+        """Begin a new life of the coordinator."""
         self._epoch += 1
         config, log_config, timeout_ms = transactions_configs(MusterConfig.from_properties({}), self.view)
         self.channels = ActorChannels(lambda: "n", self.view, self.activate)
@@ -156,7 +156,7 @@ class World:
             await server.stop()
 
     async def until(self, state: TransactionState) -> None:
-        """A transaction is complete, and in this state."""
+        """Wait until a transaction is complete, and in this state."""
         await self.completed.get()
         assert self.state() is state
 
@@ -202,7 +202,7 @@ async def init_soon(channel: Channel) -> dict[str, Any]:
 
 
 async def begin(channel: Channel, *partitions: int) -> dict[str, Any]:
-    """A transaction with the partitions of the topic, and the offsets of the group."""
+    """Begin a transaction with the partitions of the topic, and the offsets of the group."""
     producer = await init_soon(channel)
     fields = {f"v3_and_below_{name}": value for name, value in producer.items()}
     topics = [{"name": "data", "partitions": list(partitions)}]

@@ -11,7 +11,7 @@ from tests.transactions.driver import Driver
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., Driver]]:
-    """Makes drivers. At the end of the test, replaying each one's log must give its live hard state."""
+    """Yield a maker of drivers. At the end of the test, replaying each one's log must give its live hard state."""
     made: list[Driver] = []
 
     def new(*, auto: bool = True, takes: bool = True, **properties: Any) -> Driver:
@@ -31,5 +31,5 @@ def driver(make: Callable[..., Driver]) -> Driver:
 
 @pytest.fixture
 def classic(make: Callable[..., Driver]) -> Driver:
-    """A coordinator of a cluster with ``transaction.version`` 1."""
+    """Return a coordinator of a cluster with ``transaction.version`` 1."""
     return make(transaction_version=1)

@@ -119,13 +119,13 @@ class Driver:
         return token
 
     def exchange(self, request: Request) -> Any:
-        """The response, which must be there at once."""
+        """Send a request; return the response, which must be there at once."""
         token = self.send(request)
         assert token in self.responses, f"parked: {request}"
         return self.responses[token]
 
     def park(self, request: Request) -> Token:
-        """The token of a request that must not get a response at once."""
+        """Send a request that must not get a response at once; return its token."""
         token = self.send(request)
         assert token not in self.responses, f"answered: {self.responses[token]}"
         return token
@@ -134,7 +134,7 @@ class Driver:
         return error_of(self.exchange(request))
 
     def producer(self, request: InitProducerId | EndTxn) -> Producer:
-        """Producer id and epoch of a response that must be a success."""
+        """Return producer id and epoch of a response that must be a success."""
         response = self.exchange(request)
         assert response.error_code is ErrorCode.none, response.error_code
         return response.producer_id, response.producer_epoch
@@ -157,7 +157,7 @@ class Driver:
         self.now_ms = target
 
     def tick(self) -> None:
-        """What is due now."""
+        """Do what is due now."""
         self._take(self.core.tick(self.now_ms))
 
     def write_all(self) -> None:
@@ -169,13 +169,13 @@ class Driver:
             self._take(self.core.written(outcome.write, base_offset, self.now_ms))
 
     def fail(self, error: ErrorCode = ErrorCode.not_leader_or_follower) -> None:
-        """The oldest append fails, and with it all later ones."""
+        """Fail the oldest append, and with it all later ones."""
         lost, self.unwritten = self.unwritten, []
         assert lost[0].write is not None
         self._take(self.core.write_failed(lost[0].write, error, self.now_ms))
 
     def mark(self, results: Mapping[TopicPartition, ErrorCode] | None = None) -> None:
-        """The partitions report what became of all markers; NONE for those that are not named."""
+        """Report what became of all markers; NONE for those that are not named."""
         waiting, self.unmarked = self.unmarked, []
         for request in waiting:
             errors = {each: (results or {}).get(each, ErrorCode.none) for each in request.partitions}
@@ -188,7 +188,7 @@ class Driver:
         self._take(self.core.resign(self.now_ms))
 
     def restart(self) -> None:
-        """The actor ends, with everything that is not in the log; another one loads the log."""
+        """End the actor, with everything that is not in the log; another one loads the log."""
         self.load()
         self._take(self.core.loaded(self.now_ms))
 
@@ -226,7 +226,7 @@ class Driver:
 
 
 def error_of(response: Any) -> ErrorCode:
-    """The one error of a response, wherever its API carries it."""
+    """Return the one error of a response, wherever its API carries it."""
     if hasattr(response, "results_by_transaction"):
         errors = {
             partition.partition_error_code

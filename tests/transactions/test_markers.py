@@ -123,7 +123,7 @@ def test_the_last_record_is_written_again(driver: Driver) -> None:
 
 
 def test_the_next_transaction_follows_at_once(driver: Driver) -> None:
-    """It is decided on top of the last record, and answered when both are durable."""
+    """The end is decided on top of the last record, and answered when both are durable."""
     producer = decided(driver, T0)
     driver.auto = False
     driver.mark()

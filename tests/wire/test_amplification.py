@@ -14,7 +14,7 @@ from muster.actors.wire.codec import UndecodableRequest
 from muster.actors.wire.framing import Framer
 
 MAX_BYTES_PER_ELEMENT = 700
-"""Of a struct with a string, and an array with one more such struct."""
+"""Memory of a struct with a string, and an array with one more such struct."""
 METADATA, OFFSET_FETCH, DELETE_TOPICS, ALTER_CONFIGS = 3, 9, 20, 44
 
 

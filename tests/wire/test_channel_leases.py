@@ -1,4 +1,4 @@
-"""What a gateway reports of the heartbeats that it answers, and when it answers them."""
+"""Leases of a gateway: the heartbeats that it answers, its reports of them, and when it answers."""
 
 from __future__ import annotations
 

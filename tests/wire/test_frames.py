@@ -52,7 +52,7 @@ def frame(file: Path) -> Frame:
 
 
 def check(captured: Frame, content: bytes) -> None:
-    """The checks of a client's bytes before they are read."""
+    """Check a client's bytes before they are read."""
     if captured.is_request:
         codec.check_request(codec.decode_header(content), content)
     else:

@@ -40,7 +40,7 @@ def holder(path: Path) -> Iterator[SocketHolder]:
 
 
 async def _serve(path: Path, secret: bytes, ready: Pipe) -> None:
-    """A gateway's process: reports its port once the sockets are held, and greets who connects."""
+    """Run a gateway's process: report its port once the sockets are held, and greet who connects."""
     held = HeldSockets(lambda: path.parent.glob("*.sock"), secret, NAME)
     await held.fetch()
     (listening,) = held.listen("kafka", HOST, 0)

@@ -73,7 +73,7 @@ def run(tmp_path: Path, scenario: Callable[[Actor, Channel], Awaitable[None]]) -
 
 
 async def raw(channel: Channel, data: bytes) -> dict[str, Any]:
-    """The response to a QUERY of these bytes, which no Channel would send."""
+    """Return the response to a QUERY of these bytes, which no Channel would send."""
     query = channel.query({"ask": "never"})
     assert isinstance(await query, dict)
     response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

@@ -31,7 +31,7 @@ def read_at_once(header: codec.Header, frame: bytes) -> Any:
 
 
 def outcome(read: Any, header: codec.Header, frame: bytes) -> str:
-    """The entity as text, since NaN is not equal to itself; or that there is none."""
+    """Return the entity as text, since NaN is not equal to itself; or that there is none."""
     try:
         return repr(read(header, frame))
     except codec.UndecodableRequest:

@@ -51,14 +51,17 @@ KINDS = kinds()
 
 
 class Plain(typing.NamedTuple):
-    """The same data twice: as a handler gives it, and as kio's entity."""
+    """Data twice: as a handler gives it, and as kio's entity."""
 
     body: Any
     entity: Any
 
 
 def anything(kind: Any, draw: random.Random) -> Plain:
-    """A field with a default is omitted at times, or has its default explicitly; unknown keys are added."""
+    """Return data of that kind.
+
+    A field with a default is omitted at times, or has its default explicitly; unknown keys are added.
+    """
     hints = typing.get_type_hints(kind)
     said: dict[str, Any] = {"of another version": object()}
     values: dict[str, Any] = {}
@@ -77,7 +80,7 @@ def anything(kind: Any, draw: random.Random) -> Plain:
 
 
 def _unmade(value: Any) -> Any:
-    """A default, as a handler would give it."""
+    """Return a default, as a handler would give it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -195,7 +198,7 @@ def test_what_does_not_fit_is_refused_by_its_name(kafka_type: str, unfit: Any) -
 
 @cache
 def _field_of(kafka_type: str) -> tuple[Any, str]:
-    """A class, possibly a nested one, and the name of a field of that type in it."""
+    """Return a class, possibly a nested one, and the name of a field of that type in it."""
     pending = list(KINDS)
     for kind in pending:
         hints = typing.get_type_hints(kind)

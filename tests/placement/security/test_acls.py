@@ -28,7 +28,7 @@ TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 ANY, MATCH = AclPatternType.ANY, AclPatternType.MATCH
 LITERAL, PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
 PATTERNS = ("pay-x", "pay-", "*", "pay-*", "p*", "pay-x*", "pay-xx*", "\\*")
-"""As in :func:`acl`."""
+"""Names of ACLs' patterns, see :func:`acl`."""
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def weak(request: pytest.FixtureRequest, tmp_path: Path) -> Weak:
-    """The environment of a process for which files in ``tmp_path`` are weak in that way; "" for not at all."""
+    """Return a function that gives the environment of a process for which files in ``tmp_path`` are weak in that way.
+
+    "" for not at all.
+    """
 
     def environment_of(how: str) -> dict[str, str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -46,7 +46,7 @@ def _open(pipe: IO[bytes] | None) -> IO[Any]:
 
 
 def main() -> None:
-    """Calls in, results out."""
+    """Read calls, write results."""
     while True:
         try:
             function, arguments = pickle.load(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""What two nodes do not see of each other is found; a process with a weak file system is one of them."""
+"""Trials across two nodes find what one does not see of the other; a process with a weak file system is one of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nodes_that_share_a_file_system(weak: Weak, tmp_path: Path) -> None:
 
 @pytest.mark.ring(name="operations")
 def test_a_node_that_remembers_names(weak: Weak, tmp_path: Path) -> None:
-    """As NFS without lookupcache=none may."""
+    """NFS without lookupcache=none may do so."""
     assert problems(on_nodes(weak, tmp_path, "stale")) >= {
         (Promise.CLAIM, "10.0.0.11", "a name that another node has removed could still be opened"),
         (Promise.VISIBLE, "10.0.0.11", "a file that another node has written and closed is not seen after 1 s"),

@@ -1,4 +1,4 @@
-"""What mount options say, since not everything shows when it is tried."""
+"""Statements of mount options, since not everything shows when it is tried."""
 
 from __future__ import annotations
 

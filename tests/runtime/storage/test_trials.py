@@ -1,4 +1,4 @@
-"""What a weak file system does not keep is found on one node, before anything is stored there."""
+"""Weaknesses of a file system are found on one node, before anything is stored there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEAK = {
     "no-flock": ("lock", "flock failed: No locks available"),
     "granted-flock": ("lock", "a lock that is held was granted a second time (flock)"),
 }
-"""What is found by the start of Muster, too."""
+"""Weaknesses that the start of Muster finds, too."""
 WEAK_WHILE_READ = {
     "torn": ("rename", "a reader found a file that was being replaced, and not the whole of it"),
     "missing": ("rename", "a name that was being replaced was missing for 1 s"),
