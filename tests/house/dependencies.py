@@ -45,7 +45,7 @@ _AUDIT_S = 60
 
 
 def licences(component: dict[str, Any]) -> set[str]:
-    """Identifiers of a component of the bill; of an expression with AND, each."""
+    """Return the identifiers of a component of the bill; of an expression with AND, each."""
     found: set[str] = set()
     for each in component.get("licenses", ()):
         named = each.get("license", {})
@@ -55,7 +55,7 @@ def licences(component: dict[str, Any]) -> set[str]:
 
 
 def refused(bill: dict[str, Any]) -> dict[str, set[str]]:
-    """Packages with a licence that is not accepted, or with none."""
+    """Return packages with a licence that is not accepted, or with none."""
     wrong = {}
     for component in bill["components"]:
         found = licences(component)
@@ -66,7 +66,7 @@ def refused(bill: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def audited(report: dict[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
-    """The packages that the service does not know, and the ids of the vulnerabilities of each that has some."""
+    """Return the packages that the service does not know, and the ids of the vulnerabilities of each that has some."""
     packages = report["dependencies"]
     unknown = [each["name"] for each in packages if "skip_reason" in each]
     return unknown, {each["name"]: [one["id"] for one in each["vulns"]] for each in packages if each.get("vulns")}

@@ -64,12 +64,12 @@ class Jar(NamedTuple):
 
     @property
     def purl(self) -> str | None:
-        """As in https://github.com/package-url/purl-spec."""
+        """Package URL, see https://github.com/package-url/purl-spec."""
         return None if self.group is None else f"pkg:maven/{self.group}/{self.name}@{self.version}"
 
 
 def jars(packages: Path) -> list[Jar]:
-    """Those of the packages in that folder, but for what has no version (the JDK's own, and Ray's)."""
+    """Return the jars of the packages in that folder, except those without a version (the JDK's own, and Ray's)."""
     found = {_jar(path, path.relative_to(packages).parts[0]) for path in packages.rglob("*.jar")}
     return sorted((each for each in found if each is not None), key=lambda each: (each.package, each.name))
 
@@ -106,7 +106,10 @@ def components(found: Iterable[Jar]) -> list[dict[str, Any]]:
 
 
 def vulnerabilities(found: Iterable[Jar], url: str = OSV) -> dict[Jar, list[str]]:
-    """The ids of the known vulnerabilities of each jar with coordinates. OSError, ValueError without the service."""
+    """Return the ids of the known vulnerabilities of each jar with coordinates.
+
+    Raises OSError or ValueError without the service.
+    """
     queried = [jar for jar in found if jar.purl is not None]
     body = json.dumps({"queries": [{"package": {"purl": jar.purl}} for jar in queried]}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})

@@ -17,7 +17,7 @@ _BEGINNING = re.compile(r"[A-Z]|\S*[./_]\w")
 
 
 def problems(subject: str) -> list[str]:
-    """What is wrong with a subject."""
+    """Return the problems of a subject."""
     found = []
     if len(subject) > MAX_CHARS:
         found.append(f"has {len(subject)} characters, more than {MAX_CHARS}")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def config() -> dict[str, Any]:
-    """As its comments say."""
+    """Return the merged configuration that its comments describe."""
     command = ["-m", "muster.gateway.cli.lifecycle.host", "merge", "cluster.yaml", "deploy/aws.yaml"]
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded: dict[str, Any] = yaml.safe_load(done.stdout)

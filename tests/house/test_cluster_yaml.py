@@ -181,7 +181,7 @@ def test_hosts_that_are_added_are_entered_in_the_list_of_the_autoscaler(tmp_path
 
 
 def test_the_cluster_yaml_of_the_hosts_differs_where_edit_says_so() -> None:
-    """What ``make ring-hosts`` replaces, and what it adds for Ray's fault tolerance."""
+    """Replacements of ``make ring-hosts``, and additions for Ray's fault tolerance."""
     before = (ROOT / "cluster.yaml").read_text()
     after = edited(before, "10.9.0.1", ["10.9.0.2"], Path("/key"))
     changed = [line for line, new in zip(before.splitlines(), after.splitlines(), strict=True) if line != new]

@@ -1,4 +1,4 @@
-"""What ``make dependencies`` refuses; it runs the real programs itself."""
+"""Refusals of ``make dependencies``, which runs the real programs itself."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def title(page: Path) -> str:
-    """The page's path, which names its tests."""
+    """Return the page's path, which names its tests."""
     return str(page.relative_to(ROOT))
 
 
@@ -48,7 +48,7 @@ def command_lines(page: Path) -> Iterator[str]:
 
 
 def unknown_in(line: str) -> str | None:
-    """The parts of the command line that ``muster`` does not have: a command, or an option of one."""
+    """Return the parts of the command line that ``muster`` does not have: a command, or an option of one."""
     words = shlex.split(line.replace("...", ""))[1:]
     command: click.Command = cli
     context = click.Context(cli)
@@ -75,7 +75,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def leads_somewhere(page: Path, link: str) -> bool:
-    """A file, and a heading in it if the link names one."""
+    """Return whether the file exists, and the heading in it if the link names one."""
     name, _, anchor = link.partition("#")
     target = page.parent / name if name else page
     return target.exists() and not (anchor and target.suffix == ".md" and anchor not in anchors(target))
@@ -96,7 +96,7 @@ def test_pages_that_other_files_name_exist() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """As GitHub derives them from headings."""
+    """Return the anchors that GitHub derives from headings."""
     headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -127,7 +127,7 @@ def test_names_in_the_code_exist(page: Path) -> None:
 
 @functools.cache
 def classes() -> dict[str, str]:
-    """The text of each class of the product; of all that have the name."""
+    """Return the text of each class of the product; of all that have the name."""
     texts: dict[str, str] = {}
     for folder in _CODE:
         for file in (ROOT / folder).rglob("*.py"):
@@ -157,7 +157,7 @@ def test_modules_exist(page: Path) -> None:
 
 
 def exists(name: str) -> bool:
-    """A module or package of the repository, a name in one, or an installed third-party module."""
+    """Return whether it is a module or package of the repository, a name in one, or an installed third-party module."""
     path = ROOT / name.replace(".", "/")
     if path.is_dir() or path.with_suffix(".py").exists():
         return True

@@ -90,7 +90,7 @@ def test_what_is_mounted_is_there(
 
 
 def test_ray_runs_as_on_hosts(groups: dict[str, dict[str, Any]]) -> None:
-    """What cluster.yaml sets for failure detection; KubeRay sets the token's mode."""
+    """Settings of cluster.yaml for failure detection; KubeRay sets the token's mode."""
     hosts = yaml.safe_load((ROOT / "cluster.yaml").read_text())
     (worker,) = (command for command in hosts["worker_start_ray_commands"] if "ray start" in command)
     expected = dict(re.findall(r"\b(RAY_\w+)=(\d+)", worker))

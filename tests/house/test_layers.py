@@ -1,4 +1,4 @@
-"""What import-linter cannot say of imports (pyproject.toml has its contracts): pure cores, import cycles. And sizes."""
+"""Rules on imports beyond import-linter's (pyproject.toml has its contracts): pure cores, import cycles. And sizes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_muster_has_one_import_name() -> None:
 
 
 def modules_of(node: ast.AST) -> list[str]:
-    """The modules that an import statement names; none for other nodes."""
+    """Return the modules that an import statement names; none for other nodes."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -1,4 +1,4 @@
-"""What the commands of README and docs/ write into a checkout is ignored by git: results, and secrets above all."""
+"""Outputs of the commands of README and docs/ in a checkout are ignored by git: results, and secrets above all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a bad subject, and which commits are looked at."""
+"""Bad subjects, and the commits that are looked at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_bad_subject(subject: str) -> None:
 
 @pytest.fixture
 def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commit:
-    """Adds a commit to a repository in ``tmp_path``."""
+    """Return a function that adds a commit to a repository in ``tmp_path``."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "a")

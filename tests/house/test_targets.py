@@ -16,7 +16,7 @@ _MARK = re.compile(r"pytest\.mark\.ring\(name=\"([\w-]+)\"\)|mark_folder\(items,
 
 
 def collected(command: str) -> list[Path]:
-    """The folders that a ring of pytest collects: all tests, or those that its command names."""
+    """Return the folders that a ring of pytest collects: all tests, or those that its command names."""
     named = [ROOT / word for word in shlex.split(command)[1:] if word.startswith("tests")]
     return named or [ROOT / "tests"]
 

@@ -17,7 +17,7 @@ RELAXED = {
     "strict_equality": False,
     "disable_error_code": ["misc"],
 }
-"""What tests need not do, which is no reason to leave one of them out."""
+"""Freedoms of tests, which are no reason to leave one of them out."""
 
 
 def test_all_code_is_checked_strictly() -> None:

@@ -24,7 +24,7 @@ _NAMES = {
 
 @functools.cache
 def rules() -> re.Pattern[str]:
-    """What must not be in names: in code type in the second column of the table."""
+    """Return the words that must not be in names: in code type in the second column of the table."""
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Words\n")[2].partition("\n## ")[0]
     second = "".join(row.split("|")[2] for row in re.findall(r"^\| [^|\n]+\|[^|\n]+\|$", section, re.MULTILINE))
     words = re.findall(r"`([^`]+)`", second)
@@ -33,7 +33,7 @@ def rules() -> re.Pattern[str]:
 
 
 def in_names(word: str) -> str:
-    """A pattern: lower case is whole words of any name, snake or camel; a capital means this spelling only."""
+    """Return a pattern: lower case is whole words of any name, snake or camel; a capital means this spelling only."""
     if word.islower():
         camel = word.title().replace("_", "")
         return rf"(?:(?<![A-Za-z])(?i:{word})s?(?![a-z])|{camel}s?(?![a-z]))"
@@ -43,7 +43,7 @@ def in_names(word: str) -> str:
 
 
 def breaches(path: Path) -> list[str]:
-    """The names in a file that have a word of the list."""
+    """Return the names in a file that have a word of the list."""
     return sorted(
         {name for node in ast.walk(ast.parse(path.read_text())) for name in names_of(node) if is_refused(name)}
     )
