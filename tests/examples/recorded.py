@@ -15,7 +15,7 @@ _KEPT = Membership(generation=1, members=("a", "b"))
 
 
 def recorded() -> Seen:
-    """That run; its counters, generations and committed offsets are made up so that all checks are ok."""
+    """Return that run; its counters, generations and committed offsets are made up so that all checks are ok."""
     run = json.loads(_FILE.read_text())
     ends = {int(partition): end for partition, end in run["ends"].items()}
     consumption = Consumption.from_json(json.dumps({"jobs": run["jobs"]}))
@@ -45,7 +45,7 @@ def recorded() -> Seen:
 
 
 def _group(group: dict[str, Any], ends: dict[int, int], rows: int) -> GroupSeen:
-    """The first member has received everything."""
+    """Return a group whose first member has received everything."""
     everything = ((1 << rows) - 1).to_bytes((rows + 7) // 8, "little")
     members = [
         MemberSeen(

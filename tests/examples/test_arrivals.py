@@ -10,7 +10,7 @@ from examples.demo.arrivals import STEP_S, Arrivals, Arrived, Wait, lag_of, wait
 
 
 def arrived(*records: tuple[int, float, float]) -> Arrived:
-    """``records``: (partition, produced at, arrived at)."""
+    """Return the arrivals of ``records``: (partition, produced at, arrived at)."""
     arrivals = Arrivals()
     for partition, since_s, at_s in records:
         arrivals.add(partition, since_s, at_s)
@@ -18,7 +18,7 @@ def arrived(*records: tuple[int, float, float]) -> Arrived:
 
 
 def through_json(arrivals: Arrivals) -> Arrived:
-    """As the runner reads it from the child's line."""
+    """Return the arrivals that the runner reads from the child's line."""
     return Arrived.from_json(json.loads(json.dumps(arrivals.to_json())))
 
 

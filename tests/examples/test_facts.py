@@ -18,7 +18,7 @@ from tests.examples.recorded import recorded
 
 
 def with_wait(seen: Seen, group: str, partition: int | None, from_s: float, to_s: float) -> Seen:
-    """The run with one more wait, in seconds since its start."""
+    """Return the run with one more wait, in seconds since its start."""
     from_s, to_s = seen.started_s + from_s, seen.started_s + to_s
     wait = Wait(partition=partition, since_s=from_s, from_s=from_s, to_s=to_s)
     first, *others = seen.groups[group].members

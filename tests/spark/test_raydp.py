@@ -40,7 +40,7 @@ class Cluster:
 
     def __init__(self, storage: Path) -> None:
         self.temp_dir = storage / "temp"
-        """Of its processes and of the drivers."""
+        """Folder for temporary files of its processes and of the drivers."""
         self.temp_dir.mkdir()
         self.environment = {
             **os.environ,

@@ -223,7 +223,7 @@ def test_partitions_that_nobody_names_count(spark: SparkSession) -> None:
 
 
 def test_the_number_of_partitions_is_the_one_that_the_coordinators_report(spark: SparkSession) -> None:
-    """Of one group there are many numbers that fit, such as 29, by which its partition would have 29 times the mean."""
+    """Many numbers fit one group, such as 29, by which its partition would have 29 times the mean."""
     said = {"ts": at(1), "offsets_partition": 28, "group": "", "event": "snapshot"}
     home = next(name for name in (f"g-{number}" for number in range(999)) if hashing.partition_for(name, 50) == 28)
     for snapshots, count in (([said | {"offsets_partitions": 64}], 64), ([said], 50)):

@@ -22,7 +22,7 @@ UUID = "9f62-4146-be10-11fb757b86c4"
 
 
 def shown(found: JobResult, *, details: bool = False, width: int = 80) -> tuple[list[str], list[str]]:
-    """The lines, and what is said to be left out."""
+    """Return the lines, and what is said to be left out."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, highlight=False)
     left_out = print_answers([found], console, details=details)
