@@ -38,7 +38,7 @@ _FOLDERS = (
     "spark",
     "tests",
 )
-_NOT_REWRITTEN = ("spark/", "examples/", "benchmarks/", "tests/", "gateway/cli/")
+_NOT_REWRITTEN = ("spark/", "examples/", "benchmarks/", "gateway/cli/")
 """Where docstrings do not follow the rule yet; ruff's D401 leaves out the same in pyproject.toml."""
 _NO_BEGINNING = re.compile(r'^ *r?"""\s*(What|As|Of|Those|It is|The same)\b', re.MULTILINE)
 
