@@ -78,7 +78,7 @@ def filled(muster: Muster) -> Iterator[Muster]:
 
 
 def output(muster: Muster, *arguments: str) -> str:
-    """What the command, in this process, writes to a pipe."""
+    """Return the output of the command, run in this process, to a pipe."""
     with redirect_stdout(io.StringIO()) as out:
         assert main._run([*arguments, "--storage", str(muster.storage)]) == 0
     return out.getvalue()
@@ -89,7 +89,7 @@ def groups(muster: Muster) -> list[dict[str, Any]]:
 
 
 def shown(muster: Muster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Screen:
-    """The command, in this process."""
+    """Run the command in this process."""
     with terminal(WIDTH, monkeypatch) as screen:
         main._run([*arguments, "--storage", str(muster.storage)])
     return screen
