@@ -252,13 +252,13 @@ def _show(request: Request, results: list[JobResult], damage: list[str]) -> None
 
 
 def _print(request: Request, results: list[JobResult]) -> None:
-    from muster.spark.render import answers, showing
+    from muster.spark.render import job_screens, showing
 
     console = rich_console.console(wide=request.extent == "wide")
     if request.extent == "wide" or not (request.extent or rich_console.is_live(console)):
         showing.print_results(results, console)
         return
-    left_out = answers.print_answers(results, console, details=request.extent == "details")
+    left_out = job_screens.print_screens(results, console, details=request.extent == "details")
     for text in left_out if not request.stream else ():
         terminal.line(text, err=True)
 

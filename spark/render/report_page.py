@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from muster.spark.jobs.job import Options
-from muster.spark.render.answers import leads_of
 from muster.spark.render.drawing import NOBODY, drawn, names_of
+from muster.spark.render.job_screens import leads_of
 from muster.spark.render.page import render_page
 from muster.spark.render.page_tables import PageTable, page_table
 from muster.spark.render.screens import SCREENS, screen_of

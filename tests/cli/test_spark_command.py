@@ -136,7 +136,7 @@ def test_empty_tables_have_a_result(muster: Muster, storage: Path, tmp_path: Pat
     assert all(section["rows"] == [] for section in result["jobs"]["consumption"].values())
 
 
-def test_details_begin_with_the_answer(muster: Muster, storage: Path) -> None:
+def test_details_begin_with_the_summary(muster: Muster, storage: Path) -> None:
     done = muster("spark", "consumption", "--local", "--storage", str(storage), "--details")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line]

@@ -59,7 +59,7 @@ def test_a_table_for_a_file_has_its_rows() -> None:
         ("details", False, ["lag: Lag", "INFO: Lag", "Groups", "GROUP", "billing"]),
     ],
 )
-def test_a_terminal_gets_the_answer_and_a_pipe_all_tables(
+def test_a_terminal_gets_the_summary_and_a_pipe_all_tables(
     monkeypatch: pytest.MonkeyPatch, extent: str, is_terminal: bool, lines: list[str]
 ) -> None:
     out = io.StringIO()

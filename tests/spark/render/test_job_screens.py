@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from muster.spark.render.answers import DETAIL_ROWS, print_answers
+from muster.spark.render.job_screens import DETAIL_ROWS, print_screens
 from muster.spark.render.narrow import fitted, shortened
 from muster.spark.render.screens import SCREENS
 from muster.spark.render.screens.screen import Lead
@@ -25,7 +25,7 @@ def shown(found: JobResult, *, details: bool = False, width: int = 80) -> tuple[
     """Return the lines, and what is said to be left out."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, highlight=False)
-    left_out = print_answers([found], console, details=details)
+    left_out = print_screens([found], console, details=details)
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert all(cell_len(line) <= width for line in lines)
     return lines, left_out
@@ -108,7 +108,7 @@ def of_every_job() -> dict[str, JobResult]:
 
 
 @pytest.mark.parametrize("job", [each.job for each in SCREENS])
-def test_no_answer_needs_more_than_80_columns_or_more_than_a_line_for_each_row(job: str) -> None:
+def test_no_screen_needs_more_than_80_columns_or_more_than_a_line_for_each_row(job: str) -> None:
     found = of_every_job()[job]
     (screen,) = [each.screen(found) for each in SCREENS if each.job == job]
     lines, _ = shown(found)

@@ -13,7 +13,7 @@ from muster.spark.render.screens import screen_of
 from muster.spark.render.screens.screen import MOST, Lead, Row, listed
 from muster.spark.result import JobResult, Shown
 
-ANSWER_ROWS = 60
+SCREEN_ROWS = 60
 """The limit per answer; JSON has all."""
 DETAIL_ROWS = 12
 """The limit per further table."""
@@ -27,14 +27,14 @@ _SENTENCES = ("rule", "evidence")
 _FEW_COLUMNS = 6
 
 
-def print_answers(results: Sequence[JobResult], console: Console, *, details: bool = False) -> list[str]:
+def print_screens(results: Sequence[JobResult], console: Console, *, details: bool = False) -> list[str]:
     """Print the answers, with ``details`` all tables of the jobs, too, in the columns that fit.
 
     Returns what is left out, in sentences that name the option which shows it.
     """
     left_out: list[str] = []
     for result in results:
-        left_out += _print_answer(result, console)
+        left_out += _print_screen(result, console)
         for section in result.sections if details else ():
             left_out += _print_section(section, console)
     said = []
@@ -46,7 +46,7 @@ def print_answers(results: Sequence[JobResult], console: Console, *, details: bo
     return said
 
 
-def _print_answer(result: JobResult, console: Console) -> Sequence[str]:
+def _print_screen(result: JobResult, console: Console) -> Sequence[str]:
     heading, screen = screen_of(result)
     console.print(Text(f"\n{result.job}: {heading}", style="bold"))
     console.print(Text(f"{screen.level.upper()}: {screen.summary}"))
@@ -56,8 +56,8 @@ def _print_answer(result: JobResult, console: Console) -> Sequence[str]:
         return ()
     console.print()
     total = screen.total if len(screen.rows) > 1 else None
-    left_out = _print_rows(screen.columns, screen.rows[:ANSWER_ROWS], console, total)
-    _print_hidden((screen.count or len(screen.rows)) - ANSWER_ROWS, console)
+    left_out = _print_rows(screen.columns, screen.rows[:SCREEN_ROWS], console, total)
+    _print_hidden((screen.count or len(screen.rows)) - SCREEN_ROWS, console)
     return left_out
 
 
