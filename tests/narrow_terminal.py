@@ -20,7 +20,7 @@ FOLDED = re.compile(r" \S")
 
 
 class Screen:
-    """What was written, line by line, without colours."""
+    """Return the written lines, without colours."""
 
     def __init__(self, device: str, master: int) -> None:
         self.device = Path(device)
