@@ -20,7 +20,7 @@ FOLDED = re.compile(r" \S")
 
 
 class Screen:
-    """Return the written lines, without colours."""
+    """Lines that were written, without colours."""
 
     def __init__(self, device: str, master: int) -> None:
         self.device = Path(device)
