@@ -97,7 +97,8 @@ def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
         said.append(f"Deleted before they were consumed: {listed(names)} messages.")
     if ended:
         names = [named(row["group"]) for row in ended]
-        said.append(f"{ENDED}, its members left when they had read to the end: {listed(names)}.")
+        reading = f"its members left when they had read everything older than {_BEHIND_S:g} s"
+        said.append(f"{ENDED}, {reading}: {listed(names)}.")
     return said
 
 

@@ -108,7 +108,7 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
     )
     assert found.more == [
         "Deleted before they were consumed: crashed 7 messages.",
-        "ENDED, its members left when they had read to the end: cron.",
+        "ENDED, its members left when they had read everything older than 100 s: cron.",
     ]
     assert [(row["group"], row["catches_up"]) for row in found.rows] == [
         ("crashed", "never"),
