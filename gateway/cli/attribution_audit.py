@@ -1,5 +1,4 @@
-"""``muster attribution-audit``: bytes that commits imply compared with bytes counted for the group, and why they
-differ."""
+"""``muster attribution-audit``: bytes that commits imply, bytes counted for the group, and causes of the difference."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _COLUMNS = (
 
 
 @click.command(
-    short_help="Compare what commits imply with what was attributed.",
+    short_help="Compare the bytes that commits imply with the bytes attributed.",
     epilog="Example: muster attribution-audit --group billing",
 )
 @by_http
@@ -56,13 +55,13 @@ def attribution_audit(
     elif not missing:
         print_table(_COLUMNS, [cells(row) for row in rows], counted(len(rows), "partition"))
     if missing:
-        raise CliError(f"nothing is audited of group {group}: {_why_nothing(response)}")
+        raise CliError(f"there is no audit of group {group}: {_why_nothing(response)}")
     if not as_json:
         terminal.line(summary(response, time.time_ns() // 1_000_000), err=True)
 
 
 def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One partition of a group, as the table shows it."""
+    """Return the cells of a partition of a group."""
     more = {cause.value for cause in MORE}
     causes = [f"{cause} {size if cause in more else -size:+}" for cause, size in row["drift_bytes"].items()]
     if row["removed_offsets"]:
@@ -82,7 +81,7 @@ def _why_nothing(response: Mapping[str, Any]) -> str:
 
 
 def summary(response: Mapping[str, Any], now_ms: int) -> str:
-    """The summary of the whole."""
+    """Return the summary of the whole."""
     if not response["interval_ms"]:
         return "the attribution audit is off (audit.interval.ms=0)"
     if response["at_ms"] is None:

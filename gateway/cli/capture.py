@@ -71,7 +71,7 @@ _SECRETS = f"{', '.join(list(SECRET_APIS.values())[:-1])} and {list(SECRET_APIS.
 )
 @click.option("--each", type=click.IntRange(1), help="Maximum frames per client, API and version. Default: all.")
 def capture(listen: str, bootstrap: str, folder: Path, max_frames: int, max_frame_bytes: int, each: int | None) -> None:
-    """Help is in the decorator, since it names the APIs that are left out."""
+    """Run the proxy. Help is in the decorator, since it names the APIs that are left out."""
     brokers = list(addresses(bootstrap))
     if not brokers:
         raise CliError(f"--to {bootstrap} names no broker")
@@ -88,7 +88,7 @@ def capture(listen: str, bootstrap: str, folder: Path, max_frames: int, max_fram
 
 
 async def _serve(host: str, port: int, brokers: list[Address], recorder: Recorder) -> None:
-    """Serve until SIGINT or SIGTERM. CliError if it cannot listen."""
+    """Serve until SIGINT or SIGTERM. Raises CliError if it cannot listen."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -108,7 +108,7 @@ async def _serve(host: str, port: int, brokers: list[Address], recorder: Recorde
 
 
 def _listening(text: str) -> Address:
-    """Host, which may be empty for all interfaces, and port. Raises CliError."""
+    """Parse host, which may be empty for all interfaces, and port. Raises CliError."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) >= 1 << 16:
         raise CliError(f"--listen {text} is not HOST:PORT")
@@ -116,7 +116,7 @@ def _listening(text: str) -> Address:
 
 
 def _prepare(folder: Path) -> None:
-    """CliError if it is not writable, or has frames of an earlier capture, which would be mixed with these."""
+    """Create the folder. Raises CliError if it is not writable, or has frames of an earlier capture."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if next(folder.glob("*.hex"), None) is not None:

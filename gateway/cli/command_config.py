@@ -1,4 +1,4 @@
-"""How Muster's own commands reach gateways that require a login or TLS: a file as Kafka's tools take it."""
+"""Login and TLS of Muster's own commands: a property file as Kafka's tools take it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Whom a command trusts, and who it is."""
+    """Trusted authorities and the client's certificate of a command."""
 
     authorities: str | None
-    """PEM; None: those that the system trusts."""
+    """PEM; None: the system's."""
     keys: Keys | None = None
     checks_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """For Python's sockets."""
+        """Return the context for Python's sockets."""
         context = ssl.create_default_context(cadata=self.authorities)
         context.check_hostname = self.checks_host
         if self.keys is not None:
@@ -47,7 +47,7 @@ class ClientTls:
         return context
 
     def librdkafka(self) -> dict[str, str]:
-        """As confluent-kafka takes it."""
+        """Return the properties for confluent-kafka."""
         found = {_CHECKS: "https" if self.checks_host else "none"}
         if self.authorities is not None:
             found["ssl.ca.pem"] = self.authorities
@@ -61,14 +61,14 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a command needs to reach a listener."""
+    """Properties with which a command reaches a listener."""
 
     protocol: str
     login: Login | None
     tls: ClientTls
 
     def librdkafka(self) -> dict[str, str]:
-        """As confluent-kafka takes it."""
+        """Return the properties for confluent-kafka."""
         found = {"security.protocol": self.protocol}
         if self.login is not None:
             found["sasl.mechanism"] = self.login.mechanism
@@ -81,7 +81,7 @@ class Security:
 
 
 def read_security(file: Path) -> Security:
-    """What the file says. Raises CliError."""
+    """Read the file. Raises CliError."""
     try:
         content = javaproperties.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -113,7 +113,7 @@ def _login(file: Path, properties: Mapping[str, str]) -> Login:
 
 
 def _tls(properties: Mapping[str, str]) -> ClientTls:
-    """Kafka's names, and librdkafka's. StoreError, OSError."""
+    """Read Kafka's names, and librdkafka's. Raises StoreError or OSError."""
     secrets = {name: SecretStr(value) for name, value in properties.items()}
     trusted = read_trusted(
         TrustStore(

@@ -1,4 +1,5 @@
-"""Requests to a gateway or a group's coordinator over a socket of our own: for what confluent-kafka has no call for."""
+"""Requests to a gateway or a group's coordinator over a socket of our own: those that confluent-kafka has no call
+for."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ _RETRIABLE = {
 
 
 class _Connection:
-    """One request at a time. OSError if the connection is lost, or if the peer does not speak Kafka's protocol."""
+    """Connection with one request at a time. Raises OSError if it is lost, or the peer does not speak Kafka's
+    protocol."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
@@ -69,7 +71,7 @@ class _Connection:
         return response
 
     def _log_in(self, login: Login) -> None:
-        """CliError if the gateway refuses it."""
+        """Log in. Raises CliError if the gateway refuses it."""
         shaken = self.request(_SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
         if shaken.error_code is not ErrorCode.none:
             raise CliError(f"the gateway does not take {login.mechanism}: {shaken.error_code.name.upper()}")
@@ -122,9 +124,9 @@ class Gateway:
         return host_port(*self._known) if self._known else ""
 
     def request(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        """The response, as kio's entity; retried while a coordinator moves, loads or is unavailable.
+        """Return the response, as kio's entity; retry while a coordinator moves, loads or is unavailable.
 
-        So the request must be safe to repeat. CliError without a timely response.
+        So the request must be safe to repeat. Raises CliError without a timely response.
         """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -147,7 +149,7 @@ class Gateway:
         return self._connection
 
     def _find(self) -> tuple[str, int]:
-        """The address to connect to now. Raises OSError."""
+        """Return the address to connect to now. Raises OSError."""
         if self._known is None:
             raise ConnectionError("no address")
         return self._known
@@ -168,7 +170,7 @@ class Coordinator(Gateway):
     """The coordinator of one group, wherever it is."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
-        """``bootstrap`` is a list as Kafka clients take it: CliError if it is invalid."""
+        """Take ``bootstrap``, a list as Kafka clients have it. Raises CliError if it is invalid."""
         self.group = group
         self._bootstrap = tuple(addresses(bootstrap))
         self._known = None
@@ -195,7 +197,7 @@ class Coordinator(Gateway):
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    """Host and port of each. Raises CliError."""
+    """Yield host and port of each. Raises CliError."""
     for part in filter(None, (text.strip() for text in bootstrap.split(","))):
         host, _, port = part.rpartition("://")[2].rpartition(":")
         if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
@@ -204,7 +206,7 @@ def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
 
 
 def errors_in(entity: Any) -> Iterator[ErrorCode]:
-    """Every error code anywhere in a response."""
+    """Yield every error code anywhere in a response."""
     for declared in dataclasses.fields(entity):
         value = getattr(entity, declared.name)
         if isinstance(value, ErrorCode):

@@ -6,7 +6,7 @@ import click
 
 
 class CliError(click.ClickException):
-    """One line for the user: what is wrong and what to do about it. The command ends with exit code 1."""
+    """One line for the user: the problem and its remedy. The command ends with exit code 1."""
 
     exit_code = 1
 

@@ -53,7 +53,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "speed": ("FRACTION", float),
     "expires_ms": ("MS", int),
 }
-"""Fields of a fault that are options of their own: what stands for the value, and its type."""
+"""Fields of a fault with options of their own: the value's placeholder, and its type."""
 
 
 @click.group(
@@ -66,7 +66,8 @@ def fault() -> None:
 
 
 def on_cluster(command: F) -> F:
-    """Options that say which cluster; ``connect()`` gives the command its fault API. A FaultError becomes one line."""
+    """Add options that name the cluster; ``connect()`` gives the command its fault API. A FaultError becomes one
+    line."""
 
     @wraps(command)
     def with_client(directory: Path, address: str | None, http_urls: tuple[str, ...], **given: Any) -> Any:
@@ -91,15 +92,15 @@ class FaultApi:
     """The fault API of one cluster. Its methods raise FaultError, UnknownTarget among them."""
 
     def __init__(self, urls: Callable[[], Iterable[str]]) -> None:
-        """``urls()``: HTTP addresses of gateways, the likeliest first."""
+        """Take ``urls()``: HTTP addresses of gateways, the likeliest first."""
         self._urls = urls
 
     def inject(self, fault: Fault) -> str:
-        """Inject it: its id."""
+        """Inject it. Returns its id."""
         return str(self._send("POST", "/v1/faults", fault.to_json())["id"])
 
     def faults(self) -> list[dict[str, Any]]:
-        """What is in force."""
+        """Return the faults in force."""
         found: list[dict[str, Any]] = self._send("GET", "/v1/faults")["faults"]
         return found
 
@@ -126,7 +127,7 @@ def _api(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> Fa
 
 
 def _fields(command: F) -> F:
-    """An option for every field of a fault."""
+    """Add an option for every field of a fault."""
     from muster.actors.faults.model import FIELDS
 
     for name, (metavar, kind) in reversed(_OPTIONS.items()):
@@ -244,7 +245,7 @@ def run(connect: Connect, plan: Path) -> None:
 
 @contextmanager
 def _naming(plan: Path) -> Iterator[None]:
-    """What is wrong with a plan says which file it is."""
+    """Name the file in errors of a plan."""
     from muster.actors.faults import InvalidFault
 
     try:
@@ -256,7 +257,7 @@ def _naming(plan: Path) -> Iterator[None]:
 
 
 def _actor_command(name: str, short_help: str, text: str, *more: Callable[[Any], Any]) -> None:
-    """``muster fault NAME [ACTOR] [--group G]``."""
+    """Add ``muster fault NAME [ACTOR] [--group G]``."""
 
     def command(connect: Connect, actor: str | None, group: str | None, **fields: Any) -> None:
         from muster.actors.faults import Fault

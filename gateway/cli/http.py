@@ -15,7 +15,7 @@ __all__ = ["HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
 
 
 def get_json(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse, HttpError."""
+    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse or HttpError."""
     failure = ""
     try:
         for base in gateways(directory, address):
@@ -31,7 +31,8 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
 
 
 def gateways(directory: Path, address: str | None) -> Iterator[str]:
-    """Addresses of gateways at their start and, if none of these responds, their current ones. Raises CliError."""
+    """Yield addresses of gateways at their start and, if none of these responds, their current ones. Raises
+    CliError."""
     yield from (url.removesuffix(METRICS) for url in known_gateways(directory, address).metrics)
     for actor in status_over_ray(directory, address)["actors"]:
         if url := actor.get("metrics_url"):

@@ -23,11 +23,11 @@ _TIMEOUT_S = 30.0
 
 
 class NoHttpResponse(CliError):
-    """No gateway responds over HTTP."""
+    """Raised if no gateway responds over HTTP."""
 
 
 class HttpError(CliError):
-    """A gateway responds with an error."""
+    """Raised if a gateway responds with an error."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
 
 
 def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
-    """A connection on which nothing has been sent. OSError, or ValueError if there cannot be one.
+    """Return a connection on which nothing has been sent. Raises OSError, or ValueError if there cannot be one.
 
     ``timeout_s``: of each read and write from then on.
     """
@@ -82,7 +82,8 @@ def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
 
 
 def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
-    """The JSON of the response; closes the connection. Raises HttpError, OSError, HTTPException, ValueError."""
+    """Return the JSON of the response, and close the connection. Raises HttpError, OSError, HTTPException or
+    ValueError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
     with contextlib.closing(connection):
@@ -96,10 +97,11 @@ def _response(connection: HTTPConnection, method: str, target: str, body: Any = 
 
 
 def credentials(*, is_private: bool) -> dict[str, str]:
-    """The header with what the environment or --command-config says, which is not sent where it could be overheard.
+    """Return the header of the environment or --command-config, which is not sent where it could be overheard.
 
     MUSTER_HTTP_TOKEN, or the content of MUSTER_HTTP_TOKEN_FILE; else MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD; else
-    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). CliError.
+    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). Raises
+    CliError.
     """
     environ = os.environ
     token = environ.get("MUSTER_HTTP_TOKEN")

@@ -19,7 +19,7 @@ Client = TypeVar("Client", AdminClient, Consumer, Producer)
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT_S = 15.0
-"""How long any one response may take."""
+"""Limit of any one response."""
 
 _REACH_TIMEOUT_S = 8.0
 _SILENT = logging.getLogger("librdkafka")
@@ -27,12 +27,15 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """An admin client of these gateways. CliError if none of them responds."""
+    """Return an admin client of these gateways. Raises CliError if none of them responds."""
     return client_of(AdminClient, bootstrap)
 
 
 def client_of(kind: type[Client], bootstrap: str, **properties: Any) -> Client:
-    """A client of these gateways; properties of librdkafka have ``_`` for ``.``. CliError if none of them responds."""
+    """Return a client of these gateways; properties of librdkafka have ``_`` for ``.``.
+
+    Raises CliError if none of them responds.
+    """
     security = current_security()
     _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
     failures: list[KafkaError] = []
@@ -59,13 +62,13 @@ def client_of(kind: type[Client], bootstrap: str, **properties: Any) -> Client:
 
 
 def metadata(client: AdminClient) -> ClusterMetadata:
-    """All topics: requesting one by name would create it. Raises CliError."""
+    """Return all topics: requesting one by name would create it. Raises CliError."""
     with refused("topics cannot be listed"):
         return client.list_topics(timeout=TIMEOUT_S)
 
 
 def partitions_of(cluster: ClusterMetadata, topic: str) -> Mapping[int, PartitionMetadata]:
-    """The topic's partitions by index. CliError if there is no such topic."""
+    """Return the topic's partitions by index. Raises CliError if there is no such topic."""
     found = cluster.topics.get(topic)
     if found is None:
         raise CliError(f"there is no topic {topic}; see muster topics list")
@@ -86,7 +89,7 @@ def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: Of
 
 
 def result(future: Future[T], what: str) -> T:
-    """The future's result. CliError beginning with ``what`` if the cluster refused."""
+    """Return the future's result. Raises CliError beginning with ``what`` if the cluster refused."""
     with refused(what):
         return future.result(TIMEOUT_S)
 

@@ -19,7 +19,7 @@ class Command(NamedTuple):
     target: str
     """``MODULE:ATTRIBUTE``, in the package ``muster.gateway.cli``."""
     summary: str
-    """The first sentence of its help. tests/cli/test_help.py compares them."""
+    """First sentence of its help. tests/cli/test_help.py compares them."""
 
 
 class LazyCommands(Commands):
@@ -32,7 +32,8 @@ class LazyCommands(Commands):
         former_names: Mapping[str, str] = MappingProxyType({}),
         **options: Any,
     ) -> None:
-        """``former_names``: to the names of now. They run, but neither help, completion nor suggestions have them."""
+        """Take the commands. ``former_names``, to present ones, still run, but are not in help, completion or
+        suggestions."""
         super().__init__(*arguments, **options)
         self.lazy = lazy
         self.former_names = former_names

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_login(command: F) -> F:
-    """Option ``--command-config``, for :func:`current_security`."""
+    """Add the option ``--command-config``, for :func:`current_security`."""
     return click.option(
         "--command-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -28,13 +28,13 @@ def with_login(command: F) -> F:
 
 
 def current_security() -> Security | None:
-    """How the running command reaches gateways; None: without anything."""
+    """Return how the running command reaches gateways; None: without anything."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_META)
 
 
 def current_login() -> Login | None:
-    """The login of the running command."""
+    """Return the login of the running command."""
     security = current_security()
     return None if security is None else security.login
 

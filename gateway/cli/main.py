@@ -23,14 +23,15 @@ _COMMANDS = {
     "up": _Command("lifecycle.up:up", "Start Muster and serve until SIGINT or SIGTERM."),
     "down": _Command(
         "lifecycle.down:down",
-        "Stop the muster up that uses a storage directory, and wait until it has ended.",
+        "Stop the muster up of a storage directory, and wait until it has ended.",
     ),
     "status": _Command(
         "lifecycle.status:status",
         "Show nodes and actors: where each actor runs, its pid and its state.",
     ),
     "doctor": _Command(
-        "doctor.commands:doctor", "Check what Muster needs of this machine, and how to mend what is missing."
+        "doctor.commands:doctor",
+        "Check this machine, the configuration and a running Muster, and say how to mend each problem.",
     ),
     "backup": _Command(
         "backup.commands:backup", "Copy everything that a Muster has acknowledged to the new directory TARGET."
@@ -42,8 +43,8 @@ _COMMANDS = {
     "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics, and send and show messages."),
     "user": _Command("security.user:user", "List, add and remove users that may log in."),
-    "acls": _Command("security.acls:acls", "List, add and remove ACLs, which decide what clients may do."),
-    "quotas": _Command("security.quotas:quotas", "List, set and remove quotas, which limit how much clients may do."),
+    "acls": _Command("security.acls:acls", "List, add and remove ACLs: the rights of clients."),
+    "quotas": _Command("security.quotas:quotas", "List, set and remove quotas: limits on the load by clients."),
     "mapping": _Command("mapping:mapping", "Show, check and repair the client-to-group mapping."),
     "audit-log": _Command(
         "security.audit_log:audit_log",
@@ -55,7 +56,7 @@ _COMMANDS = {
     "storage": _Command("storage.check:storage", "Check a storage directory."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
     "attribution-audit": _Command(
-        "attribution_audit:attribution_audit", "Compare what commits imply with what was attributed."
+        "attribution_audit:attribution_audit", "Compare the bytes that commits imply with the bytes attributed."
     ),
     "capture": _Command(
         "capture:capture",
@@ -67,10 +68,10 @@ _COMMANDS = {
 }
 
 _FORMER_NAMES = {"administration": "audit-log", "audit": "attribution-audit"}
-"""Still run, but neither help, completion nor suggestions have them."""
+"""Old names, which still run, but are not in help, completion or suggestions."""
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"""Its message is the help. It does not exist before click 8.2, where the help was written at once."""
+"""Error whose message is the help. It does not exist before click 8.2, where the help was written at once."""
 
 
 def _print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
@@ -106,7 +107,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_requested: boo
     help="Show the version and exit.",
 )
 def cli(verbose: bool) -> None:
-    """Kafka topics and consumer groups on a Ray cluster."""
+    """Run Kafka topics and consumer groups on a Ray cluster."""
     handler = logging.StreamHandler()
     handler.setFormatter(terminal.LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[handler])

@@ -1,6 +1,6 @@
 """``muster mapping``: list, check and repair the client-to-group mapping in ZooKeeper.
 
-All of it goes through the running reconciler: what it would do is what is shown, and nothing else decides.
+All of it goes through the running reconciler, which alone decides: its plan is shown.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WRITES = (Column("ACTION"), Column("KIND", optional=True), *_NODE)
 
 
 class MappingUnreadable(CliError):
-    """The comparison could not be made, which is not the same as a difference."""
+    """Raised if the comparison could not be made, which is not the same as a difference."""
 
     exit_code = 2
 
@@ -62,7 +62,7 @@ class MappingUnreadable(CliError):
     epilog="Example: muster mapping check",
 )
 def mapping() -> None:
-    """Show and repair which client fetches for which group, as stored in ZooKeeper under /client_group_id.
+    """Show, check and repair the mapping of clients to their groups, stored in ZooKeeper under /client_group_id.
 
     Coordinators write the mapping and the reconciler repairs it; consumers never wait for it.
     """
@@ -175,7 +175,7 @@ def _given(wanted: dict[str, str | None]) -> dict[str, str]:
 
 
 def _is_unknown(directory: Path, address: str | None, wanted: dict[str, str | None]) -> bool:
-    """Whether ZooKeeper has nothing that matches. If nothing differs, coordinators have nothing either."""
+    """Return whether ZooKeeper has nothing that matches. If nothing differs, coordinators have nothing either."""
     return bool(_given(wanted)) and not node_rows(
         _call_reconciler(directory, address, "mapping", _READ_S), Filter(**wanted)
     )
@@ -202,7 +202,7 @@ def _say_left_alone(aside: list[dict[str, Any]]) -> None:
 
 
 def _call_reconciler(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
-    """The reconciler's response. CliError if it does not respond, or fails."""
+    """Return the reconciler's response. Raises CliError if it does not respond, or fails."""
     with connected(directory, address):
         from muster.gateway import cluster
 

@@ -19,45 +19,46 @@ _ACTIONS = {Difference.MISSING: "create", Difference.WRONG: "set", Difference.NE
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows are shown; None for all."""
+    """Rows to show; None for all."""
 
     group: str | None = None
     host: str | None = None
     client_id: str | None = None
 
     def takes(self, row: Mapping[str, Any]) -> bool:
-        """Whether the row matches; a row without the field does not."""
+        """Return whether the row matches; a row without the field does not."""
         host = None if self.host is None else host_text(self.host)
         wanted = (("group", self.group), ("host", host), ("client_id", self.client_id))
         return all(value is None or row.get(name) == value for name, value in wanted)
 
 
 def node_rows(nodes: Mapping[str, bytes], wanted: Filter) -> list[dict[str, Any]]:
-    """Registrations and KoP's nodes, without those of hosts and clients; any other has ``path`` and ``holds``."""
+    """Return registrations and KoP's nodes, without those of hosts and clients; any other has ``path`` and
+    ``holds``."""
     rows = (_node_row(path, nodes[path]) for path in sorted(nodes) if node_kind(path) != "folder" or nodes[path])
     return [row for row in rows if wanted.takes(row)]
 
 
 def divergence_rows(divergences: Iterable[Divergence], wanted: Filter) -> list[dict[str, Any]]:
-    """The differences."""
+    """Return the differences."""
     rows = ({"difference": one.difference.value, **_path_row(one.path, one.data)} for one in divergences)
     return [row for row in rows if wanted.takes(row)]
 
 
 def planned_rows(divergences: Iterable[Divergence], wanted: Filter) -> list[dict[str, Any]]:
-    """The actions of a repair."""
+    """Return the actions of a repair."""
     rows = ({"action": _ACTIONS[one.difference], **_path_row(one.path, one.data)} for one in divergences)
     return [row for row in rows if wanted.takes(row)]
 
 
 def done_rows(done: Iterable[tuple[str, str]], wanted: Filter) -> list[dict[str, Any]]:
-    """The actions that a repair has taken."""
+    """Return the actions that a repair has taken."""
     rows = ({"action": action, **_path_row(path, None)} for action, path in done)
     return [row for row in rows if wanted.takes(row)]
 
 
 def aside_rows(left_alone: Iterable[Aside], wanted: Filter) -> list[dict[str, Any]]:
-    """The nodes that are not judged, and why."""
+    """Return the nodes that are not judged, and why."""
     rows = (
         {**_path_row(one.path, None), "offsets_partition": one.offsets_partition, "why": _why(one)}
         for one in left_alone
@@ -66,7 +67,7 @@ def aside_rows(left_alone: Iterable[Aside], wanted: Filter) -> list[dict[str, An
 
 
 def summary(found: Comparison) -> dict[str, Any]:
-    """The numbers of the comparison."""
+    """Return the numbers of the comparison."""
     return {
         "active_coordinators": list(found.trusted),
         "registrations": found.registrations,
@@ -105,7 +106,7 @@ def _node_row(path: str, data: bytes) -> dict[str, Any]:
 
 
 def _path_row(path: str, data: bytes | None) -> dict[str, Any]:
-    """As far as the names show, which may have been cut and hashed."""
+    """Decode the names as far as possible: they may have been cut and hashed."""
     kind = node_kind(path)
     row: dict[str, Any] = {"kind": kind, "path": path}
     if client := _client(path):
@@ -119,7 +120,7 @@ def _path_row(path: str, data: bytes | None) -> dict[str, Any]:
 
 
 def _client(path: str) -> tuple[str | None, str | None] | None:
-    """Host and client id; None if the path has none that can be decoded."""
+    """Return host and client id; None if the path has none that can be decoded."""
     host, slash, client_id = unit_of(path).partition("/")
     if not slash:
         return None

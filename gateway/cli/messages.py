@@ -44,7 +44,7 @@ _SEND_TIMEOUT_MS = 30_000
 @click.command(epilog="Example: muster topics produce greetings <<< hello")
 @click.argument("topic", type=NAME)
 @by_bootstrap
-@click.option("--key-separator", type=NAME, metavar="TEXT", help="What is before it in a line is the message's key.")
+@click.option("--key-separator", type=NAME, metavar="TEXT", help="Separator between key and value in each line.")
 @click.option("--header", "headers", multiple=True, type=NAME, metavar="NAME=VALUE", help="Give each message a header.")
 @click.option("--partition", type=click.IntRange(0), help="Send to this partition. Default: by the key, or any.")
 def produce(
@@ -91,7 +91,7 @@ def produce(
 
 
 class _Sent:
-    """The messages of one command, and what became of them."""
+    """Messages of one command, and their fate."""
 
     def __init__(self, topic: str, partition: int, headers: list[tuple[str, bytes]]) -> None:
         self.topic, self.partition, self.headers = topic, partition, headers
@@ -160,7 +160,8 @@ def tail(
 ) -> None:
     """Show the values of messages of TOPIC as they come. No group is joined, and nothing is committed.
 
-    Each value is one line. With --json, what is not UTF-8 is {"base64": ...}, and timestamps are in ms since the epoch.
+    Each value is one line. With --json, bytes that are not UTF-8 are {"base64": ...}, and timestamps are in ms since
+    the epoch.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
@@ -182,7 +183,7 @@ def tail(
 
 
 def _messages(consumer: Consumer, topic: str) -> Iterator[Message]:
-    """Endless. CliError if the topic cannot be read any longer."""
+    """Yield messages without end. Raises CliError if the topic cannot be read any longer."""
     while True:
         message = consumer.poll(_POLL_S)
         if message is None:

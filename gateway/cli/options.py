@@ -12,7 +12,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_properties(config: str = "The property file of muster up.") -> Callable[[F], F]:
-    """Options ``--config`` and ``--set``, given as ``file`` and ``sets``. ``config`` is the help of the first."""
+    """Add the options ``--config`` and ``--set``, given as ``file`` and ``sets``. ``config`` is the help of the
+    first."""
 
     def add(command: F) -> F:
         file = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -33,7 +33,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def bytes_as_json(data: bytes | None) -> Any:
-    """Text unchanged, anything else as ``{"base64": ...}``."""
+    """Return text unchanged, anything else as ``{"base64": ...}``."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
@@ -56,7 +56,7 @@ def with_wide(command: F) -> F:
 
 
 def is_wide() -> bool:
-    """Whether the command that runs got ``--wide``."""
+    """Return whether the running command got ``--wide``."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_WIDE))
 
@@ -87,14 +87,14 @@ def _console() -> Console:
 
 
 def is_folded(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> bool:
-    """Whether stdout is too narrow for the whole table."""
+    """Return whether stdout is too narrow for the whole table."""
     console = _console()
     known = [Column(each if isinstance(each, str) else each.title) for each in columns]
     return not fit(known, _printable(_in_text(known, rows)[0], console), console.width).fits
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> RenderableType:
-    """The same table, to be shown among other things."""
+    """Return the table, to be shown among other things."""
     console = rich_console.console()
     shown = _narrowed(console, columns, rows)
     return rich_console.table(console, shown.titles, shown.rows, shown.are_numbers)
@@ -136,7 +136,7 @@ def _printable(cells: Iterable[Iterable[str]], console: Console) -> list[list[st
 
 
 def _in_text(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> tuple[list[list[str]], list[bool]]:
-    """The cells, and whether each column has numbers."""
+    """Return the cells, and whether each column has numbers."""
     held = [[NOTHING if cell is None else str(cell) for cell in row] for row in rows]
     return held, [_are_numbers(cells) for cells in _columns(len(columns), held)]
 
@@ -155,12 +155,12 @@ def _is_number(cell: str) -> bool:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 offset``, ``2 offsets``."""
+    """Format a count: ``1 offset``, ``2 offsets``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def log_as_json(actor: str) -> None:
-    """From now on stderr has JSON only, one object on each line: the log, the steps of progress, the error."""
+    """Write only JSON to stderr from now on, one object on each line: the log, the steps of progress, the error."""
     root = logging.getLogger()
     for handler in root.handlers:
         handler.setFormatter(JsonFormatter(actor))
@@ -178,7 +178,7 @@ def error_line(text: str) -> None:
 
 
 class Steps(Protocol):
-    """What a long operation does, step by step."""
+    """Report of a long operation, step by step."""
 
     def step(self, text: str) -> None:
         """Show what is being done now."""
@@ -202,7 +202,7 @@ class LoggedSteps:
         log.warning("%s", text)
 
     def rest(self) -> None:
-        """No line."""
+        """Write no line."""
 
 
 class Progress:

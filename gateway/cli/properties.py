@@ -13,9 +13,9 @@ from muster.gateway.cli.errors import CliError
 
 
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:
-    """The configuration; ``sets`` (PROPERTY=VALUE) override the file, ``flags`` (by property) override both.
+    """Return the configuration; ``sets`` (PROPERTY=VALUE) override the file, ``flags`` (by property) override both.
 
-    The flag ``port`` replaces the port in ``listeners``; 0 replaces all. CliError naming every invalid property.
+    The flag ``port`` replaces the port in ``listeners``; 0 replaces all. Raises CliError naming every invalid property.
     """
     properties = _read(file) if file else {}
     properties |= dict(_split(text) for text in sets)

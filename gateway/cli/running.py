@@ -25,12 +25,12 @@ from muster.gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
 _STATUS_S = 5.0
-"""How long each gateway may take; a paused one accepts connections and says nothing."""
+"""Limit of each gateway's response; a paused one accepts connections and says nothing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_storage_or_address(command: F) -> F:
-    """Options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
+    """Add the options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
     for option in (
         click.option(
             "--address", type=NAME, metavar="RAY_ADDRESS", help="Use the Ray at this address (or auto) instead."
@@ -49,12 +49,12 @@ def by_storage_or_address(command: F) -> F:
 
 
 def by_http(command: F) -> F:
-    """Those options, and ``--command-config``, for what gateways serve over HTTP alone."""
+    """Add those options, and ``--command-config``, for requests over HTTP alone."""
     return by_storage_or_address(with_login(command))
 
 
 def by_bootstrap(command: F) -> F:
-    """Those options, ``--command-config``, and ``--bootstrap-server``, given as ``bootstrap_server``."""
+    """Add those options, ``--command-config``, and ``--bootstrap-server``, given as ``bootstrap_server``."""
     option = click.option(
         "--bootstrap-server", type=NAME, metavar="HOST:PORT[,...]", help="Use these gateways, as Kafka's tools do."
     )
@@ -62,7 +62,7 @@ def by_bootstrap(command: F) -> F:
 
 
 def state_of(directory: Path) -> storage.RunState:
-    """The run state of the Muster that uses the directory. CliError if there is none.
+    """Return the run state of the Muster that uses the directory. Raises CliError if there is none.
 
     Includes the state of a ``muster up`` that was killed on a Ray that still runs: its actors may still serve.
     """
@@ -73,14 +73,14 @@ def state_of(directory: Path) -> storage.RunState:
 
 
 def nothing_runs(directory: Path) -> CliError:
-    """The error if no Muster uses the directory."""
+    """Return the error if no Muster uses the directory."""
     return CliError(
         f"no muster runs on storage {directory}; start one with muster up, or name one with --storage or --address"
     )
 
 
 def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: str | None) -> str:
-    """Addresses of gateways, as Kafka clients take them. CliError if there is none."""
+    """Return addresses of gateways, as Kafka clients take them. Raises CliError if there is none."""
     if bootstrap_server:
         return bootstrap_server
     found = state_of(directory).bootstrap if address is None else ()
@@ -150,7 +150,7 @@ def _status_over_http(known: KnownGateways) -> dict[str, Any] | None:
 
 
 def status_over_ray(directory: Path, address: str | None) -> dict[str, Any]:
-    """The same, without a gateway."""
+    """Return the status, without a gateway."""
     with connected(directory, address):
         from muster.gateway import cluster
 
@@ -165,7 +165,7 @@ def status_over_ray(directory: Path, address: str | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def connected(directory: Path, address: str | None) -> Iterator[None]:
-    """Within, this process is connected to the Ray of the selected Muster. Raises CliError."""
+    """Connect this process to the Ray of the selected Muster within. Raises CliError."""
     if address is not None:
         ray_connection.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
     else:

@@ -1,4 +1,4 @@
-"""Groups of commands that say which one was meant."""
+"""Groups of commands that suggest the one that was meant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VERBOSE = ("-v", "--verbose")
 
 
 class Commands(click.Group):
-    """A group whose error for an unknown command names those that are spelled nearly so."""
+    """Group whose error for an unknown command names similar ones."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -23,13 +23,13 @@ class Commands(click.Group):
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean groups?``; empty if nothing is close."""
+    """Return `` Did you mean groups?``; empty if nothing is close."""
     close = get_close_matches(name.lower(), list(known), n=2)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def with_verbose_first(arguments: list[str]) -> list[str]:
-    """``-v`` and ``--verbose`` are options of ``muster``, but may stand behind the command; not behind ``--``."""
+    """Move ``-v`` and ``--verbose``, options of ``muster``, before the command; not from behind ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if not any(each in _VERBOSE for each in arguments[:end]):
         return arguments

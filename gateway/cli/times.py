@@ -24,7 +24,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of weeks, days, hours, minutes and seconds (P1DT12H), or one such as 1h30m or 90s."""
+    """Parse an ISO 8601 duration of weeks, days, hours, minutes and seconds (P1DT12H), or one such as 1h30m or 90s."""
     text = text.strip()
     if len(text) <= _MAX_DURATION_CHARS:
         if match := _ISO_DURATION.fullmatch(text):
@@ -42,9 +42,9 @@ def _total_ms(parts: Iterable[tuple[str, str]]) -> int:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """An ISO 8601 date or time (UTC if it names no zone), ``now``, or a duration back from ``now``: -1h, -PT90M.
+    """Parse an ISO 8601 date or time (UTC if it names no zone), ``now``, or a duration back from ``now``: -1h, -PT90M.
 
-    ``now`` and the result are aware. ValueError says what is wrong.
+    ``now`` and the result are aware. Raises ValueError with the problem.
     """
     text = text.strip()
     if text == "now":
@@ -68,7 +68,7 @@ else:  # generic since click 8.4 only
 
 
 class Moment(_AnyType):
-    """As :func:`moment`, relative to the start of the command."""
+    """Time as for :func:`moment`, relative to the start of the command."""
 
     name = "time"
 

@@ -1,8 +1,8 @@
 """Keeps rfc3987-syntax out of the processes of Muster that import Ray.
 
-Ray imports jsonschema, and jsonschema imports what checks each format, if it is installed. An environment with Jupyter
-has rfc3987-syntax, for IRIs, whose import builds a grammar: with it, an import of Ray takes 3.5 s of processor time
-instead of 0.7 s. No schema of Ray has an IRI.
+Ray imports jsonschema, which imports the checks of each format, if they are installed. An environment with Jupyter has
+rfc3987-syntax, for IRIs, whose import builds a grammar: with it, an import of Ray takes 3.5 s of processor time instead
+of 0.7 s. No schema of Ray has an IRI.
 """
 
 from __future__ import annotations

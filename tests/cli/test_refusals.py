@@ -110,7 +110,7 @@ def test_a_taken_port(muster: Muster, which: str) -> None:
     [
         (
             {"listeners": "PLAINTEXT://0.0.0.0:9092"},
-            "listeners=PLAINTEXT://0.0.0.0:9092 PLAINTEXT is open on all interfaces; say in advertised.listeners to",
+            "listeners=PLAINTEXT://0.0.0.0:9092 PLAINTEXT is open on all interfaces; set the address for",
         ),
         (
             {"advertised.listeners": "{host}:9000", "gateway.count": "2"},

@@ -1,4 +1,4 @@
-"""Captures files that Muster writes to, with hard links: their names may go meanwhile, and they may grow.
+"""Capture of files that Muster writes to, with hard links: their names may go meanwhile, and they may grow.
 
 Muster appends to files, creates new ones, or replaces files by renaming; only ``recovery-point-*`` and the spool of the
 tables are changed in place, and both are left out: the first only says which damage a crash cannot explain, the second
@@ -32,7 +32,7 @@ class Captured:
 
 
 def partitions(storage: Path) -> list[Path]:
-    """The directories of logs, without those whose topic is deleted. OSError."""
+    """Return the directories of logs, without those of deleted topics. Raises OSError."""
     logs = storage / "logs"
     if not logs.is_dir():
         return []
@@ -40,16 +40,16 @@ def partitions(storage: Path) -> list[Path]:
 
 
 def hours_of_tables(storage: Path) -> list[Path]:
-    """The folders below ``metrics/`` that hold files of tables. OSError."""
+    """Return the folders below ``metrics/`` that hold files of tables. Raises OSError."""
     root = storage / "metrics"
     found = (Path(folder) for folder, _, files in os.walk(root) if files)
     return sorted(folder for folder in found if folder.relative_to(root).parts[:1] != ("spool",))
 
 
 def capture(storage: Path, folders: list[Path], into: Path) -> list[Captured]:
-    """Link the files of the folders into ``into``, which is on the same file system. CliError, OSError.
+    """Link the files of the folders into ``into``, which is on the same file system. Raises CliError or OSError.
 
-    Called again, it links only what is new or was replaced. A folder that is gone by then is left out.
+    Called again, it links only new and replaced files. A folder that is gone by then is left out.
     """
     found = []
     for folder in folders:
@@ -59,7 +59,8 @@ def capture(storage: Path, folders: list[Path], into: Path) -> list[Captured]:
 
 
 def _folder(storage: Path, folder: Path, into: Path) -> Iterator[Captured]:
-    """Each name at a moment at which the folder did not change. FileNotFoundError if the folder is gone."""
+    """Yield each name at a moment at which the folder did not change. Raises FileNotFoundError if the folder is
+    gone."""
     target = into / folder.relative_to(storage)
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for _ in range(_ATTEMPTS):
@@ -87,7 +88,7 @@ def _counts(entry: os.DirEntry[str]) -> bool:
 
 
 def _linked(path: str, link: str, inode: int) -> int | None:
-    """The size of that file, which ``link`` is made to if necessary; None if its name is gone or another's by now."""
+    """Link that file at ``link`` if necessary. Return its size; None if its name is gone or another's by now."""
     with suppress(FileNotFoundError):
         if (found := os.stat(link)).st_ino == inode:  # noqa: PTH116 - for each file, while clients wait
             return found.st_size
@@ -98,7 +99,7 @@ def _linked(path: str, link: str, inode: int) -> int | None:
         return None
     except OSError as error:
         raise CliError(
-            f"{path} cannot be linked ({error.strerror}), which a backup beside a running Muster needs; stop it first"
+            f"{path} cannot be linked ({error.strerror}): stop Muster first, or use a file system with hard links"
         ) from error
     found = os.stat(link)  # noqa: PTH116 - likewise
     return found.st_size if found.st_ino == inode else None

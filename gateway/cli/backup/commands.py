@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _properties(storage: str, zookeeper: str) -> Callable[[F], F]:
-    """Options that a command shares with ``muster up``, with the help of two of them."""
+    """Add options that a command shares with ``muster up``, with the help of two of them."""
 
     def add(command: F) -> F:
         hosts = click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help=zookeeper)

@@ -1,4 +1,4 @@
-"""What a backup consists of, and whether it is whole.
+"""Contents of a backup, and checks that it is whole.
 
 ======================  =======================================================================================
 ``manifest.json``       what the backup has: size and SHA-256 of each file. Written last
@@ -38,40 +38,40 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a backup has. Times are RFC 3339, UTC."""
+    """Contents of a backup. Times are RFC 3339, UTC."""
 
     cluster_id: str
     muster_version: str
     began: str
-    """What was acknowledged before is in the backup."""
+    """Time up to which everything acknowledged is in the backup."""
     cut: str
-    """What was acknowledged later is not."""
+    """Time from which nothing acknowledged is in the backup."""
     was_running: bool
     partitions: int
     nodes: int
     files: tuple[StoredFile, ...]
     version: int = FORMAT_VERSION
     left_out: tuple[str, ...] = field(default=())
-    """What was left out on request."""
+    """Parts left out on request."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the files, for people and programs."""
+        """Return everything but the files, for people and programs."""
         known = asdict(self)
         del known["files"]
         return {**known, "files": len(self.files), "bytes": self.size_bytes}
 
     def write(self, directory: Path) -> None:
-        """Makes the directory a backup. OSError."""
+        """Make the directory a backup. Raises OSError."""
         write_atomically(directory / MANIFEST, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """CliError if there is none, or none that this version can read."""
+        """Read the manifest. Raises CliError if there is none, or none that this version can read."""
         path = directory / MANIFEST
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ class Manifest:
 
 
 def problems(directory: Path, manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the backup's files, each in a line. Reads all of them."""
+    """Yield the problems of the backup's files, each in a line. Reads all of them."""
     expected = {file.path for file in manifest.files} | {MANIFEST}
     for file in manifest.files:
         try:
@@ -120,18 +120,18 @@ def copied(source: BinaryIO, target: BinaryIO | None, size_bytes: int | None = N
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file with mode 600. OSError."""
+    """Create a new file with mode 600. Raises OSError."""
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")
 
 
 def durable(file: BinaryIO) -> None:
-    """Sync what was written to the file. OSError."""
+    """Sync the writes to the file. Raises OSError."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_directories(root: Path) -> None:
-    """Sync the directory and all below it. OSError."""
+    """Sync the directory and all below it. Raises OSError."""
     for folder, _, _ in os.walk(root):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Does something while no process of a running Muster acknowledges anything (:mod:`muster.actors.log.upkeep.hold`)."""
+"""Work while no process of a running Muster acknowledges anything (:mod:`muster.actors.log.upkeep.hold`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _handles(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(handles: Mapping[str, Any], work: Callable[[], T]) -> tuple[T, dict[str, float | None]]:
-    """The result, and how long each actor was held, in ms; None: it may have acknowledged something meanwhile."""
+    """Return the result, and how long each actor was held, in ms; None: it may have acknowledged something
+    meanwhile."""
     pending = [handle.hold_acknowledgements.remote() for handle in handles.values()]
     tokens: list[str] = []
     try:
@@ -84,6 +85,6 @@ def _has_logs(actor: dict[str, Any]) -> bool:
 
 
 def _serving(status: dict[str, Any]) -> object:
-    """What differs if another process has begun to serve a log."""
+    """Return a value that differs if another process has begun to serve a log."""
     actors = {(actor["name"], actor["pid"], actor["state"], actor["stand_in"]) for actor in status["actors"]}
     return status["controller_epoch"], {actor for actor in actors if actor[0].partition("-")[0] in _WITH_LOGS}

@@ -35,7 +35,7 @@ _PARTIAL = ".incomplete-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is backed up."""
+    """Source of a backup."""
 
     storage: Path
     cluster_id: str
@@ -95,7 +95,7 @@ def make_backup(source: Source, target: Path, progress: Steps) -> tuple[Manifest
 
 
 def check_target(target: Path) -> None:
-    """CliError if there is something already, or it cannot be created."""
+    """Raise CliError if there is something already, or it cannot be created."""
     if target.exists() or target.is_symlink():
         raise CliError(f"{target} exists already; name a directory that does not, one for each backup")
     if not target.absolute().parent.is_dir():
@@ -103,13 +103,16 @@ def check_target(target: Path) -> None:
 
 
 def now() -> str:
-    """RFC 3339, in UTC."""
+    """Return the time as in RFC 3339, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @contextlib.contextmanager
 def _links(storage: Path) -> Iterator[Path]:
-    """A folder for hard links, removed afterwards, with what a killed backup left. CliError if another one runs."""
+    """Make a folder for hard links, removed afterwards, with the rest of a killed backup.
+
+    Raises CliError if another backup runs.
+    """
     folder = storage / "run" / _LINKS
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -134,7 +137,7 @@ def _empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """A directory beside the target, removed if the backup does not become whole."""
+    """Make a directory beside the target, removed if the backup does not become whole."""
     before = os.umask(0o077)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}{_PARTIAL}", dir=target.absolute().parent))
     try:
@@ -155,7 +158,7 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def _of_topics(captured: list[Captured], topics: set[str], storage: Path) -> list[Captured]:
-    """Without the logs of topics that are deleted. CliError if there are logs, and not one topic."""
+    """Drop the logs of deleted topics. Raises CliError if there are logs, and not one topic."""
     if not topics and any(file.path.startswith("logs/") for file in captured):
         raise CliError(f"ZooKeeper has no topic, but {storage} has logs: name the ZooKeeper that this Muster uses")
 

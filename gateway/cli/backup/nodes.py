@@ -49,12 +49,12 @@ ROOTS = (
     "/kafka-acl",
     "/kafka-acl-extended",
 )
-"""Without ``/cluster/id``, which a start writes, ``/drained_nodes``, which names nodes of one Ray, and changes that
-Kafka's brokers announce to each other."""
+"""Paths in a backup: without ``/cluster/id``, which a start writes, ``/drained_nodes``, which names nodes of one Ray,
+and changes that Kafka's brokers announce to each other."""
 LEADER_EPOCHS = 10_000
-"""How far restored leader epochs are ahead. Each start of a log takes one, of 2**31."""
+"""Lead of restored leader epochs. Each start of a log takes one, of 2**31."""
 PRODUCER_IDS = 1_000_000_000
-"""How far restored producer ids are ahead, of 2**63."""
+"""Lead of restored producer ids, of 2**63."""
 _STATE = re.compile(re.escape(TOPICS) + r"/[^/]+/partitions/\d+/state")
 
 
@@ -66,7 +66,7 @@ class Node(NamedTuple):
 
 
 def read_nodes(zk: ZooKeeperClient) -> Iterator[Node]:
-    """All nodes of Muster, parents before children. ZooKeeperUnreachable."""
+    """Yield all nodes of Muster, parents before children. Raises ZooKeeperUnreachable."""
     zk.call(zk.sync_async, "/")
     level = list(ROOTS)
     while level:
@@ -78,7 +78,7 @@ def read_nodes(zk: ZooKeeperClient) -> Iterator[Node]:
 
 
 def write_lines(nodes: Iterable[Node], file: BinaryIO) -> int:
-    """Returns the number of nodes. OSError."""
+    """Write the nodes. Returns their number. Raises OSError."""
     count = 0
     for node in nodes:
         line = {"path": node.path, "data": base64.b64encode(node.data).decode()}
@@ -88,7 +88,7 @@ def write_lines(nodes: Iterable[Node], file: BinaryIO) -> int:
 
 
 def read_lines(file: BinaryIO) -> Iterator[Node]:
-    """CliError naming a line that is none."""
+    """Yield the nodes of the file. Raises CliError naming a line that is none."""
     for number, line in enumerate(file, 1):
         try:
             fields = json.loads(line)
@@ -98,7 +98,7 @@ def read_lines(file: BinaryIO) -> Iterator[Node]:
 
 
 def topics_of(nodes: Iterable[Node]) -> set[str]:
-    """The names of the topics."""
+    """Return the names of the topics."""
     parent = f"{TOPICS}/"
     return {
         node.path.removeprefix(parent)
@@ -108,7 +108,10 @@ def topics_of(nodes: Iterable[Node]) -> set[str]:
 
 
 def ahead(node: Node) -> Node:
-    """The node as it is restored: epochs and ids beyond those that may have been given out since. Malformed."""
+    """Return the node as it is restored: epochs and ids beyond those that may have been given out since.
+
+    Raises Malformed.
+    """
     if _STATE.fullmatch(node.path):
         state = PartitionState.decode(node.data)
         epoch = state.leader_epoch + LEADER_EPOCHS
@@ -121,7 +124,7 @@ def ahead(node: Node) -> Node:
 
 
 def check_empty(zk: ZooKeeperClient) -> None:
-    """CliError if a Muster, or a Kafka, has nodes there. ZooKeeperUnreachable."""
+    """Raise CliError if a Muster, or a Kafka, has nodes there. Raises ZooKeeperUnreachable."""
     used = [path for path, (data, stat) in zk.read_many(ROOTS).items() if stat.numChildren or path == CONTROLLER_EPOCH]
     if used:
         raise CliError(

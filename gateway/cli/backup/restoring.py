@@ -18,7 +18,7 @@ _IGNORED = {"lost+found"}
 
 
 def check_storage(storage: Path) -> None:
-    """CliError if there is anything in the directory."""
+    """Raise CliError if there is anything in the directory."""
     try:
         left = sorted(entry.name for entry in storage.iterdir() if entry.name not in _IGNORED)
     except FileNotFoundError:

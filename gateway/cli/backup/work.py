@@ -100,7 +100,7 @@ def _held(held_ms: Mapping[str, float]) -> dict[str, Any]:
 
 
 def verified(directory: Path) -> Manifest:
-    """The manifest of a whole backup. CliError, after a line for each problem."""
+    """Return the manifest of a whole backup. Raises CliError, after a line for each problem."""
     manifest = Manifest.read(directory)
     found = list(problems(directory, manifest))
     for problem in found[:_MAX_REPORTED]:
@@ -115,7 +115,7 @@ def verified(directory: Path) -> Manifest:
 
 @contextlib.contextmanager
 def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterator[Source]:
-    """What to back up: a running Muster, or the files of one that is stopped, which cannot start meanwhile."""
+    """Yield the source: a running Muster, or the files of a stopped one, which cannot start meanwhile."""
     storage = Path(config.storage_path).absolute()
     if not (storage / "meta.properties").is_file():
         raise CliError(f"{storage} is no storage directory of a Muster; name one with --storage")
@@ -150,7 +150,7 @@ def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterato
 
 @contextlib.contextmanager
 def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
-    """The configured ZooKeeper, or the one on the storage, which runs meanwhile."""
+    """Connect to the configured ZooKeeper, or to the one on the storage, which runs meanwhile."""
     with contextlib.ExitStack() as undo:
         hosts, access = config.zookeeper_connect, config.zookeeper_access
         if hosts is None:
@@ -164,7 +164,7 @@ def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
 
 
 def _access(config: MusterConfig) -> Access:
-    """To the ZooKeeper of a running Muster."""
+    """Return the access to the ZooKeeper of a running Muster."""
     own = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
     is_own = config.zookeeper_connect is None and Path(own.credentials_file or "").exists()
     return own if is_own else config.zookeeper_access
@@ -191,7 +191,7 @@ def _connected(hosts: str, access: Access) -> Iterator[ZooKeeperClient]:
 
 @contextlib.contextmanager
 def _with_errors() -> Iterator[None]:
-    """Reports an error of the file system in one line. CliError."""
+    """Raise CliError, in one line, for an error of the file system."""
     try:
         yield
     except OSError as error:

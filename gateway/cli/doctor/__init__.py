@@ -1,1 +1,1 @@
-"""``muster doctor``: what a machine, a configuration or a running Muster lacks, and how to mend it."""
+"""``muster doctor``: problems of a machine, a configuration or a running Muster, and how to mend them."""

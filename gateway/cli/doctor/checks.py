@@ -27,7 +27,7 @@ _MIN_DAYS = 30
 def checked(
     file: Path | None, sets: tuple[str, ...], flags: dict[str, str | None], address: str | None
 ) -> Iterator[Finding]:
-    """The findings. Arguments as of :func:`read_config`; ``address`` of a Ray that runs."""
+    """Yield the findings. Arguments as for :func:`read_config`; ``address`` of a running Ray."""
     try:
         config = read_config(file, sets, flags)
     except CliError as error:
@@ -81,7 +81,7 @@ def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
 
 
 def _secrets(config: MusterConfig) -> Iterator[Finding]:
-    """Whether other users can read files of secrets. Those that are missing are reported by other checks."""
+    """Check that other users cannot read files of secrets. Missing files are reported by other checks."""
     access = config.zookeeper_access
     tls = [*(config.tls(listener) for listener in config.all_listeners), config.http_tls]
     keystores = {each.keystore.location for each in tls if each is not None}

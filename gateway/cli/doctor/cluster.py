@@ -1,4 +1,4 @@
-"""Checks of what runs: ZooKeeper, and the clocks of other machines."""
+"""Checks of running parts: ZooKeeper, and the clocks of other machines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLOCKS = "run chrony or ntpd on all machines"
 
 
 def zookeeper(hosts: str, access: Access) -> Iterator[Finding]:
-    """Whether it responds, how fast, its version, and its clock."""
+    """Check ZooKeeper: whether it responds, how fast, its version, and its clock."""
     try:
         zk = connect(hosts, access, timeout_s=_CONNECT_S)
     except ZooKeeperUnreachable as error:
@@ -78,7 +78,7 @@ def _latency(zk: ZooKeeperClient) -> Iterator[Finding]:
 
 
 def _clock(zk: ZooKeeperClient) -> Iterator[Finding]:
-    """By the time that the server gives to a node, which ends with this session."""
+    """Check the clock by the time that the server gives to a node, which ends with this session."""
     path = f"/muster-doctor-{uuid.uuid4()}"
     before_ms = time.time() * 1000
     try:
@@ -92,7 +92,7 @@ def _clock(zk: ZooKeeperClient) -> Iterator[Finding]:
 
 
 def skew(check: str, there_ms: float, before_ms: float, after_ms: float, resolution_ms: float = 1) -> Finding:
-    """From another machine's time between two of this one."""
+    """Judge another machine's time, read between two times of this one."""
     off_ms = max(0.0, before_ms - there_ms - resolution_ms, there_ms - after_ms)
     if off_ms > _SKEW_MS:
         return warning(check, f"at least {off_ms / 1000:.1f} s away from this machine's", _CLOCKS)
@@ -100,7 +100,7 @@ def skew(check: str, there_ms: float, before_ms: float, after_ms: float, resolut
 
 
 def clocks(metrics_urls: Iterable[str]) -> Iterator[Finding]:
-    """Of the gateways' machines, by the header Date, which has seconds."""
+    """Check the clocks of the gateways' machines, by the header Date, which has seconds."""
     for url in metrics_urls:
         address = urlsplit(url).netloc
         before_ms = time.time() * 1000
@@ -116,7 +116,7 @@ def clocks(metrics_urls: Iterable[str]) -> Iterator[Finding]:
 
 
 def turned_away(status: Mapping[str, Any]) -> Iterator[Finding]:
-    """Clients that speak a protocol that is not served."""
+    """Yield the clients with a protocol that is not served."""
     clients = status.get("clients_turned_away", [])
     for each in clients:
         said = f"{each['client_id']!r} at {each['host']} sends {each['api']} version {each['version']}"
@@ -126,7 +126,7 @@ def turned_away(status: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _date_of(url: str) -> str:
-    """The header Date of a response, whatever it is. OSError, HTTPException, ValueError if there is none."""
+    """Return the header Date of any response. Raises OSError, HTTPException, or ValueError if there is none."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     connection = HTTPConnection(host, port, timeout=_CONNECT_S)
@@ -146,9 +146,9 @@ def _date_of(url: str) -> str:
 
 
 def _meet_refusal(connection: socket.socket) -> None:
-    """SSLError if the server refuses the client, which TLS 1.3 says behind the handshake.
+    """Raise SSLError if the server refuses the client, which TLS 1.3 reports behind the handshake.
 
-    What were sent meanwhile would be met by a reset in place of the reason.
+    Nothing may be sent meanwhile: a reset would take the place of the reason.
     """
     connection.settimeout(_REFUSAL_S)
     with contextlib.suppress(TimeoutError):

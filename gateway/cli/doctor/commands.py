@@ -22,11 +22,11 @@ _COLUMNS = (Column("CHECK", Kind.NAME), "RESULT", Column("FOUND", Kind.TEXT), Co
 
 @click.command("doctor", epilog="Example: muster doctor --config muster.properties --storage ./muster-data")
 @with_properties()
-@click.option("--gateways", type=NAME, metavar="N", help="As of muster up.")
-@click.option("--port", type=NAME, metavar="P", help="As of muster up.")
+@click.option("--gateways", type=NAME, metavar="N", help="Number of gateways, as for muster up.")
+@click.option("--port", type=NAME, metavar="P", help="Port of the first gateway, as for muster up.")
 @click.option("--storage", "directory", metavar="DIR", help="Storage directory. Default ./muster-data.")
 @click.option("--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...] of a running ZooKeeper.")
-@click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="Of a running Ray, as of muster up.")
+@click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="Address of a running Ray, as for muster up.")
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(
@@ -39,7 +39,7 @@ def doctor(
     address: str | None,
     as_json: bool,
 ) -> None:
-    """Check what Muster needs of this machine, and how to mend what is missing.
+    """Check this machine, the configuration and a running Muster, and say how to mend each problem.
 
     Takes the options of muster up, before a start or beside a Muster that runs on that storage. Nothing is changed. The
     exit code is 1 if a check failed; warnings do not count.

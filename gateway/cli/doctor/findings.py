@@ -13,38 +13,38 @@ Level = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found."""
+    """Result of a check."""
 
     check: str
     level: Level
     found: str
     mend: str | None = None
-    """What to do; None if nothing has to be done."""
+    """Remedy; None if nothing has to be done."""
 
 
 def ok(check: str, found: str) -> Finding:
-    """Nothing to do."""
+    """Return a finding without a problem."""
     return Finding(check, "ok", found)
 
 
 def warning(check: str, found: str, mend: str) -> Finding:
-    """Muster works, but not as well or as safely as it could."""
+    """Return a finding with which Muster works, but not as well or as safely as it could."""
     return Finding(check, "warning", found, mend)
 
 
 def failed(check: str, found: str, mend: str) -> Finding:
-    """Muster does not start, or does not serve."""
+    """Return a finding with which Muster does not start, or does not serve."""
     return Finding(check, "failed", found, mend)
 
 
 def from_error(check: str, error: CliError) -> Finding:
-    """A refusal of ``muster up``: the last part of its message says what to do."""
+    """Return a refusal of ``muster up``: the last part of its message is the remedy."""
     found, separator, mend = error.format_message().rpartition("; ")
     return failed(check, found, mend) if separator else failed(check, mend, "change it, then check again")
 
 
 def passes(check: str, found: str, attempts: Iterable[Callable[[], object]]) -> Iterator[Finding]:
-    """A finding for each attempt that is refused; ``found`` if none is."""
+    """Yield a finding for each attempt that is refused; ``found`` if none is."""
     refused = False
     for attempt in attempts:
         try:

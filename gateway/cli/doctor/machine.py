@@ -28,7 +28,7 @@ _SWAPPINESS = 10
 
 
 def installation() -> Iterator[Finding]:
-    """Muster's version, and whether another project's files are among Muster's."""
+    """Check Muster's version, and whether another project's files are among Muster's."""
     other = distribution.version_of_other_project()
     if other is None:
         yield ok("installation", f"{distribution.NAME} {distribution.installed_version() or 'in a checkout'}")
@@ -41,7 +41,7 @@ def installation() -> Iterator[Finding]:
 
 
 def java() -> Iterator[Finding]:
-    """For ZooKeeper and Spark."""
+    """Check the Java for ZooKeeper and Spark."""
     wanted = f"Java {SUPPORTED.start} to {SUPPORTED.stop - 1}"
     try:
         found = find_java()
@@ -53,7 +53,7 @@ def java() -> Iterator[Finding]:
 
 
 def ray(address: str | None) -> Iterator[Finding]:
-    """Its version, and whether it needs a token. ``address``: of a Ray that is not Muster's own."""
+    """Check Ray's version, and whether it needs a token. ``address``: of a Ray that is not Muster's own."""
     found = metadata.version("ray")
     specifier = next(
         requirement.specifier
@@ -77,7 +77,7 @@ def ray(address: str | None) -> Iterator[Finding]:
 
 
 def descriptors(storage: Path, log_actors: int) -> Iterator[Finding]:
-    """The limit of open files. A log actor has a file open for each segment of its partitions."""
+    """Check the limit of open files. A log actor has a file open for each segment of its partitions."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # Ray raises the soft limit to this one
     segments = sum(1 for _ in (storage / "logs").glob("*/*.log"))
     needed = _FILES_OF_RAY + 2 * -(-segments // max(1, log_actors))
@@ -92,7 +92,7 @@ def descriptors(storage: Path, log_actors: int) -> Iterator[Finding]:
 
 
 def memory(config: MusterConfig, *, is_running: bool) -> Iterator[Finding]:
-    """Whether the processes of all actors fit. Of offsets partitions, those that are used have one."""
+    """Check that the processes of all actors fit. Of offsets partitions, those in use have one."""
     total = min(psutil.virtual_memory().total, _limit())
     free = psutil.virtual_memory().available
     gateways = config.gateway_count or 1
@@ -115,7 +115,7 @@ def memory(config: MusterConfig, *, is_running: bool) -> Iterator[Finding]:
 
 
 def kernel() -> Iterator[Finding]:
-    """Settings that show under load."""
+    """Check settings that matter under load."""
     somaxconn = _number(_SOMAXCONN_FILE)
     if somaxconn is not None and somaxconn < _SOMAXCONN:
         yield warning(

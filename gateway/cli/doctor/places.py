@@ -22,7 +22,8 @@ _SCARCE, _TOO_SCARCE = 0.1, 0.02
 
 
 def storage(path: Path, *, shared: bool) -> Iterator[Finding]:
-    """Whether it is there, can be written, keeps its promises (a real fsync, lock and rename), and has room."""
+    """Check that the storage exists, can be written, keeps its promises (a real fsync, lock and rename), and has
+    room."""
     directory = path
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
@@ -70,7 +71,7 @@ def _file_system(directory: Path, *, shared: bool) -> Iterator[Finding]:
 
 
 def room(free: int, total: int) -> Finding:
-    """Whether there is room in a file system, in bytes."""
+    """Check the room in a file system, in bytes."""
     said = f"{free >> 20} MiB of {total >> 20} MiB are free"
     mend = "free some, enlarge the volume, or lower log.retention.bytes"
     if free < _TOO_SCARCE * total:
@@ -81,7 +82,7 @@ def room(free: int, total: int) -> Finding:
 
 
 def ports(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
-    """Whether the ports of a Muster that does not run are free on this node."""
+    """Check that the ports of a Muster that does not run are free on this node."""
     count = 1 if on_cluster else config.gateway_count or 1
     default = "" if on_cluster else _LOOPBACK
     listeners = config.all_listeners
@@ -104,7 +105,7 @@ def ports(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
 
 
 def advertised(config: MusterConfig) -> Iterator[Finding]:
-    """Whether the hosts that clients will be sent to are known by name here."""
+    """Check that the advertised hosts are known by name here."""
     for listener in config.all_listeners:
         name = listener.advertised.host if listener.advertised is not None else None
         if name is None or "{" in name:
@@ -122,7 +123,7 @@ def advertised(config: MusterConfig) -> Iterator[Finding]:
 
 
 def reachable(addresses: Iterable[str]) -> Iterator[Finding]:
-    """Whether the gateways of a running Muster accept connections at what they advertise."""
+    """Check that the gateways of a running Muster accept connections at their advertised addresses."""
     for address in addresses:
         host, _, port = address.rpartition(":")
         try:
@@ -138,7 +139,7 @@ def reachable(addresses: Iterable[str]) -> Iterator[Finding]:
 
 
 def private(path: Path, what: str) -> Iterator[Finding]:
-    """Whether only its owner can read a file with a secret."""
+    """Check that only its owner can read a file with a secret."""
     try:
         mode = path.stat().st_mode & 0o077
     except OSError as error:

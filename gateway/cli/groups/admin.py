@@ -48,7 +48,7 @@ def delete(
 
 
 def _delete(bootstrap: str, group: str) -> str | None:
-    """Delete the group. Returns why it could not be deleted, or None."""
+    """Delete the group. Returns the reason if it could not be deleted, or None."""
     with Coordinator(bootstrap, group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error is ErrorCode.none:
@@ -103,9 +103,9 @@ def evict(
 
 
 def which(group: str, members: Sequence[Member], wanted: str) -> Member:
-    """The member with that member id, instance id or client id, or with a member id that is shown shortened like that.
+    """Return the member with that member id (whole, or as a table shortens it), instance id or client id.
 
-    CliError if there is none, or several.
+    Raises CliError if there is none, or several.
     """
     for name in ("member_id", "group_instance_id", "client_id"):
         found = [member for member in members if getattr(member, name) == wanted]

@@ -23,12 +23,12 @@ class Member(Protocol):
 
 
 def partitions(protocol_type: str | None, member: Member) -> list[Partition]:
-    """The partitions of a consumer; none for a member of another protocol type."""
+    """Return the partitions of a consumer; none for a member of another protocol type."""
     return sorted(consumer_protocol.assigned_partitions(member.assignment) or ()) if protocol_type == CONSUMER else []
 
 
 def as_json(protocol_type: str | None, member: Member) -> Any:
-    """Partitions; Connect's connectors and tasks; for anything else the bytes, as ``{"base64": ...}``."""
+    """Return partitions; Connect's connectors and tasks; for anything else the bytes, as ``{"base64": ...}``."""
     if protocol_type == CONSUMER:
         return [{"topic": topic, "partition": number} for topic, number in partitions(protocol_type, member)]
     if (tasks := _tasks(protocol_type, member)) is not None:
@@ -37,7 +37,7 @@ def as_json(protocol_type: str | None, member: Member) -> Any:
 
 
 def in_words(protocol_type: str | None, member: Member) -> str | None:
-    """The same in one line: ``t-0, t-1``; None if there is nothing."""
+    """Return the assignment in one line: ``t-0, t-1``; None if there is nothing."""
     if protocol_type == CONSUMER:
         return ", ".join(map(name_of, partitions(protocol_type, member))) or None
     if (tasks := _tasks(protocol_type, member)) is not None:

@@ -80,9 +80,9 @@ def list_(
     as_json: bool,
 ) -> None:
     """Show every group: its state, its type, its protocol type (consumer, connect or another; empty without members so
-    far), its members, and how far it is behind, those that are most behind first.
+    far), its members, and its lag, the largest first.
 
-    LAG is in messages, LAG (S) the age of the oldest message that is not consumed, in seconds.
+    LAG is in messages. LAG (S) is the age of the oldest unconsumed message, in seconds.
     """
     rows, note = _rows(bootstrap_server, directory, address, states, types)
     if as_json:
@@ -101,7 +101,7 @@ def list_(
 def _rows(
     bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], types: tuple[str, ...]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The groups, with their lag if a gateway responds over HTTP; and what is missing."""
+    """Return the groups, with their lag if a gateway responds over HTTP; and in words what is missing."""
     if bootstrap_server:
         return _rows_over_kafka(bootstrap_server, states, types), _NO_LAG
     try:
@@ -129,7 +129,7 @@ def _rows_over_kafka(bootstrap: str, states: tuple[str, ...], types: tuple[str, 
 
 
 def _listed(client: AdminClient, states: tuple[str, ...], types: tuple[str, ...]) -> list[Any]:
-    """The groups that all gateways list, each its own, by name."""
+    """Return the groups of all gateways, each of which lists its own, by name."""
     with refused("groups cannot be listed"):
         gateways = client.list_topics(timeout=TIMEOUT_S).brokers.values()
     found: dict[str, Any] = {}

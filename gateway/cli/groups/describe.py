@@ -56,9 +56,9 @@ _NO_SECONDS = "no lag in seconds: it is Muster's own and not part of Kafka's pro
 def describe(group: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show the group GROUP: its state, protocol and members, and the lag of each partition.
 
-    LAG is in messages. LAG (S) is how many seconds ago the first unconsumed message was appended to the log, by the
-    log's own clock, or - if that is unknown. ASSIGNMENT is the partitions of a consumer, or the connectors and tasks of
-    a Kafka Connect worker; for a member of any other protocol type, the size of the assignment.
+    LAG is in messages. LAG (S) is the age of the first unconsumed message in seconds, by the log's own clock, or - if
+    unknown. ASSIGNMENT is the partitions of a consumer, or the connectors and tasks of a Kafka Connect worker; for a
+    member of any other protocol type, the size of the assignment.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
@@ -79,7 +79,7 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
 def _rows_over_http(
     directory: Path, address: str | None, client: AdminClient, bootstrap: str, group: Group
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The gateway's rows, all of one moment; without seconds if no gateway responds over HTTP."""
+    """Return the gateway's rows, all of one moment; without seconds if no gateway responds over HTTP."""
     try:
         return list(http.get_json(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
     except http.NoHttpResponse as error:
@@ -112,7 +112,7 @@ def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[
 
 
 def _ends(client: AdminClient, topic: str, partitions: list[int]) -> dict[int, int]:
-    """Log ends; empty if the topic is deleted but its offsets are still kept."""
+    """Return log ends; empty if the topic is deleted but its offsets are still kept."""
     try:
         return end_offsets(client, topic, partitions)
     except CliError as error:

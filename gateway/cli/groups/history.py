@@ -47,13 +47,12 @@ _COLUMNS = (
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
 def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:
-    """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
+    """Show the last rebalances of the group GROUP, newest first: their causes and their cost.
 
-    JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
-    assignment; WAITED FOR names the last member in each. PAUSED counts the assigned partitions that no member consumed
-    meanwhile, and LOST is the sum of those pauses. Member ids are shown without the end of their UUID; --json has the
-    complete ids, and all members that the group waited for. A narrow terminal has the most important columns, without
-    the year, hosts and reasons.
+    JOIN is the coordinator's wait for the members' JoinGroup requests, SYNC that for the leader's assignment; WAITED
+    FOR names the last member in each. PAUSED counts the assigned partitions without a consumer meanwhile, and LOST is
+    the sum of those pauses. Member ids are shown without the end of their UUID; --json has the complete ids, and all
+    awaited members. A narrow terminal has the most important columns, without the year, hosts and reasons.
     """
     try:
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
@@ -73,7 +72,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
 
 
 def row(entry: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
-    """One rebalance, as the table shows it; ``narrow`` leaves out the year, the host and the reason."""
+    """Return the row of a rebalance; ``narrow`` leaves out the year, the host and the reason."""
     return (
         _time(entry["began_ms"], narrow),
         entry["generation"],
@@ -107,7 +106,7 @@ def _cause(entry: Mapping[str, Any], narrow: bool) -> str:
 
 
 def _waited_for(entry: Mapping[str, Any]) -> str | None:
-    """The last members to join and to sync, if the coordinator waited for any."""
+    """Name the last members to join and to sync, if the coordinator waited for any."""
     waits = [
         *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
         *(
@@ -128,7 +127,7 @@ def _wait(wait: Mapping[str, Any], done: str) -> str:
 
 
 def _name(who: Mapping[str, Any]) -> str:
-    """The member id, with only the beginning of the UUID that the coordinator appended."""
+    """Return the member id, with only the beginning of the UUID that the coordinator appended."""
     return _UUID_TAIL.sub(r"\1", who["member_id"])
 
 

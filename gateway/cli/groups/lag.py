@@ -1,4 +1,4 @@
-"""``muster groups lag``: how far groups are behind, from the gateways, again and again with ``--watch``."""
+"""``muster groups lag``: the lag of groups, from the gateways, again and again with ``--watch``."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",
-    help="Show it again every so many seconds, 2 by default, until Ctrl-C.",
+    help="Repeat every so many seconds, 2 by default, until Ctrl-C.",
 )
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one object on each line.")
 def lag(
     group: str | None, directory: Path, address: str | None, limit: int, watch: float | None, as_json: bool
 ) -> None:
-    """Show the groups that are most behind, or each partition of the group GROUP.
+    """Show the groups with the most lag, or each partition of the group GROUP.
 
-    LAG is in messages, summed over partitions. LAG (S) is the age of the oldest message that is not consumed, in
-    seconds, by the clock of its log. BEHIND counts the partitions with a lag.
+    LAG is in messages, summed over partitions. LAG (S) is the age of the oldest unconsumed message in seconds, by its
+    log's clock. BEHIND counts the partitions with a lag.
     """
 
     def look() -> dict[str, Any]:
@@ -85,7 +85,7 @@ def lag(
 
 
 def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]:
-    """The lag of one group, as the gateway returns it. CliError if there is no such group."""
+    """Return the lag of one group, as the gateway reports it. Raises CliError if there is no such group."""
     try:
         return http.get_json(directory, address, PATH, group=group)
     except http.HttpError as refused:
@@ -95,7 +95,10 @@ def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]
 
 
 def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, Any]], str | None]:
-    """The summaries of all groups, the worst first, and what is missing, in words. NoHttpResponse, HttpError."""
+    """Return the summaries of all groups, the worst first, and in words what is missing.
+
+    Raises NoHttpResponse or HttpError.
+    """
     found: dict[str, dict[str, Any]] = {}
     for offset in count(0, _PAGE):  # by name: the lag may change between two pages
         page = http.get_json(directory, address, PATH, sort="group", limit=str(_PAGE), offset=str(offset))
@@ -107,7 +110,7 @@ def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, 
 
 
 def seconds(lag_s: float | None) -> str | None:
-    """``0``, ``0.25``, ``3712.5``."""
+    """Format seconds: ``0``, ``0.25``, ``3712.5``."""
     return None if lag_s is None else f"{lag_s:.3f}".rstrip("0").rstrip(".")
 
 
@@ -152,7 +155,7 @@ def _missing(response: dict[str, Any]) -> str | None:
 def _watch(
     look: Callable[[], dict[str, Any]], shown: Callable[[dict[str, Any]], _Table], interval_s: float, *, as_json: bool
 ) -> None:
-    """Until Ctrl-C. A gateway that does not respond for a while is said, and looked for again."""
+    """Repeat until Ctrl-C. A gateway that does not respond for a while is reported, and looked for again."""
     console = rich_console.console()
     with suppress(KeyboardInterrupt):
         if as_json or is_wide() or not rich_console.is_live(console):

@@ -30,7 +30,7 @@ class Member:
     """Without the slash that is in front of it in Kafka's protocol."""
     group_instance_id: str | None
     subscription: bytes
-    """The metadata with which it joined, for the chosen protocol."""
+    """Metadata with which it joined, for the chosen protocol."""
     assignment: bytes
     """See :mod:`muster.gateway.cli.groups.assignments`."""
 
@@ -47,7 +47,7 @@ class Group:
     """HOST:PORT"""
     members: tuple[Member, ...]
     epoch: int | None = None
-    """Of a group of the consumer protocol (KIP-848); None for one of the classic protocol."""
+    """Epoch of a group of the consumer protocol (KIP-848); None for one of the classic protocol."""
 
     @property
     def exists(self) -> bool:
@@ -55,9 +55,9 @@ class Group:
 
 
 def described(bootstrap: str, group: str) -> Group:
-    """The group; if it does not exist, Dead and without members. Raises CliError."""
+    """Return the group; if it does not exist, Dead and without members. Raises CliError."""
     if not group:
-        raise CliError("a group has a name")
+        raise CliError("the name of the group is empty")
     with Coordinator(bootstrap, group) as coordinator:
         body = {"groups": [group], "include_authorized_operations": False}
         (found,) = coordinator.request(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
@@ -87,7 +87,7 @@ def described(bootstrap: str, group: str) -> Group:
 
 
 def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
-    """The group, if it is one of the consumer protocol (KIP-848)."""
+    """Return the group, if it is one of the consumer protocol (KIP-848)."""
     body = {"group_ids": [group], "include_authorized_operations": False}
     try:
         (found,) = coordinator.request(CONSUMER_GROUP_DESCRIBE, 0, body).groups
@@ -125,7 +125,7 @@ def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
 
 
 def require(bootstrap: str, group: str) -> Group:
-    """The group. CliError if it does not exist."""
+    """Return the group. Raises CliError if it does not exist."""
     found = described(bootstrap, group)
     if not found.exists:
         raise unknown(group)
@@ -137,7 +137,7 @@ def unknown(group: str) -> CliError:
 
 
 def in_words(members: Sequence[Member]) -> str:
-    """The members' names; if there are many, the first few."""
+    """List the members' names; if there are many, the first few."""
     named = ", ".join(
         f"{member.member_id} (client {member.client_id or '-'} on {member.host or '-'}"
         f"{f', instance {member.group_instance_id}' if member.group_instance_id else ''})"
@@ -147,7 +147,7 @@ def in_words(members: Sequence[Member]) -> str:
 
 
 def check_empty(group: str, members: Sequence[Member], what: str) -> None:
-    """CliError naming the members, if there are any."""
+    """Raise CliError naming the members, if there are any."""
     if members:
         raise CliError(
             f"group {group} has {counted(len(members), 'member')}, so {what}; stop first: {in_words(members)}"

@@ -36,7 +36,7 @@ def name_of(partition: Partition) -> str:
 
 
 def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
-    """All offsets that the group has committed; none if the group does not exist. Raises CliError."""
+    """Return all offsets that the group has committed; none if the group does not exist. Raises CliError."""
     body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
     response = coordinator.request(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
     if response.error_code is not ErrorCode.none:
@@ -76,7 +76,7 @@ def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> 
 
 
 def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> HttpError:
-    """Delete committed offsets. Returns what was refused. Raises CliError."""
+    """Delete committed offsets. Returns the refused ones. Raises CliError."""
     refused: HttpError = {}
     for part in _parts(partitions):
         topics = [
@@ -112,7 +112,7 @@ def _refused(response: Any) -> HttpError:
 
 
 def _parts(partitions: Collection[Partition]) -> Iterator[dict[str, list[int]]]:
-    """By topic, at most _AT_ONCE partitions at a time."""
+    """Yield by topic, at most _AT_ONCE partitions at a time."""
     ordered = sorted(partitions)
     for start in range(0, len(ordered), _AT_ONCE):
         part: dict[str, list[int]] = defaultdict(list)

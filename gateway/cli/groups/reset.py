@@ -42,7 +42,7 @@ _NAMED = 5
 
 
 def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T | None]:
-    """A callback for an option: an invalid value is a usage error."""
+    """Return a callback for an option: an invalid value is a usage error."""
 
     def callback(_: click.Context, __: click.Parameter, value: Any) -> T | None:
         if value is None:
@@ -57,7 +57,7 @@ def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Paramet
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The target in words, and how to find a partition's offset once its log can be queried."""
+    """Target in words, and its offset in a partition once its log can be queried."""
 
     words: str
     choice: Callable[[AdminClient, Collection[Partition]], Choice]
@@ -97,7 +97,7 @@ class _Plan:
     type=NAME,
     metavar="DURATION",
     callback=_parsed(duration_ms),
-    help="To the first message of this long ago or later: ISO 8601 (PT1H30M) or short (1h30m).",
+    help="To the first message within this duration before now: ISO 8601 (PT1H30M) or short (1h30m).",
 )
 @click.option(
     "--from-file",
@@ -176,13 +176,13 @@ def reset_offsets(
 
 
 def _check_has_offsets(group: Group) -> None:
-    """CliError for a group whose members are no consumers: they keep their positions elsewhere."""
+    """Raise CliError for a group whose members are no consumers: they keep their positions elsewhere."""
     if group.protocol_type not in ("", CONSUMER):
         raise CliError(f"group {group.name} has protocol type {group.protocol_type}: only consumer groups have offsets")
 
 
 def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
-    """The requested target; None for --undo. UsageError unless there is exactly one."""
+    """Return the requested target; None for --undo. Raises UsageError unless there is exactly one."""
     given = [name for name, value in scenarios.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given or scenarios)

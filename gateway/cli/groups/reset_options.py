@@ -1,4 +1,5 @@
-"""Options of ``muster groups reset-offsets``: partitions, times, durations, files. ValueError says what is wrong."""
+"""Options of ``muster groups reset-offsets``: partitions, times, durations, files. Raises ValueError with the
+problem."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def topics(texts: Iterable[str]) -> Wanted:
 
 
 def moment_ms(text: str) -> tuple[int, bool]:
-    """An ISO 8601 date or time, ms since 1970, and whether it names its zone; without one it is UTC, as for Kafka."""
+    """Parse an ISO 8601 date or time: ms since 1970, and whether it names its zone; without one it is UTC, as for
+    Kafka."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -50,7 +52,7 @@ def moment_ms(text: str) -> tuple[int, bool]:
 
 
 def offsets_of(text: str, group: str) -> dict[Partition, int]:
-    """Offsets of a group from a file: CSV as kafka-consumer-groups exports it, or JSON as this command prints it.
+    """Read offsets of a group from a file: CSV as kafka-consumer-groups exports it, or JSON as this command prints it.
 
     CSV has topic,partition,offset per line; or group,topic,partition,offset, where other groups' lines are skipped.
     JSON is a list of objects with topic, partition and offset, or an object with such a list as ``offsets``.
@@ -113,7 +115,7 @@ def _number(value: Any, what: str, place: str) -> int:
 
 
 def to_csv(offsets: Mapping[Partition, int]) -> str:
-    """The CSV that kafka-consumer-groups --export writes and --from-file reads."""
+    """Return the CSV that kafka-consumer-groups --export writes and --from-file reads."""
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([*key, offset] for key, offset in sorted(offsets.items()))
     return written.getvalue()

@@ -17,7 +17,7 @@ class Bounds(NamedTuple):
 
 
 class CannotReset(ValueError):
-    """A partition has no new offset; the message says why."""
+    """Raised for a partition without a new offset; the message has the reason."""
 
 
 Choice = Callable[[Partition, int | None, Bounds], tuple[int, str | None]]
@@ -34,7 +34,7 @@ def to_latest(_: Partition, __: int | None, bounds: Bounds) -> tuple[int, str | 
 
 
 def to_current(_: Partition, current: int | None, bounds: Bounds) -> tuple[int, str | None]:
-    """The committed offset; if there is none, the end, as in kafka-consumer-groups."""
+    """Return the committed offset; if there is none, the end, as in kafka-consumer-groups."""
     return (bounds.latest, "no offset was committed: to the end") if current is None else (current, None)
 
 
@@ -52,7 +52,7 @@ def shift_by(count: int) -> Choice:
 
 
 def to_time(found: Mapping[Partition, int | None]) -> Choice:
-    """``found`` is the first offset at or after the time; None if the log has no record that late."""
+    """Return a choice by time. ``found``: the first offset at or after it; None if the log has no record that late."""
 
     def choose(partition: Partition, _: int | None, bounds: Bounds) -> tuple[int, str | None]:
         offset = found[partition]
@@ -100,7 +100,10 @@ def plan(
     committed: Mapping[Partition, Committed],
     bounds: Mapping[Partition, Bounds],
 ) -> list[Change]:
-    """By topic and partition; new offsets are kept within the log, as in kafka-consumer-groups. Raises CannotReset."""
+    """Return changes by topic and partition; new offsets are kept within the log, as in kafka-consumer-groups.
+
+    Raises CannotReset.
+    """
     return [_change(choice, partition, committed.get(partition), bounds[partition]) for partition in sorted(partitions)]
 
 
@@ -140,6 +143,6 @@ def _within(offset: int, bounds: Bounds) -> int:
 
 
 def totals(changes: Iterable[Change]) -> tuple[int, int]:
-    """Messages that are read again and messages that are skipped, where known."""
+    """Count messages that are read again and messages that are skipped, where known."""
     counted = list(changes)
     return sum(change.read_again or 0 for change in counted), sum(change.skipped or 0 for change in counted)

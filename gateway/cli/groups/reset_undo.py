@@ -1,4 +1,4 @@
-"""Saves the committed offsets before a reset of a group's offsets, so that it can be undone.
+"""Undo of a reset of a group's offsets: the committed offsets are saved before it.
 
 They are saved in Kafka's own way, as committed offsets of another group, ``__muster_undo.<group>``:
 
@@ -37,9 +37,10 @@ class Undo:
 
 
 def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> bool:
-    """Save what the changes remove, before anything is changed. CliError if it cannot be saved.
+    """Save the removed offsets, before anything is changed. Raises CliError if they cannot be saved.
 
-    False if metadata of some offsets had to be left out because they already have the maximum length of the cluster.
+    Returns False if metadata of some offsets had to be left out because they already have the maximum length of the
+    cluster.
     """
     kept = {change.partition: change.before for change in changes}
     with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
@@ -57,7 +58,10 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
 
 
 def last(bootstrap: str, group: str) -> Undo | None:
-    """What the last reset removed; None if there was none, or if it was undone or is too long ago. Raises CliError."""
+    """Return the offsets removed by the last reset; None if there was none, or if it was undone or is too long ago.
+
+    Raises CliError.
+    """
     with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
         kept = [(key, *_unpacked(found)) for key, found in offsets.fetch(coordinator).items()]
     if not kept:
@@ -91,5 +95,5 @@ def _unpacked(kept: Committed) -> tuple[int, Committed | None]:
         return at_ms, before if said["committed"] else None
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(
-            f"what was saved for --undo is not readable ({kept.metadata[:100]!r}); another client committed for it"
+            f"the offsets saved for --undo are not readable ({kept.metadata[:100]!r}); another client committed for it"
         ) from error

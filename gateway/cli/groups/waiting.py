@@ -33,7 +33,7 @@ _COLUMNS = (
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def waiting(directory: Path, address: str | None, as_json: bool) -> None:
-    """Show the groups that are rebalancing now, and each member whose request the coordinator waits for.
+    """Show the groups that are rebalancing now, and each member that the coordinator waits for.
 
     PROCEEDS IN is the time until the coordinator proceeds without them. muster groups evict GROUP MEMBER does so at
     once.
@@ -54,7 +54,7 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
 
 
 def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:
-    """One row for each awaited member; one without a name for a wait for the initial delay or the log."""
+    """Return one row for each awaited member; one without a name for a wait for the initial delay or the log."""
     deadline_ms = wait["deadline_ms"]
     head = (
         wait["group"],

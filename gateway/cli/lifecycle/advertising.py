@@ -1,4 +1,4 @@
-"""Whether clients can connect to what gateways will advertise, as far as that is known before anything starts."""
+"""Checks that clients can connect to the advertised addresses, as far as possible before anything starts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LOOPBACK = "127.0.0.1"
 
 
 def check_addresses(config: MusterConfig, *, on_cluster: bool) -> None:
-    """ValueError if two gateways would advertise the same address, or one an address that is none."""
+    """Raise ValueError if two gateways would advertise the same address, or one an address that is none."""
     listeners = config.all_listeners
     for listener in listeners:
         if listener.host in ("0.0.0.0", "::") and listener.advertised is None and not on_cluster:  # noqa: S104
             raise ValueError(
-                f"listeners={config.listeners} {listener.name} is open on all interfaces; say in advertised.listeners "
-                "to which address clients connect"
+                f"listeners={config.listeners} {listener.name} is open on all interfaces; set the "
+                "address for clients in advertised.listeners"
             )
     known = [listener for listener in listeners if not _depends_on_node(listener, on_cluster)]
     gateways = range(1, (config.gateway_count or 1) + 1)
@@ -31,14 +31,15 @@ def _depends_on_node(listener: Listener, on_cluster: bool) -> bool:
 
 
 def _address(listener: Listener, gateway: int) -> tuple[str, int]:
-    """With a port of its own if that is not chosen yet."""
+    """Return the address, with a port of its own if that is not chosen yet."""
     bound = listener.port + gateway - 1 if listener.port else -gateway
     node = Node(gateway_id=gateway, address=listener.own_address(_LOOPBACK), labels={})
     return listener.address(node, bound)
 
 
 def check_labels(config: MusterConfig, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """BadPlaceholder if one of Ray's live ``nodes``, as ``ray.nodes()`` has them, lacks a label that is needed."""
+    """Raise BadPlaceholder if one of Ray's live ``nodes``, as ``ray.nodes()`` has them, lacks a label that is
+    needed."""
     templates = [("advertised.listeners", text) for each in config.all_listeners for text in _templates(each)]
     templates.append(("broker.rack", config.broker_rack or ""))
     for node in nodes:

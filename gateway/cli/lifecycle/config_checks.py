@@ -1,4 +1,4 @@
-"""What ``muster up`` and ``muster doctor`` check of a configuration beyond the values of properties."""
+"""Checks of a configuration by ``muster up`` and ``muster doctor``, beyond the values of properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REQUIRED = "required"
 
 
 def check_users(config: MusterConfig) -> None:
-    """CliError if the file of users cannot be used."""
+    """Raise CliError if the file of users cannot be used."""
     try:
         if (sasl := Sasl.of(config)) is not None:
             sasl.close()
@@ -27,7 +27,7 @@ def check_users(config: MusterConfig) -> None:
 
 
 def check_tokens(config: MusterConfig) -> None:
-    """CliError if the file of tokens cannot be used."""
+    """Raise CliError if the file of tokens cannot be used."""
     try:
         if config.http_tokens_file is not None:
             TokensFile(Path(config.http_tokens_file))
@@ -36,7 +36,7 @@ def check_tokens(config: MusterConfig) -> None:
 
 
 def check_certificates(config: MusterConfig) -> None:
-    """CliError if a certificate or its key cannot be used."""
+    """Raise CliError if a certificate or its key cannot be used."""
     try:
         TlsListeners(config).close()
     except StoreError as error:
@@ -44,7 +44,7 @@ def check_certificates(config: MusterConfig) -> None:
 
 
 def check_listeners(config: MusterConfig, *, on_cluster: bool) -> None:
-    """CliError if two gateways would advertise one address, or a listener faces other hosts without consent."""
+    """Raise CliError if two gateways would advertise one address, or a listener faces other hosts without consent."""
     try:
         check_addresses(config, on_cluster=on_cluster)
         check_exposure(config, on_cluster=on_cluster)
@@ -53,7 +53,8 @@ def check_listeners(config: MusterConfig, *, on_cluster: bool) -> None:
 
 
 def check_exposure(config: MusterConfig, *, on_cluster: bool) -> None:
-    """ValueError if a port without authentication would be open to other hosts, unless that was requested by name.
+    """Raise ValueError if a port without authentication would be open to other hosts, unless that was requested by
+    name.
 
     ``on_cluster``: whether a listener without a host listens on all interfaces.
     """

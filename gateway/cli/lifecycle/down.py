@@ -32,7 +32,7 @@ _PAUSE_S = 0.1
 )
 @click.option("--if-running", is_flag=True, help="Succeed if none runs.")
 def down(directory: Path, timeout_s: float, if_running: bool) -> None:
-    """Stop the muster up that uses a storage directory, and wait until it has ended.
+    """Stop the muster up of a storage directory, and wait until it has ended.
 
     It must run on this host. If it was killed and its actors still serve on a Ray that it did not start, they are
     stopped. The data stay in the directory.
@@ -85,7 +85,7 @@ def _stop(pid: int, timeout_s: float) -> None:
 
 
 def _gone(process: psutil.Process) -> bool:
-    """Whether it has ended, even if its parent has not collected its exit code."""
+    """Return whether it has ended, even if its parent has not collected its exit code."""
     try:
         return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -18,7 +18,7 @@ from muster.gateway.cli.running import by_storage_or_address, connected
 _POLL_S = 0.3
 _SHOWN = 6
 Node = Mapping[str, Any]
-"""As in ``muster status --json``."""
+"""Node as in ``muster status --json``."""
 
 
 @click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
@@ -53,7 +53,8 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
 
 
 def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
-    """The node with that id, beginning of an id, or address. CliError unless there is one and it may be drained."""
+    """Return the node with that id, beginning of an id, or address. Raises CliError unless one fits and may be
+    drained."""
     meant = [node for node in nodes if text and (node["address"] == text or node["node_id"].startswith(text))]
     alive = [node for node in meant if node["state"] != "dead"]
     if not meant:

@@ -1,4 +1,4 @@
-"""Which Ray ``--address auto`` selects.
+"""Choice of a Ray by ``--address auto``.
 
 Ray's own ``auto`` takes any raylet of the machine, including another user's or that of a private ``muster up``.
 """
@@ -15,7 +15,7 @@ import psutil
 from muster.gateway.cli.errors import CliError
 
 PRIVATE_PREFIX = "muster-ray-"
-"""The prefix of the temporary directory of a Ray that Muster started for itself."""
+"""Prefix of the temporary directory of a Ray that Muster started for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,16 @@ class LocalRay:
 
 
 def find_ray() -> str:
-    """The address of the selected Ray: RAY_ADDRESS, else this user's on this host. CliError if there is none.
+    """Return the address of the selected Ray: RAY_ADDRESS, else this user's on this host.
 
-    Of several, it is the one that `ray start` recorded last; CliError naming them if that is none of them.
+    Of several, it is the one that `ray start` recorded last. Raises CliError if there is none, or naming them if
+    several run and the recorded one does not.
     """
     return os.environ.get("RAY_ADDRESS") or choose(list(_local_rays()), _last_started())
 
 
 def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
-    """The selected address; see :func:`find_ray`. ``last_started`` may have ended."""
+    """Return the selected address; see :func:`find_ray`. ``last_started`` may have ended."""
     others = [ray for ray in rays if not ray.is_private]
     addresses = sorted({ray.address for ray in others if ray.is_own})
     if last_started in addresses:
@@ -57,7 +58,7 @@ def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
 
 
 def _last_started() -> str | None:
-    """The address that `ray start` recorded; None if there is none, or if it is not readable for us."""
+    """Return the address that `ray start` recorded; None if there is none, or if it is not readable for us."""
     root = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     try:
         return (Path(root) / "ray/ray_current_cluster").read_text().strip()

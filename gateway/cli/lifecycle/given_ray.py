@@ -25,7 +25,7 @@ _RAY_PATIENCE_S = 60.0
 
 
 class GivenRay:
-    """This process's connection to such a Ray. CliError if none responds at the address, or it refuses us."""
+    """Connection of this process to such a Ray. Raises CliError if none responds at the address, or it refuses us."""
 
     def __init__(self, address: str) -> None:
         ray_connection.connect(address, None)
@@ -38,7 +38,8 @@ class GivenRay:
         self._answered_at = time.monotonic()
 
     def missing(self) -> str | None:
-        """Why this Ray is considered lost; None while it is available. A short outage of the GCS is tolerated."""
+        """Return why this Ray is considered lost; None while it is available. A short outage of the GCS is
+        tolerated."""
         if self._has_no_raylet():
             return f"Ray at {self.address} is no longer running on this host: its raylet has ended"
         if self.listens:
@@ -49,7 +50,7 @@ class GivenRay:
 
     @property
     def token_path(self) -> str | None:
-        """The file with the token that we send to this Ray, for other commands; None if it is open or not in a file."""
+        """File with the token that we send to this Ray, for other commands; None if it is open or not in a file."""
         if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" in os.environ:
             return None
         return os.environ.get("RAY_AUTH_TOKEN_PATH", str(Path.home() / ".ray/auth_token"))
@@ -76,7 +77,7 @@ class GivenRay:
             time.sleep(_POLL_S)
 
     def check_labels(self, config: MusterConfig) -> None:
-        """CliError if a live node lacks a label that the configuration refers to."""
+        """Raise CliError if a live node lacks a label that the configuration refers to."""
         import ray
 
         try:
@@ -98,7 +99,7 @@ class GivenRay:
 
 
 def _raylet(node_id: str) -> psutil.Process | None:
-    """The raylet of that node; None if we cannot see one running."""
+    """Return the raylet of that node; None if we cannot see one running."""
     argument = f"--node_id={node_id}"
     return next((process for process in psutil.process_iter(["cmdline"]) if argument in _arguments(process)), None)
 

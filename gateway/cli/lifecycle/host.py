@@ -16,7 +16,7 @@ from muster.gateway.cli.suggestions import Commands
 
 @click.group(cls=Commands)
 def host() -> None:
-    """Helpers for Ray's cluster launcher."""
+    """Run the steps of Ray's cluster launcher."""
 
 
 @host.command(epilog='Example: eval "$(python -m muster.gateway.cli.lifecycle.host java)"')
@@ -53,7 +53,7 @@ def merge(base: Path, changes: Path) -> None:
 
 
 def merged_config(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """``base`` with the top-level keys of ``changes``; None removes one."""
+    """Return ``base`` with the top-level keys of ``changes``; None removes one."""
     return {key: value for key, value in {**base, **changes}.items() if value is not None}
 
 

@@ -70,11 +70,11 @@ _RAY_SETTINGS = {
 }
 """Ray's settings (``ray_config_def.h``) for this Ray, unless the environment has others."""
 _AGENT_INTERPRETER = "_build_python_executable_command_memory_profileable"
-"""Ray's function for the first part of the command that starts an agent."""
+"""Function of Ray for the first part of the command that starts an agent."""
 _FORKS_BACKLOG = 64
 _START_RAYLET = "start_raylet"
 _SETUP_PATH = "setup_worker_path"
-"""Ray's option for the program that starts a worker."""
+"""Option of Ray for the program that starts a worker."""
 _MARKER = "MUSTER_UP_ID"
 
 
@@ -82,7 +82,7 @@ class OwnRay:
     """Ray's processes, and how to reach them. Call ``start`` in the main thread: see PDEATHSIG."""
 
     def __init__(self, storage: Path, environment: Mapping[str, str]) -> None:
-        """``environment`` (Java's) is for Ray's workers."""
+        """Prepare a start. ``environment`` (Java's) is for Ray's workers."""
         self._environment = environment
         self._vital: list[psutil.Process] = []
         self._ray: ModuleType | None = None
@@ -132,7 +132,7 @@ class OwnRay:
         self._vital = [child for child in started if _name(child) in ("gcs_server", "raylet")]
 
     def missing(self) -> str | None:
-        """Which process of Ray's head has ended by itself; None while all are alive."""
+        """Name the process of Ray's head that has ended by itself; None while all are alive."""
         ended = (_name(process) for process in self._vital if not is_alive(process))
         return next((f"{name} ended by itself" for name in ended), None)
 
@@ -174,7 +174,7 @@ def _without_helpers() -> None:
 
 
 def with_late_agents() -> None:
-    """Have the raylets of this process run :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of their agents."""
+    """Let the raylets of this process run :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of their agents."""
     from ray._private import ray_constants, services
 
     agents = (
@@ -196,7 +196,7 @@ def with_late_agents() -> None:
 
 
 def with_forked_workers() -> None:
-    """Have the raylets of this process run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
+    """Let the raylets of this process run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
     from ray._private.node import Node
 
     start = getattr(Node, _START_RAYLET)
@@ -259,7 +259,7 @@ def _guarded(marker: str, temp_dir: Path) -> subprocess.Popen[bytes]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False also for a process that has ended and whose parent has not collected its exit code."""
+    """Return False also for a process that has ended and whose parent has not collected its exit code."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -18,7 +18,7 @@ _TRIES = 200
 
 
 class Ports:
-    """Ports that no other process has. They are held until ``release``, so that two are never the same.
+    """Ports of this process alone, held until ``release``, so that two are never the same.
 
     No server listens on them meanwhile: clients are refused, as by a broker that is down, and retry.
     """
@@ -27,7 +27,7 @@ class Ports:
         self._held: list[socket.socket] = []
 
     def take(self, host: str, first: int, count: int, hint: str) -> tuple[int, ...]:
-        """``first`` and the following, or free ones if it is 0. CliError naming a taken one and giving the hint.
+        """Return ``first`` and the following, or free ones if it is 0. Raises CliError with a taken one and the hint.
 
         ``host``: the address that gateways will bind; "" for all interfaces.
         """

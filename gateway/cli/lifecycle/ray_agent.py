@@ -1,4 +1,4 @@
-"""Runs in place of an agent of Ray's until it is needed. A program of its own, stdlib only.
+"""Substitute for an agent of Ray's until it is needed. A program of its own, stdlib only.
 
 A raylet starts two agents, waits until they have written their ports to files, and ends if one of them ends. One
 serves a dashboard, which Muster's own Ray does not have; the other prepares runtime environments, which no actor of
@@ -25,11 +25,11 @@ _RUNTIME_ENV = "runtime_env_agent_port"
 _BIND = "bind"
 _SOCKET = "MUSTER_AGENT_SOCKET"
 _NOT_IN_USE = -1
-"""As Ray's agent writes for a service that it does not offer."""
+"""Port that Ray's agent writes for a service that it does not offer."""
 
 
 def run(program: str, *arguments: str) -> None:
-    """Returns when the raylet has ended."""
+    """Return when the raylet has ended."""
     options = dict(argument.removeprefix("--").split("=", 1) for argument in arguments if "=" in argument)
     own_option = _RUNTIME_ENV.replace("_", "-")
     if own_option in options:
@@ -66,7 +66,7 @@ def become(server: socket.socket, program: str, *arguments: str) -> None:
 
 
 def _await_connection(options: dict[str, str], port: int) -> socket.socket | None:
-    """Listen until a client connects; the listening socket then. None if the raylet has ended."""
+    """Listen until a client connects. Return the listening socket, or None if the raylet has ended."""
     host = options["node-ip-address"]
     server = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     _persist(options, _RUNTIME_ENV, server.getsockname()[1])
@@ -74,7 +74,7 @@ def _await_connection(options: dict[str, str], port: int) -> socket.socket | Non
 
 
 def _await(*files: int) -> list[int]:
-    """The files that have something to read; a process's, once it has ended."""
+    """Return the files that have something to read; a process's, once it has ended."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)

@@ -23,7 +23,7 @@ _CONNECT_S = 5
 _LISTENS_S = 1
 _HTTP2_SETTINGS = b"\x04"
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b"\0\0\0\0\0"
-"""A client's first bytes, and an empty frame of SETTINGS, the type with which the server begins (RFC 9113)."""
+"""First bytes of a client, and an empty frame of SETTINGS, the type with which the server begins (RFC 9113)."""
 
 
 def connect(address: str, token_path: str | None) -> None:
@@ -93,7 +93,8 @@ def keep_stdout() -> None:
 
 
 def _check_gcs(address: str) -> None:
-    """CliError if no server at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to say."""
+    """Raise CliError if no server at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to
+    say."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("0", ""):
         return
@@ -104,11 +105,11 @@ def _check_gcs(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise CliError(f"no Ray responds at {address}: {error}; check the address") from error
     if greeting[3:4] != _HTTP2_SETTINGS:
-        raise CliError(f"no Ray responds at {address}: what listens there is not a GCS; check the address")
+        raise CliError(f"no Ray responds at {address}: the server there is no GCS; check the address")
 
 
 def listens(address: str) -> bool:
-    """Whether a server listens at HOST:PORT; False also if it does not respond within a second."""
+    """Return whether a server listens at HOST:PORT; False also if it does not respond within a second."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_S).close()
@@ -124,7 +125,7 @@ def use_token(token_path: Path) -> None:
 
 
 def _use_token_of_user() -> None:
-    """As Ray does for ``auto``: send an existing token, unless the environment says not to."""
+    """Send an existing token, as Ray does for ``auto``, unless the environment forbids it."""
     has_token = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (
         Path.home() / ".ray/auth_token"
     ).exists()

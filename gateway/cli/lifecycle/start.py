@@ -53,7 +53,8 @@ class Start:
         nodes: int = 1,
         log_format: LogFormat = "text",
     ) -> None:
-        """``address``: of a running Ray; None to start one. ``nodes``: how many nodes it must have first."""
+        """Take ``address``, of a running Ray (None to start one), and ``nodes``, the number of nodes that it must have
+        first."""
         self._log_format = log_format
         self._config = config
         self._address = address
@@ -117,11 +118,11 @@ class Start:
 
     @property
     def _host(self) -> str | None:
-        """Where gateways listen if a listener has no host: on loopback, unless other nodes must be reached."""
+        """Host of listeners without one: loopback, unless other nodes must be reached."""
         return None if self._address else _LOOPBACK
 
     def _choose(self, ports: Ports) -> tuple[tuple[tuple[int, ...], ...] | None, tuple[int, ...] | None]:
-        """Ports of each gateway's listeners, and of /metrics. Of other nodes, only these know which are free."""
+        """Return ports of each gateway's listeners, and of /metrics. Other nodes choose free ones themselves."""
         count, listeners = self._config.gateway_count, self._config.all_listeners
         metrics = self._config.first_metrics_port(on_cluster=self._address is not None)
         if self._address is None:
@@ -246,7 +247,8 @@ class Start:
             ) from error
 
     def _remove_state(self) -> None:
-        """Keep it if only this host has left Ray: the actors on other nodes still serve and are found by it."""
+        """Remove the state, unless only this host has left Ray: the actors on other nodes still serve and are found by
+        it."""
         if self._given is None or self._given.responds or not self._given.listens:
             storage.remove_state(self._storage)
 
@@ -276,7 +278,7 @@ class Start:
 
 
 def _take_signals_back() -> None:
-    """Ray sets its own handler of SIGTERM when it starts; SIGINT still has ours."""
+    """Set our handler again: Ray sets its own for SIGTERM when it starts; SIGINT still has ours."""
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
@@ -292,7 +294,8 @@ def _java() -> dict[str, str]:
 
 
 def check_zookeeper(hosts: str, access: Access) -> None:
-    """CliError if ZooKeeper does not respond, or does not let Muster read nodes that an earlier Muster protected."""
+    """Raise CliError if ZooKeeper does not respond, or does not let Muster read nodes that an earlier Muster
+    protected."""
     try:
         zk = zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S)
         try:
@@ -312,7 +315,7 @@ def check_zookeeper(hosts: str, access: Access) -> None:
 
 
 def _own_address() -> str:
-    """This node's address, as other nodes reach it."""
+    """Return this node's address, as other nodes reach it."""
     import ray.util
 
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]

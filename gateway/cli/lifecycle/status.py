@@ -46,8 +46,8 @@ _ALIVE = "alive"
 def status(directory: Path, address: str | None, as_json: bool) -> None:
     """Show nodes and actors: where each actor runs, its pid and its state.
 
-    After muster drain a node is draining, and drained once nothing of Muster is left on it. Clients are shown whose
-    requests are of a version that is not served, with the setting that helps.
+    After muster drain a node is draining, and drained once nothing of Muster is left on it. Clients with requests of a
+    version that is not served are shown, with the setting that helps.
     """
     found = status_of(directory, address)
     if as_json:
@@ -86,7 +86,7 @@ def show(found: Mapping[str, Any], *, wide: bool) -> None:
 
 
 def _short(ids: Sequence[str]) -> dict[str, str]:
-    """As much of each id as tells it from the others."""
+    """Return as much of each id as distinguishes it from the others."""
     length = next(
         length for length in range(_MIN_ID_CHARS, 1 << 10) if len({node_id[:length] for node_id in ids}) == len({*ids})
     )
@@ -94,7 +94,7 @@ def _short(ids: Sequence[str]) -> dict[str, str]:
 
 
 def _places(nodes: Sequence[Mapping[str, Any]], ids: Mapping[str, str]) -> dict[str, str]:
-    """The address of each node, or its id if others have the same address."""
+    """Return the address of each node, or its id if others have the same address."""
     shared = Counter(node["address"] for node in nodes)
     return {
         node["node_id"]: node["address"] if shared[node["address"]] == 1 else ids.get(node["node_id"], node["node_id"])
@@ -108,7 +108,7 @@ def _lines(found: Iterable[tuple[str, str]]) -> None:
 
 
 def _total(actors: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> str:
-    """``7 actors on 2 nodes, all alive``."""
+    """Return the total: ``7 actors on 2 nodes, all alive``."""
     states = Counter(actor["state"] for actor in actors)
     if states.keys() == {_ALIVE}:
         said = ", all alive"
@@ -137,6 +137,7 @@ def _turned_away(client: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _addresses(actor: Mapping[str, Any]) -> str | None:
-    """Where clients reach a gateway; the name of a listener is in front of its address, but for the first one."""
+    """Return addresses for clients of a gateway; a listener's name is in front of its address, but for the first
+    one."""
     further = [f"{listener}://{address}" for listener, address in actor["further_addresses"].items()]
     return ",".join([actor["address"], *further]) if further else actor["address"]

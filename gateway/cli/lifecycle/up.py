@@ -71,7 +71,7 @@ _STOPPING = "stopping; a second signal exits at once"
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="Of stderr and of all actors' logs: text, or a JSON object on each line. Default text.",
+    help="Format of stderr and of all actors' logs: text, or a JSON object on each line. Default text.",
 )
 def up(
     file: Path | None,

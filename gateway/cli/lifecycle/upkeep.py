@@ -1,4 +1,4 @@
-"""What ``muster up`` does all the time: it watches the room in the storage, and starts ZooKeeper again if it ends."""
+"""Upkeep by ``muster up``: it watches the room in the storage, and starts ZooKeeper again if it ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _STABLE_S = 60.0
 
 
 class Upkeep:
-    """A thread of its own, since a start of the cluster waits for what it keeps running."""
+    """Thread of its own: a start of the cluster waits for the parts that it keeps running."""
 
     def __init__(self, storage: Path, server: EmbeddedZooKeeper | None, note: Callable[[str], None]) -> None:
-        """``server``: Muster's own ZooKeeper, if it has one. ``note`` gets what an operator must know."""
+        """Take ``server``: Muster's own ZooKeeper, if it has one. ``note`` gets messages for the operator."""
 
         def say(text: str) -> None:
             with suppress(OSError):  # its terminal is gone, or its output is a file on the full disk
@@ -62,7 +62,7 @@ class Upkeep:
 
 
 class _Restarts:
-    """Starts a server again whenever it has ended by itself, with growing pauses."""
+    """Restarts of a server that has ended by itself, with growing pauses."""
 
     def __init__(self, server: EmbeddedZooKeeper, note: Callable[[str], None]) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Ends what a ``muster up`` started once it has ended in any way. A program of its own, stdlib only.
+"""Ends the processes of a ``muster up`` once it has ended in any way. A program of its own, stdlib only.
 
 Ray's head processes end with us by themselves, but its agents linger for a minute and its actors for
 seconds, holding ports. Our processes are recognized by a variable in their environment, which children inherit,
@@ -36,7 +36,7 @@ def guard(marker: str, temp_dir: str) -> None:
 
 
 def ours(marker: str, temp_dir: str) -> list[int]:
-    """Live processes of this user that have the marker in their environment, or are Ray's and use the directory.
+    """Return live processes of this user that have the marker in their environment, or are Ray's and use the directory.
 
     A driver that connected from elsewhere is not ours.
     """

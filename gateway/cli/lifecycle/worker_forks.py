@@ -1,4 +1,4 @@
-"""Forks the workers of Muster's actors from one process that has imported what they need. A program of its own.
+"""Forks the workers of Muster's actors from one process that has imported their modules. A program of its own.
 
 Ray starts two interpreters for each worker, one after the other, and each imports Ray: with Muster's modules 1.2 s of
 processor time and 70 MB for each actor. Most of that is shared by the processes that this one forks, and takes no time
@@ -34,15 +34,15 @@ READY, GO, FORKED = b"r", b"g", b"f"
 """One process becomes the worker: a launcher that has given up meanwhile does not say GO to READY."""
 _GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
-"""Imported while Ray starts."""
+"""Modules imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
 _WITHOUT_GRAMMAR = "muster.gateway.cli.without_iri_grammar"
 _SCHEMAS = "muster.gateway.apis.schemas"
 _IDLE_MS = 100
-"""How long nothing was requested when the schemas of one more version are loaded."""
+"""Pause of requests after which the schemas of one more version are loaded."""
 _READ_BY_RAY = ("RAY_JOB_ID", "RAY_RAYLET_PID")
 _OOM_SCORE = "1000"
-"""As Ray's raylets set it for their workers (``worker_oom_score_adjustment``)."""
+"""Value that Ray's raylets set for their workers (``worker_oom_score_adjustment``)."""
 
 
 def main(fd: int) -> None:
@@ -59,7 +59,7 @@ def main(fd: int) -> None:
 
 
 def _serve(listener: socket.socket) -> dict[str, Any] | None:
-    """None if stdin has ended; in a forked process, what to become."""
+    """Return None if stdin has ended; in a forked process, its task."""
     poll = select.poll()
     poll.register(sys.stdin.fileno(), 0)  # POLLHUP is always reported
     poll.register(listener, select.POLLIN)
@@ -94,7 +94,7 @@ def _after_one(schemas: Iterator[None]) -> Iterator[None] | None:
 
 
 def _goes(connection: socket.socket) -> bool:
-    """Whether the launcher still waits, and leaves the start of the worker to this process."""
+    """Return whether the launcher still waits, and leaves the start of the worker to this process."""
     connection.settimeout(_GO_S)
     with suppress(OSError):
         connection.sendall(READY)
@@ -110,7 +110,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _import_ray(environment: dict[str, str]) -> bool:
-    """Once, and then True: Ray reads these when it is imported, and all actors of one ``muster up`` have the same."""
+    """Import Ray once, and return True from then on: Ray reads these at its import, and all actors have the same."""
     if _WITH_RAY[-1] in sys.modules:
         return False
     os.environ.update({name: environment[name] for name in _READ_BY_RAY if name in environment})

@@ -21,19 +21,19 @@ FORKS = "MUSTER_WORKER_FORKS"
 SETUP = "MUSTER_SETUP_WORKER"
 _READY, _GO, _FORKED = b"r", b"g", b"f"
 _TIMEOUT_S = 30.0
-"""How long it may take to import Ray, which the first worker waits for."""
+"""Limit of an import of Ray, which the first worker waits for."""
 _OURS = "01000000"
 _CONTEXT, _LANGUAGE, _TYPE = "--serialized-runtime-env-context=", "--language=", "--worker-type="
 
 
 def main(program: str, *arguments: str) -> None:
-    """Returns when a worker was forked; does not return if this process becomes it."""
+    """Return when a worker was forked; does not return if this process becomes it."""
     if not (_is_actor(arguments) and _forked(program, _for_worker(arguments))):
         os.execv(sys.executable, [sys.executable, os.environ[SETUP], program, *arguments])
 
 
 def _is_actor(arguments: tuple[str, ...]) -> bool:
-    """Whether the worker is for the first job, in Python, and without a runtime environment."""
+    """Return whether the worker is for the first job, in Python, and without a runtime environment."""
     options = {argument for argument in arguments if argument.startswith((_CONTEXT, _LANGUAGE, _TYPE))}
     return os.environ.get("RAY_JOB_ID") == _OURS and options <= {
         f"{_CONTEXT}{{}}",

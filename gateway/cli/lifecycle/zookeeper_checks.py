@@ -1,4 +1,4 @@
-"""Whether a ZooKeeper is that of a storage directory.
+"""Check that a ZooKeeper is that of a storage directory.
 
 Each is useless without the other, and spoils what is not its own: a log whose topic has another id is set aside for
 deletion.
@@ -31,9 +31,9 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 
 
 def check_belongs(zk: ZooKeeperClient, storage: Path, cluster_id: str, data_dir: Path | None) -> None:
-    """CliError unless ZooKeeper has the nodes of this storage, or both are new; then ZooKeeper gets the cluster id.
+    """Raise CliError unless ZooKeeper has the nodes of this storage, or both are new; then it gets the cluster id.
 
-    ``data_dir``: that of Muster's own ZooKeeper. ZooKeeperUnreachable, OSError.
+    ``data_dir``: that of Muster's own ZooKeeper. Raises ZooKeeperUnreachable or OSError.
     """
     name = f"ZooKeeper at {zk.hosts_text}" if data_dir is None else f"the ZooKeeper with its data in {data_dir}"
     try:
@@ -59,7 +59,7 @@ def check_belongs(zk: ZooKeeperClient, storage: Path, cluster_id: str, data_dir:
 
 
 def _missing(zk: ZooKeeperClient, logs: list[Path]) -> str | None:
-    """What is wrong with its nodes, given these logs; None if they fit, or there are none.
+    """Return the problem of its nodes, given these logs; None if they fit, or there are none.
 
     Only internal topics say so with certainty: a log of any other may be left of a topic that was deleted.
     """
@@ -102,7 +102,7 @@ def _lost(data_dir: Path | None) -> str:
 
 
 def remedies(storage: Path, data_dir: Path | None) -> str:
-    """What to do about a ZooKeeper that has lost its data."""
+    """Return the remedies for a ZooKeeper that has lost its data."""
     copy, hosts = ("them", " --zookeeper HOSTS/NEW-CHROOT") if data_dir is None else (data_dir / "version-2", "")
     return (
         f"put a copy of {copy} back, or restore a backup with muster restore BACKUP --storage NEW-DIRECTORY{hosts}; "

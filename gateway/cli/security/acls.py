@@ -54,7 +54,7 @@ _MEANINGFUL = {
     },
     ResourceType.TRANSACTIONAL_ID: {AclOperation.DESCRIBE, AclOperation.WRITE},
 }
-"""Operations of each type that librdkafka knows, besides ALL. Its BROKER is what Kafka calls CLUSTER."""
+"""Operations of each type that librdkafka knows, besides ALL. Its BROKER is Kafka's CLUSTER."""
 _NAMES = {ResourceType.BROKER: "CLUSTER"}
 _OPERATIONS = {
     operation.name.title().replace("_", ""): operation
@@ -66,13 +66,13 @@ _FOUND = {**_ADDED, "any": ResourcePatternType.ANY, "match": ResourcePatternType
 
 
 def _resources(command: F) -> F:
-    """The options that name resources; all may be repeated."""
+    """Add the options that name resources; all may be repeated."""
     for option in (
         click.option("--cluster", is_flag=True, help="ACLs of the cluster itself."),
         click.option("--transactional-id", "transactional_ids", multiple=True, type=NAME, metavar="ID"),
         click.option("--group", "groups", multiple=True, type=NAME, metavar="GROUP"),
         click.option(
-            "--topic", "topics", multiple=True, type=NAME, metavar="TOPIC", help="Its name or prefix, * for all."
+            "--topic", "topics", multiple=True, type=NAME, metavar="TOPIC", help="Name or prefix of a topic; * for all."
         ),
     ):
         command = option(command)
@@ -107,7 +107,7 @@ def _operations(help_text: str) -> Callable[[F], F]:
     cls=Commands, epilog="Example: muster acls add --allow-principal User:ann --operation Read --topic flights"
 )
 def acls() -> None:
-    """List, add and remove ACLs, which decide what clients may do."""
+    """List, add and remove ACLs: the rights of clients."""
 
 
 @acls.command("list", epilog="Example: muster acls list --topic flights --resource-pattern-type match")
@@ -150,14 +150,19 @@ def list_(
 
 
 def _changes(command: F) -> F:
-    """The options of ``add`` and ``remove`` that say which ACLs."""
+    """Add the options of ``add`` and ``remove`` that choose ACLs."""
     for option in (
         click.option("--idempotent", is_flag=True, help="With --producer: IdempotentWrite on the cluster, too."),
-        click.option("--consumer", is_flag=True, help="What a consumer needs of --topic and --group."),
-        click.option("--producer", is_flag=True, help="What a producer needs of --topic and --transactional-id."),
-        _operations("What is allowed or denied:"),
+        click.option("--consumer", is_flag=True, help="All rights of a consumer on --topic and --group."),
+        click.option("--producer", is_flag=True, help="All rights of a producer on --topic and --transactional-id."),
+        _operations("Operation to allow or deny:"),
         click.option(
-            "--deny-host", "deny_hosts", multiple=True, type=NAME, metavar="IP", help="Of --deny-principal. Default: *."
+            "--deny-host",
+            "deny_hosts",
+            multiple=True,
+            type=NAME,
+            metavar="IP",
+            help="Host of --deny-principal. Default: *.",
         ),
         click.option(
             "--allow-host",
@@ -165,7 +170,7 @@ def _changes(command: F) -> F:
             multiple=True,
             type=NAME,
             metavar="IP",
-            help="Of --allow-principal. Default: *.",
+            help="Host of --allow-principal. Default: *.",
         ),
         click.option("--deny-principal", "denied", multiple=True, type=NAME, metavar="TYPE:NAME"),
         click.option(
@@ -211,7 +216,7 @@ def remove(
     else:
         resources = _named(chosen["topics"], chosen["groups"], chosen["transactional_ids"], chosen["cluster"])
         if not resources:
-            raise click.UsageError("Name what to remove: --topic, --group, --transactional-id or --cluster.")
+            raise click.UsageError("Name a resource: --topic, --group, --transactional-id or --cluster.")
         if any(chosen[name] for name in ("operations", "producer", "consumer", "allow_hosts", "deny_hosts")):
             raise click.UsageError("These options need --allow-principal or --deny-principal.")
         filters = [_filter(kind, name, style, None) for kind, name in resources]
@@ -232,7 +237,7 @@ def _confirm(client: AdminClient, filters: Sequence[AclBindingFilter]) -> None:
 
 
 def _chosen(style: ResourcePatternType, options: dict[str, Any]) -> list[Acl]:
-    """The ACLs that the options say. CliError if they say none, or one that would mean nothing."""
+    """Return the ACLs of the options. Raises CliError if they name none, or one without a meaning."""
     pairs = _rights(options)
     clients = _clients(options)
     acls: dict[Acl, None] = {}
@@ -260,12 +265,12 @@ def _clients(options: dict[str, Any]) -> list[tuple[AclPermissionType, str, str]
     if not found:
         raise click.UsageError("Name a principal: --allow-principal or --deny-principal.")
     if (options["allow_hosts"] and not options["allowed"]) or (options["deny_hosts"] and not options["denied"]):
-        raise click.UsageError("A host is of a principal: --allow-host of --allow-principal, --deny-host of the other.")
+        raise click.UsageError("--allow-host needs --allow-principal, --deny-host needs --deny-principal.")
     return found
 
 
 def _rights(options: dict[str, Any]) -> list[tuple[Resource, tuple[AclOperation, ...]]]:
-    """Resources and operations on them."""
+    """Return resources and operations on them."""
     topics, groups, ids = options["topics"], options["groups"], options["transactional_ids"]
     producer, consumer = options["producer"], options["consumer"]
     if not (producer or consumer):
@@ -296,7 +301,7 @@ def _rights(options: dict[str, Any]) -> list[tuple[Resource, tuple[AclOperation,
 
 
 def _check_meaning(resources: Iterable[Resource], operations: Iterable[AclOperation]) -> None:
-    """CliError for an operation that means nothing for a resource: a gateway would store it."""
+    """Raise CliError for an operation that means nothing for a resource: a gateway would store it."""
     for kind, _ in resources:
         for operation in operations:
             if operation is not AclOperation.ALL and operation not in _MEANINGFUL[kind]:

@@ -1,4 +1,4 @@
-"""``muster audit-log``: who changed what, from the table ``administration``."""
+"""``muster audit-log``: changes and their principals, from the table ``administration``."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", 
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
-@click.option("--since", type=Moment(), default="-1d", metavar="TIME", help="From this time on. Default -1d.")
-@click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Show only what this principal did.")
-@click.option("--resource", type=NAME, metavar="NAME", help="Show only what was done to this topic, group or user.")
-@click.option("--refused", is_flag=True, help="Show only what ended with an error.")
+@click.option("--since", type=Moment(), default="-1d", metavar="TIME", help="Start of the time range. Default -1d.")
+@click.option("--principal", type=NAME, metavar="TYPE:NAME", help="Show only changes by this principal.")
+@click.option("--resource", type=NAME, metavar="NAME", help="Show only changes to this topic, group or user.")
+@click.option("--refused", is_flag=True, help="Show only attempts that failed.")
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
 def audit_log(
@@ -78,5 +78,5 @@ def audit_log(
 
 
 def _is_done(error: str) -> bool:
-    """Kafka's NONE, or a status of HTTP that is no error."""
+    """Return whether it is Kafka's NONE, or a status of HTTP that is no error."""
     return error == "NONE" or error.startswith("2")

@@ -39,7 +39,7 @@ _KEYS = {
 
 
 def _rate(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
-    """Bytes per second."""
+    """Parse bytes per second."""
     if text is None:
         return None
     found = _RATE.fullmatch(text.strip())
@@ -56,12 +56,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 def _entity(command: Any) -> Any:
-    """The options that say whose quotas."""
+    """Add the options that name the quotas' entity."""
     for option in (
         click.option("--group", type=NAME, metavar="GROUP", help="A consumer group: all its members together."),
-        click.option("--ip", type=NAME, metavar="ADDRESS", help=f"An address; {_DEFAULT}: each other one."),
-        click.option("--client-id", type=NAME, metavar="ID", help=f"A client id; {_DEFAULT}: each other one."),
-        click.option("--user", type=NAME, metavar="NAME", help=f"A user; {_DEFAULT}: each other one."),
+        click.option("--ip", type=NAME, metavar="ADDRESS", help=f"An address; {_DEFAULT} for all others."),
+        click.option("--client-id", type=NAME, metavar="ID", help=f"A client id; {_DEFAULT} for all others."),
+        click.option("--user", type=NAME, metavar="NAME", help=f"A user; {_DEFAULT} for all others."),
     ):
         command = option(command)
     return command
@@ -69,9 +69,9 @@ def _entity(command: Any) -> Any:
 
 @click.group(cls=Commands, epilog="Example: muster quotas set --user ann --producer-rate 10MiB/s")
 def quotas() -> None:
-    """List, set and remove quotas, which limit how much clients may do.
+    """List, set and remove quotas: limits on the load by clients.
 
-    Each applies to every gateway by itself, as in Kafka.
+    Each gateway applies them by itself, as Kafka's brokers do.
     """
 
 
@@ -114,17 +114,17 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @click.option(
     "--group-rate", type=NAME, callback=_rate, metavar="RATE", help="Bytes that --group may fetch per second."
 )
-@click.option("--request-percentage", type=_POSITIVE, help="Time of a gateway for requests, in percent.")
+@click.option("--request-percentage", type=_POSITIVE, help="Share of a gateway's time for requests, in percent.")
 @click.option("--mutation-rate", type=_POSITIVE, help="Partitions that may be created and deleted per second.")
 @click.option("--connection-rate", type=click.IntRange(min=1), help="Connections per second of --ip.")
 def set_(bootstrap_server: str | None, directory: Path, address: str | None, **chosen: Any) -> None:
-    """Set quotas; others of the same user, client or address stay. They are in force when the command ends."""
+    """Set quotas; others of the user, client or address stay. They are in force when the command ends."""
     group, rate = chosen.pop("group"), chosen.pop("group_rate")
     wanted = {key: chosen[name] for name, key in _KEYS.items() if chosen[name] is not None}
     if (group is None) != (rate is None) or (group is not None and wanted):
         raise click.UsageError("--group and --group-rate belong together, without other quotas.")
     if group is None and not wanted:
-        raise click.UsageError("Say which quota to set, for example --producer-rate 10MiB/s.")
+        raise click.UsageError("Name a quota to set, for example --producer-rate 10MiB/s.")
     with _gateway(bootstrap_server, directory, address) as gateway:
         if group is not None:
             _alter_group(gateway, group, _SET, str(rate))
@@ -137,7 +137,7 @@ def set_(bootstrap_server: str | None, directory: Path, address: str | None, **c
 @by_bootstrap
 @_entity
 @click.option(
-    "--quota", "keys", multiple=True, type=click.Choice(tuple(_KEYS.values())), help="Only this one; may be repeated."
+    "--quota", "keys", multiple=True, type=click.Choice(tuple(_KEYS.values())), help="Only this quota; may be repeated."
 )
 def remove(
     bootstrap_server: str | None, directory: Path, address: str | None, keys: tuple[str, ...], **chosen: Any

@@ -1,4 +1,4 @@
-"""``muster token``: who may use the HTTP port with a bearer token."""
+"""``muster token``: bearer tokens of the HTTP port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def token() -> None:
 def add(name: str, file: Path) -> None:
     """Write a new token for NAME to stdout; the file gets its hash.
 
-    Who sends it is the principal User:NAME. Earlier tokens of NAME stay valid until they are removed.
+    A request with it has the principal User:NAME. Earlier tokens of NAME stay valid until they are removed.
     """
     if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
         raise CliError(f"a name has 1 to {MAX_NAME_CHARS} printable characters")

@@ -1,4 +1,4 @@
-"""``muster user``: the users that may log in where a listener has clients log in."""
+"""``muster user``: the users that may log in at listeners with a login."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _COLUMNS = (Column("USER", Kind.NAME), "MECHANISM", "ITERATIONS")
 
 
 def _where(command: F) -> F:
-    """The options that say where users are, for :func:`_users`."""
+    """Add the options that locate users, for :func:`_users`."""
     option = click.option(
         "--file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Use this file, which sasl.credentials.file names, and not ZooKeeper.",
+        help="Use the file of sasl.credentials.file instead of ZooKeeper.",
     )
     return by_bootstrap(option(command))
 
 
 @contextmanager
 def _users(bootstrap_server: str | None, directory: Path, address: str | None, file: Path | None) -> Iterator[Users]:
-    """The users of a file; else in ZooKeeper: by Kafka's APIs where a server or a login is named, or through Ray."""
+    """Yield the users of a file; else in ZooKeeper: by Kafka's APIs where a server or a login is named, or through
+    Ray."""
     is_served = bootstrap_server is not None or current_security() is not None
     if file is not None:
         if is_served:
@@ -57,8 +58,8 @@ def _users(bootstrap_server: str | None, directory: Path, address: str | None, f
 def user() -> None:
     """List, add and remove users that may log in.
 
-    They are in ZooKeeper, where kafka-configs and admin clients alter them, too. A cluster without users has no one to
-    log in as: without --bootstrap-server and --command-config, Ray is used, which needs no login.
+    They are in ZooKeeper, where kafka-configs and admin clients alter them, too. A new cluster has no users yet:
+    without --bootstrap-server and --command-config, they are changed through Ray, without a login.
     """
 
 
@@ -67,7 +68,7 @@ def user() -> None:
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool, **where: Any) -> None:
-    """Show the users, and what they can log in with."""
+    """Show the users, and their login mechanisms."""
     with _users(**where) as users:
         rows = [
             {"user": name, "mechanism": mechanism, "iterations": iterations}
@@ -104,7 +105,7 @@ def list_(as_json: bool, **where: Any) -> None:
 def add(
     name: str, mechanisms: tuple[str, ...], iterations: int, password_file: Any, password: str | None, **where: Any
 ) -> None:
-    """Let NAME log in with a password, a new one if NAME exists. Salted hashes of it are stored.
+    """Let NAME log in with a password, or give it a new one. Salted hashes of it are stored.
 
     NAME can log in on all gateways when the command ends.
     """
@@ -117,7 +118,7 @@ def add(
 
 
 def _password(file: Any, given: str | None) -> str:
-    """CliError if it is empty."""
+    """Return the password. Raises CliError if it is empty."""
     if file is not None and given is not None:
         raise click.UsageError("--password-file and --password exclude each other.")
     try:
@@ -127,7 +128,7 @@ def _password(file: Any, given: str | None) -> str:
     if password is None:
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True, type=NAME))
     if not password:
-        raise CliError("a password has at least one character")
+        raise CliError("the password is empty")
     return password
 
 

@@ -1,4 +1,4 @@
-"""Where ``muster user`` finds and changes users: over Kafka's APIs, through Ray, or in a file."""
+"""Users of ``muster user``: over Kafka's APIs, through Ray, or in a file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Iterations = Mapping[str, int]
 
 
 class Users(Protocol):
-    """All raise CliError, if the users cannot be reached or the change is refused."""
+    """Users of a cluster. All methods raise CliError, if the users cannot be reached or the change is refused."""
 
     def found(self) -> dict[str, Iterations]:
-        """The users."""
+        """Return the users."""
 
     def set(self, name: str, password: str, mechanisms: Sequence[str], iterations: int) -> None:
         """Add the user, or replace these of the user's credentials."""
@@ -82,7 +82,7 @@ class UsersOfFile:
 
 
 class UsersOfGateway:
-    """Those in ZooKeeper, over Kafka's APIs; the principal needs DESCRIBE or ALTER on the cluster."""
+    """Users in ZooKeeper, over Kafka's APIs; the principal needs DESCRIBE or ALTER on the cluster."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -127,7 +127,7 @@ class UsersOfGateway:
 
 
 class UsersOfController:
-    """Those in ZooKeeper, through Ray: who reaches it needs no login, so the first user can be added."""
+    """Users in ZooKeeper, through Ray: access to it needs no login, so the first user can be added."""
 
     def __init__(self, directory: Path, address: str | None) -> None:
         """See :func:`connected`."""

@@ -36,8 +36,8 @@ def _properties(command: F) -> F:
 def zookeeper() -> None:
     """Protect nodes that exist in ZooKeeper, or open them.
 
-    As Kafka's zookeeper-security-migration. Muster protects what it creates with zookeeper.set.acl=true, and everything
-    in the ZooKeeper that it runs itself.
+    Like Kafka's zookeeper-security-migration. New nodes are protected with zookeeper.set.acl=true, and always in the
+    ZooKeeper that Muster runs itself.
     """
 
 
@@ -48,8 +48,8 @@ def zookeeper() -> None:
 def secure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None) -> None:
     """Let only Muster change its nodes.
 
-    Everyone may read them, but for users, brokers' configs, ACLs and the key of logins. Set zookeeper.set.acl=true at
-    the next start, else new nodes are open.
+    Everyone may read them, but for users, brokers' configs, ACLs and the key of logins. Set zookeeper.set.acl=true for
+    the next start, too: without it, new nodes are open.
     """
     with _client(read_config(file, sets, {"zookeeper.connect": hosts})) as zk:
         terminal.line(f"{counted(secure(zk), 'node')} can only be changed by Muster now", err=True)
@@ -77,6 +77,6 @@ def _client(config: MusterConfig) -> Iterator[ZooKeeperClient]:
     try:
         yield zk
     except (KazooException, ZooKeeperUnreachable) as error:
-        raise CliError(f"ZooKeeper refuses: {error or type(error).__name__}; are these the credentials?") from error
+        raise CliError(f"ZooKeeper refuses: {error or type(error).__name__}; check the credentials") from error
     finally:
         zk.shut()

@@ -10,7 +10,7 @@ import click
 from muster.gateway.cli.spark.process import become_spark, spark_options
 
 JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
-"""The jobs of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
+"""Jobs of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
 
 
 @click.command(
@@ -23,12 +23,12 @@ JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failove
     "--format",
     "output",
     type=click.Choice(("table", "json", "parquet", "html")),
-    help="parquet and html go to --out. Default: what the name at --out ends with (.json, .html), else table.",
+    help="Format; parquet and html need --out. Default: by the suffix of --out (.json, .html), else table.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: --format json.")
 @click.option("--details", is_flag=True, help="Show all tables of the job, in the columns that fit the terminal.")
 @click.option("--wide", is_flag=True, help="Show all tables of the job, with all columns.")
-@click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet. Default: stdout.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; a folder for parquet. Default: stdout.")
 @click.option("--stream", is_flag=True, help="Keep processing new rows; --out stores the progress.")
 @click.option("--once", is_flag=True, help="With --stream: stop when all current rows are processed.")
 def spark(
@@ -44,23 +44,23 @@ def spark(
 ) -> None:
     """Run JOB over the tables that the cluster has written, and show the result.
 
-    JOB is consumption (bytes sent to each group), lag (how far behind, and for how long), rebalances (how often, why,
-    and at what cost), attribution (bytes without a group, and whose they were), placement (load of partitions, actors
-    and nodes) or failover (time to recover).
+    JOB is consumption (bytes sent to each group), lag (of groups, in messages and seconds), rebalances (number, causes
+    and cost), attribution (bytes without a group, and their likely owners), placement (load of partitions, actors and
+    nodes) or failover (time to recover).
 
     A terminal shows the answer and a line for each group or actor, the worst first; a pipe gets all tables.
 
     Executors are actors on the cluster's Ray, through RayDP, at a lower priority than the serving actors.
 
     With --stream the result is shown again whenever the tables have grown, until interrupted; nothing is stored. With
-    --out, a folder, the result is shown only at the end of --once; the folder stores the result and the progress of the
-    stream, so that the same command continues there, with each row counted once.
+    --out, a folder stores the result and the progress of the stream: the next run of the command continues there, and
+    counts each row once. The result is then shown only at the end of --once.
     """
     if as_json and output not in (None, "json"):
         raise click.UsageError(f"--json excludes --format {output}.")
     output = "json" if as_json else output or _format_of(out, stream)
     if details and wide:
-        raise click.UsageError("--wide shows what --details does, and more: name one of them.")
+        raise click.UsageError("--wide includes --details: name one of them.")
     if (details or wide) and (output != "table" or out is not None):
         where = "--out" if output == "table" else f"--format {output}"
         raise click.UsageError(
@@ -79,6 +79,6 @@ def spark(
 
 
 def _format_of(out: Path | None, stream: bool) -> str:
-    """The default format. A stream's ``out`` is a folder, whatever its name."""
+    """Return the default format. A stream's ``out`` is a folder, whatever its name."""
     suffix = "" if out is None or stream else out.suffix
     return suffix.removeprefix(".") if suffix in (".json", ".html") else "table"

@@ -1,4 +1,4 @@
-"""How ``muster spark`` and ``muster report`` start Spark: they are replaced by the process that runs it.
+"""Start of Spark by ``muster spark`` and ``muster report``: the process that runs it replaces them.
 
 The gateway's package does not import that of the jobs; what they share is the request, a JSON object on the command
 line of ``python -m muster.spark.command``. Since that process takes their place (exec), signals, the terminal and the
@@ -31,13 +31,13 @@ _MIN_MEMORY_BYTES = 450 << 20
 
 
 def spark_options(command: F) -> F:
-    """The options of every command that runs jobs; the command passes them all to :func:`become_spark`."""
+    """Add the options of every command that runs jobs; the command passes them all to :func:`become_spark`."""
     for option in reversed(
         (
             click.option("--from", "start", type=Moment(), help="Start of the time range: ISO 8601, or -1h, -7d."),
             click.option("--to", "end", type=Moment(), help="End of the time range, in the same formats."),
             click.option(
-                "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this one. May be repeated."
+                "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this group. May be repeated."
             ),
             click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
             click.option("--top", type=click.IntRange(1), help="Maximum rows of a ranking."),
@@ -107,12 +107,13 @@ def become_spark(
     once: bool = False,
     **options: Any,
 ) -> NoReturn:
-    """Continue as ``python -m muster.spark.command``. CliError without a cluster, or with contradictory options."""
+    """Continue as ``python -m muster.spark.command``. Raises CliError without a cluster, or with contradictory
+    options."""
     start, end = options["start"], options["end"]
     if start is not None and end is not None and start >= end:
         raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
     if executor_memory < _MIN_MEMORY_BYTES:
-        raise CliError("Spark wants 450m of memory or more for each executor; give more with --executor-memory")
+        raise CliError("each executor needs at least 450m of memory; give more with --executor-memory")
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
     request = {
         "storage": str(directory.absolute()),
@@ -145,7 +146,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float | None
 
 
 def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:
-    """The address of its GCS, and the file with its token."""
+    """Return the address of its GCS, and the file with its token."""
     if address is not None:
         return address, os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:

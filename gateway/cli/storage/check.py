@@ -40,11 +40,11 @@ def storage() -> None:
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_(directory: Path, address: str | None, as_json: bool) -> None:
-    """Try what Muster needs of the file system that holds DIR, an existing directory. Default ./muster-data.
+    """Try the file system of DIR, an existing directory, as Muster uses it. Default ./muster-data.
 
     Everything is tried in temporary folders, which are removed. muster up tries most of it by itself; this also
-    measures, and kills a process that holds a lock. The exit code is 1 if a promise is not kept. Whether what fsync
-    reported as durable survives a power failure cannot be tried.
+    measures, and kills a process that holds a lock. The exit code is 1 if a promise is not kept. One promise cannot be
+    tried: that data survive a power failure after fsync.
     """
     if not directory.is_dir():
         raise CliError(f"there is no directory {directory}; create it, or mount it, first")
@@ -88,7 +88,7 @@ def _rows(findings: list[Finding]) -> list[dict[str, object]]:
 
 
 def _on_every_node(directory: Path, address: str) -> list[Finding]:
-    """CliError if no Ray responds there, or a node has no such directory."""
+    """Check on every node. Raises CliError if no Ray responds there, or a node has no such directory."""
     from muster.gateway.cli.lifecycle.given_ray import GivenRay
 
     ray = GivenRay(address)

@@ -32,7 +32,7 @@ _WHAT: Mapping[ConsumerRecord, str] = {
 
 
 def consumer_in_words(key: ConsumerKey, value: object) -> str:
-    """One line. ``value`` is that of the record, None for a tombstone."""
+    """Return one line. ``value`` is that of the record, None for a tombstone."""
     place = f"consumer group {key.group}, {' '.join(filter(None, (_WHAT[key.kind], key.name)))}"
     match value:
         case None:
@@ -53,12 +53,12 @@ def consumer_in_words(key: ConsumerKey, value: object) -> str:
 
 
 def consumer_key_as_json(key: ConsumerKey) -> dict[str, Any]:
-    """The fields of the key."""
+    """Return the fields of the key."""
     return {"type": int(key.kind), "group": key.group, "name": key.name}
 
 
 def consumer_value_as_json(value: object) -> dict[str, Any] | None:
-    """The fields of a value; None for a tombstone."""
+    """Return the fields of a value; None for a tombstone."""
     match value:
         case GroupEpoch():
             return {"epoch": value.epoch, "metadata_hash": value.metadata_hash}
@@ -93,12 +93,12 @@ def consumer_value_as_json(value: object) -> dict[str, Any] | None:
 
 
 def consumer_group_row(group: ConsumerGroup, offsets: int) -> tuple[Any, ...]:
-    """The row of a table of groups, as that of a classic group; the epoch is in place of the generation."""
+    """Return the row of a table of groups, as for a classic group; the epoch is in place of the generation."""
     return (group.id, group.state().value, "consumer", None, group.epoch, None, len(group.members), offsets)
 
 
 def consumer_member_rows(group: ConsumerGroup) -> list[tuple[Any, ...]]:
-    """The rows of a table of members, as those of a classic group."""
+    """Return the rows of a table of members, as for a classic group."""
     return [
         (
             group.id,
@@ -114,7 +114,7 @@ def consumer_member_rows(group: ConsumerGroup) -> list[tuple[Any, ...]]:
 
 
 def consumer_group_as_json(group: ConsumerGroup) -> dict[str, Any]:
-    """The group without its offsets."""
+    """Return the group without its offsets."""
     return {
         "group": group.id,
         "state": group.state().value,

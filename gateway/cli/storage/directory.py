@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """How other commands find a running cluster. Its file has mode 600: it says where the token is."""
+    """State by which other commands find a running cluster. Its file has mode 600: it names the token's file."""
 
     pid: int
     namespace: str
@@ -40,7 +40,7 @@ class RunState:
     metrics: tuple[str, ...] = ()
     zookeeper: str = ""
     cluster_id: str = ""
-    """As in ``meta.properties``."""
+    """Id in ``meta.properties``."""
 
     @property
     def is_own_ray(self) -> bool:
@@ -49,7 +49,10 @@ class RunState:
 
 
 def cluster_id(storage: Path) -> str:
-    """The id of the cluster whose data are there, generated if there are none. CliError if the format is too new."""
+    """Return the id of the cluster whose data are there, generated if there are none.
+
+    Raises CliError if the format is too new.
+    """
     meta = storage / "meta.properties"
     if not meta.exists():
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -71,7 +74,7 @@ def cluster_id(storage: Path) -> str:
 
 
 def write_cluster_id(storage: Path, cluster_id: str) -> None:
-    """The data in the directory are that cluster's from now on. OSError."""
+    """Assign the data in the directory to that cluster from now on. Raises OSError."""
     import javaproperties
 
     properties = {"version": str(FORMAT_VERSION), "cluster.id": cluster_id}
@@ -79,13 +82,13 @@ def write_cluster_id(storage: Path, cluster_id: str) -> None:
 
 
 def unfinished_restore(storage: Path) -> Path:
-    """The file that is there while a restore has not completed."""
+    """Return the file that is there while a restore has not completed."""
     return storage / "restore-unfinished"
 
 
 @contextlib.contextmanager
 def locked(storage: Path) -> Iterator[None]:
-    """Lock the directory for this process. CliError naming the holder if another process has it."""
+    """Lock the directory for this process. Raises CliError naming the holder if another process has it."""
     with open(storage / "run" / "lock", "a+", opener=_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +106,8 @@ def locked(storage: Path) -> Iterator[None]:
 
 
 def holder(storage: Path) -> int | None:
-    """Pid of the ``muster up`` that uses the directory now, on :func:`holder_host`; None if there is none."""
+    """Return the pid of the ``muster up`` that uses the directory now, on :func:`holder_host`; None if there is
+    none."""
     try:
         with (storage / "run" / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -115,7 +119,7 @@ def holder(storage: Path) -> int | None:
 
 
 def holder_host(storage: Path) -> str | None:
-    """The name of the host of the last ``muster up`` that used the directory, which hosts may share."""
+    """Name the host of the last ``muster up`` that used the directory, which hosts may share."""
     return _read_holder(storage)[1]
 
 
@@ -130,7 +134,7 @@ def write_state(storage: Path, state: RunState) -> None:
 
 
 def read_state(storage: Path) -> RunState | None:
-    """The state that the last ``muster up`` wrote; None if there is none, or if it stopped in order."""
+    """Return the state that the last ``muster up`` wrote; None if there is none, or if it stopped in order."""
     try:
         fields: dict[str, Any] = json.loads(_state_file(storage).read_text(encoding="utf-8"))
         return RunState(**{**fields, "bootstrap": tuple(fields["bootstrap"]), "metrics": tuple(fields["metrics"])})

@@ -1,4 +1,4 @@
-"""Prepares a storage directory for a start: whether it is fit for Muster on this node, and how that is reported."""
+"""Preparation of a storage directory for a start: checks that it is fit for Muster on this node, and their report."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def prepare(storage: Path) -> str:
 
 
 def _close_to_others(storage: Path) -> None:
-    """Earlier versions let any user read. What is below these directories need not be changed for that."""
+    """Remove other users' access: earlier versions let any user read. Directories below these stay as they are."""
     for name in ("logs", "metrics", "run", "zookeeper"):
         with contextlib.suppress(FileNotFoundError):
             (storage / name).chmod(0o700)
 
 
 def refuse_unfit(storage: Path, findings: Iterable[Finding]) -> None:
-    """CliError naming the problems, if there are any."""
+    """Raise CliError naming the problems, if there are any."""
     problems = [f"{finding.promise.title}{_on(finding)}: {finding.problem}" for finding in findings if finding.problem]
     if not problems:
         return

@@ -80,7 +80,7 @@ def dump(what: str, directory: Path, offset: int, limit: int | None, style: str,
 
 
 def _read(path: Path, offset: int) -> Iterator[_Found]:
-    """The batches from the offset on. CliError if there is no such log."""
+    """Yield the batches from the offset on. Raises CliError if there is no such log."""
     for segment in _segments(path):
         end = 0
         for batch in inspection.read_batches(segment):
@@ -94,7 +94,7 @@ def _read(path: Path, offset: int) -> Iterator[_Found]:
 
 
 def _say_that_nothing_is_there(path: Path, offset: int) -> None:
-    """CliError for an offset beyond the log, and for what is no log; an empty log is no error."""
+    """Raise CliError for an offset beyond the log, and for a path that is no log; an empty log is no error."""
     segments = _segments(path)
     ends = [batch.header.next_offset for segment in segments for batch in inspection.read_batches(segment)]
     if ends:
@@ -151,7 +151,7 @@ def _as_text(found: _Found, is_offsets: bool) -> None:
 
 
 def _control(found: _Found) -> str | None:
-    """What a control batch says; None for any other, or one of an unknown type."""
+    """Return the meaning of a control batch; None for any other, or one of an unknown type."""
     end = read_control(found.batch.content, found.batch.header) if found.batch.header.is_control else None
     return f"{'COMMIT' if end.commit else 'ABORT'} of coordinator epoch {end.coordinator_epoch}" if end else None
 

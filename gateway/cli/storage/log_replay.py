@@ -69,12 +69,12 @@ _MADE_ANEW = (".index", ".snapshot")
 
 @dataclass(slots=True)
 class _Log:
-    """The content of a partition's files, only the last record of each key, as a coordinator loads it."""
+    """Content of a partition's files, only the last record of each key, as a coordinator loads it."""
 
     records: int = 0
     last: dict[bytes, LogRecord] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
-    """What a coordinator would refuse to load, or would miss."""
+    """Damage that a coordinator would refuse to load, or would miss."""
 
 
 @click.command(epilog="Example: muster log replay __consumer_offsets-7 --json")
@@ -90,12 +90,12 @@ class _Log:
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replay(what: str, directory: Path, as_json: bool) -> None:
-    """Feed a partition of __consumer_offsets to the group coordinator, and show the groups that it has then.
+    """Load a partition of __consumer_offsets as a group coordinator does, and show its groups.
 
     DIR may be a copy, also of a directory of Apache Kafka. Nothing is changed and nothing is connected to. Groups are
     as in a coordinator that has just loaded the log: Stable, or Empty if there are no members. A torn tail is passed
-    over, as at a start. Damage, and records that cannot be read, are named, and the groups are shown without them; the
-    exit code is then 1, since a coordinator would refuse to load that log.
+    over, as at a start. Damage and unreadable records are named, and the groups are shown without them; the exit code
+    is then 1, since a coordinator would refuse to load that log.
     """
     path = _partition(directory, what)
     if storage.holder(directory) and path.is_relative_to(directory):
@@ -126,7 +126,7 @@ def _is_of_a_group(key: bytes) -> bool:
 
 
 def _partition(directory: Path, what: str) -> Path:
-    """CliError if it is no directory."""
+    """Return the partition's path. Raises CliError if it is no directory."""
     path = directory / "logs" / what
     path = path if path.is_dir() else Path(what)
     if not path.is_dir():
@@ -135,7 +135,7 @@ def _partition(directory: Path, what: str) -> Path:
 
 
 def _read(path: Path) -> _Log:
-    """CliError if there is no log."""
+    """Read the log. Raises CliError if there is none."""
     log = _Log()
     try:
         for segment, batch in inspection.counting_batches(path):
@@ -155,7 +155,7 @@ def _read(path: Path) -> _Log:
 
 
 def _loaded(log: _Log) -> tuple[Coordinator, list[str]]:
-    """The core after all records that it can read, and remarks on the others."""
+    """Return the core after all records that it can read, and remarks on the others."""
     core = Coordinator(partition=0, epoch=0, config=GroupConfig(), new_id=str)
     for key, record in log.last.items():
         try:

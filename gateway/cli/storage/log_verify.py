@@ -43,8 +43,8 @@ _COLUMNS = (
 def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
     """Read all logs, or the named ones, and check them: CRCs, order, offsets, manifests, indexes, claims.
 
-    Nothing is changed. The exit code is 1 if anything is damaged. What a crash leaves behind and the next start
-    repairs, such as a torn tail, is reported as a note. While Muster runs, the ends of logs may look torn.
+    Nothing is changed. The exit code is 1 if anything is damaged. Traces of a crash that the next start repairs, such
+    as a torn tail, are reported as notes. While Muster runs, the ends of logs may look torn.
     """
     if storage.holder(directory):
         print_text(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
@@ -63,7 +63,7 @@ def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
 
 
 def _partitions(directory: Path, what: tuple[str, ...]) -> list[Path]:
-    """Directories of partitions; all if none is named. CliError for what does not exist."""
+    """Return directories of partitions; all if none is named. Raises CliError for one that does not exist."""
     logs = directory / "logs"
     if not what:
         if not logs.is_dir():

@@ -27,7 +27,7 @@ from muster.gateway.cli.storage.consumer_group_records import (
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:
-    """One line; None if the bytes are none of Kafka's records for groups."""
+    """Return one line; None if the bytes are none of Kafka's records for groups."""
     read = _read(key, value)
     if read is None:
         return None
@@ -48,7 +48,7 @@ def in_words(key: bytes | None, value: bytes | None) -> str | None:
 
 
 def decoded(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """The same for JSON: ``key`` and ``value``, where the value of a tombstone is None."""
+    """Return ``key`` and ``value`` for JSON, where the value of a tombstone is None."""
     read = _read(key, value)
     if read is None:
         return None

@@ -52,7 +52,8 @@ def _call(function: Callable[..., T], *arguments: object) -> T:
 
 
 def check_every_node(storage: Path, cluster_id: str) -> list[Finding]:
-    """What was found when every node tried what Muster needs. CliError naming a node that sees another directory."""
+    """Return the findings of every node about the storage. Raises CliError naming a node that sees another
+    directory."""
     nodes = Nodes()
     sees = nodes(_sees, storage, cluster_id)
     for node, host in sorted(nodes.hosts.items(), key=lambda item: item[1]):

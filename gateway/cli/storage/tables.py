@@ -88,17 +88,21 @@ def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
 
 @tables.command("compact", epilog="Example: muster tables compact --delay-ms 0")
 @_storage
-@click.option("--delay-ms", type=click.IntRange(min=0), help="As metrics.compaction.delay.ms. Default 15 minutes.")
-@click.option("--grace-ms", type=click.IntRange(min=0), help="As metrics.compaction.grace.ms. Default a day.")
-@click.option("--retention-ms", type=click.IntRange(min=0), help="As metrics.retention.ms. Default: nothing expires.")
+@click.option(
+    "--delay-ms", type=click.IntRange(min=0), help="Value of metrics.compaction.delay.ms. Default 15 minutes."
+)
+@click.option("--grace-ms", type=click.IntRange(min=0), help="Value of metrics.compaction.grace.ms. Default a day.")
+@click.option(
+    "--retention-ms", type=click.IntRange(min=0), help="Value of metrics.retention.ms. Default: nothing expires."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compact_(
     directory: Path, delay_ms: int | None, grace_ms: int | None, retention_ms: int | None, as_json: bool
 ) -> None:
     """Merge each hour's small files into one now, and remove files that were merged longer ago than the grace period.
 
-    A running Muster does this by itself. Doing it by hand meanwhile is harmless, except with a short --grace-ms:
-    that removes files that a job still reads or a stream has not read yet. The exit code is 1 if something was left
+    A running Muster does this by itself. A run by hand meanwhile is harmless, except with a short --grace-ms: that
+    removes files that a job still reads or a stream has not read yet. The exit code is 1 if something was left
     unchanged.
     """
     from muster.actors.config import MusterConfig  # no other command here needs it

@@ -87,7 +87,7 @@ REFUSED = {
         "p\np\n",
         "x cannot be changed: Too many iterations",
     ),
-    "no password": (("add", "x", "--password-file", "-"), "\n", "a password has at least one character"),
+    "no password": (("add", "x", "--password-file", "-"), "\n", "the password is empty"),
     "no name": (("add", ""), "p\np\n", "a name has 1 to 255 printable characters"),
     "a name without a node": (("add", "."), "p\np\n", "cannot be stored in ZooKeeper"),
     "two places": (("list", "--file", "users"), None, "--file goes without --bootstrap-server"),
