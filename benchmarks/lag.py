@@ -1,4 +1,4 @@
-"""``python -m benchmarks lag``: what the lag of all groups costs, by HTTP, in a scrape, and from the command line.
+"""``python -m benchmarks lag``: the cost of the lag of all groups, by HTTP, in a scrape, and from the command line.
 
 Starts a whole Muster with data in a temporary directory. The groups only commit, as consumers that assign their
 partitions themselves, and every partition of every group has a lag.
@@ -32,13 +32,13 @@ from benchmarks.report import Figures, output, output_options
 
 API_VERSIONS, OFFSET_COMMIT, CREATE_TOPICS = (18, 0), (8, 7), (19, 7)
 LIMIT_S, LIMITED_GROUPS = 1.0, 1_000
-"""Every look takes at most that long with that many groups."""
+"""Limit of every look with that many groups."""
 _TOPIC, _PARTITIONS, _RECORDS = "orders", 10, 20_000
 """Records of each partition, 100 bytes each."""
 _CONNECTIONS = 50
 _PROBE_S = 0.002
 _FORGOTTEN_S = 1.2
-"""A gateway answers requests within a second out of what it has just read."""
+"""Pause between looks: a gateway answers requests within a second from its last read."""
 _MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
 
 
@@ -52,7 +52,7 @@ class Look:
     client_cpu_s: float
     """Processor time of a command; 0 for a request."""
     held_s: float
-    """The longest that another client waited for a response of the gateway meanwhile, of all looks."""
+    """Longest wait of another client for a response of the gateway meanwhile, of all looks."""
 
 
 @click.command()
@@ -115,7 +115,7 @@ async def _records(cluster: Cluster, connection: Connection) -> None:
 
 
 async def _commit(connections: Sequence[Connection], numbers: range) -> None:
-    """Have each of these groups commit an offset below the end for each partition; no two have the same one."""
+    """Let each of these groups commit an offset below the end for each partition; no two have the same one."""
 
     async def commit(number: int) -> None:
         offsets = [
@@ -139,7 +139,7 @@ async def _commit(connections: Sequence[Connection], numbers: range) -> None:
 async def _look(
     look: Callable[[], object], rounds: int, actors: dict[str, psutil.Process], connection: Connection
 ) -> Look:
-    """The medians of ``rounds`` looks, each after a while in which nobody looks."""
+    """Return the medians of ``rounds`` looks, each after a pause without looks."""
     took_s, used_s, client_s, held_s = [], [], [], 0.0
     for _ in range(rounds):
         await asyncio.sleep(_FORGOTTEN_S)
