@@ -1,7 +1,7 @@
-"""``python -m muster.spark.command REQUEST``: what ``muster spark`` and ``muster report`` run. REQUEST:
+"""``python -m muster.spark.command REQUEST``: the process of ``muster spark`` and ``muster report``. REQUEST:
 :mod:`muster.spark.request`.
 
-The answer goes to stdout or to a file, everything else to stderr. Exit code 0; 1 with one line that says why; 130 and
+The answer goes to stdout or to a file, everything else to stderr. Exit code 0; 1 with one line of the reason; 130 and
 143 after SIGINT and SIGTERM. The session ends with the process, however that ends.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _CONTROLLER = "controller"
 _INTERRUPTED = 128 + signal.SIGINT
 _JOBS_AT_ONCE = 2
-"""If tables are small."""
+"""Limit for small tables."""
 
 
 class RequestRefused(RuntimeError):
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ended(why: str) -> int:
-    """The exit code for this error, unless a signal caused it."""
+    """Return the exit code for this error, unless a signal caused it."""
     return _failed(why) if (number := ended_by()) is None else _failed("interrupted", 128 + number)
 
 
@@ -137,7 +137,7 @@ def stopped_at(storage: Path) -> datetime | None:
 
 
 def _check_stream(request: Request, jobs: list[Job]) -> None:
-    """RequestRefused if the request cannot be streamed."""
+    """Raise RequestRefused if the request cannot be streamed."""
     if len(jobs) != 1:
         raise RequestRefused("a stream is of one job")
     if not jobs[0].streamed:
@@ -152,7 +152,7 @@ def _check_stream(request: Request, jobs: list[Job]) -> None:
 def session_for(
     request: Request, jobs: list[Job], *, low_priority: bool = True
 ) -> AbstractContextManager[SparkSession]:
-    """The Spark session that the request specifies, configured for the size of the jobs' input. SparkUnavailable.
+    """Return the request's Spark session, configured for the size of the jobs' input. Raises SparkUnavailable.
 
     ``low_priority``: see :func:`muster.spark.session.raydp_session`.
     """
@@ -192,7 +192,7 @@ def session_for(
 def _results(
     request: Request, jobs: list[Job], session: SparkSession, progress: Progress
 ) -> tuple[list[JobResult], list[str]]:
-    """The results of all jobs, and the errors of those that failed. RequestRefused if the only one failed.
+    """Return the results of all jobs, and the errors of failed ones. Raises RequestRefused if the only one failed.
 
     Jobs on small tables spend more time in planning than in running, on one core each: so several run at a time.
     """
@@ -264,7 +264,7 @@ def _print(request: Request, results: list[JobResult]) -> None:
 
 
 def _groups_without_rows(request: Request, results: list[JobResult]) -> list[str]:
-    """Requested groups that occur in no result of the jobs that take groups into account."""
+    """Return the requested groups that occur in no result of the jobs that take groups into account."""
     found = {
         group
         for result in results

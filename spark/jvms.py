@@ -1,4 +1,4 @@
-"""The JVMs of a session on the nodes of a Ray cluster: how to find them, and the folder for their temporary files.
+"""The JVMs of a session on the nodes of a Ray cluster, and the folder for their temporary files.
 
 RayDP kills its JVMs, which then remove nothing: libraries that they unpacked, blocks of Spark. So they have a folder of
 their own, which a task on each node makes before they start and another one removes once they have ended.
@@ -17,7 +17,7 @@ import psutil
 _MARK = "-Dmuster.spark.application="
 _PROC = Path("/proc")
 _END_S = 10
-"""How long JVMs may take to end."""
+"""Limit for JVMs to end."""
 
 
 def mark(application: str) -> str:

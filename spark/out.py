@@ -18,13 +18,13 @@ class CannotWrite(RuntimeError):
 
 
 def said(error: OSError) -> str:
-    """What is wrong and with which path, without the error number."""
+    """Return the problem and its path, without the error number."""
     text = error.strerror or str(error) or type(error).__name__
     return text if error.filename is None else f"{error.filename}: {text}"
 
 
 def check_file(path: Path) -> None:
-    """CannotWrite if :func:`write_file` could not write there."""
+    """Raise CannotWrite if :func:`write_file` could not write there."""
     if path.is_dir():
         raise CannotWrite(f"{path} is a folder: name a file")
     if not path.parent.is_dir():
@@ -48,14 +48,15 @@ def write_file(path: Path, text: str) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """CannotWrite if the path exists, unless it is an empty folder."""
+    """Raise CannotWrite if the path exists, unless it is an empty folder."""
     if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
         raise CannotWrite(f"{path} is there already: name a folder that is not")
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside ``path``, renamed to it at the end, or removed on an error. Raises CannotWrite."""
+    """Yield a temporary folder beside ``path``, renamed to it at the end, or removed on an error. Raises
+    CannotWrite."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _gone_unless_done(path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}")) as partial:
@@ -66,7 +67,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def require_parts(folder: Path) -> None:
-    """FileNotFoundError if Spark wrote there and none of it is visible here."""
+    """Raise FileNotFoundError if Spark wrote there and none of it is visible here."""
     if not any(folder.glob("part-*")):
         why = "what an executor wrote there is on its own node: name a folder that all nodes share"
         raise FileNotFoundError(errno.ENOENT, why, str(folder))

@@ -12,7 +12,7 @@ from pathlib import Path
 from muster.spark.jvms import marked
 
 NICENESS = 10
-"""From 0 to 19: at 10, a tenth of the share of a process at 0 that wants the same core."""
+"""Niceness from 0 to 19: at 10, a tenth of the share of a process at 0 that wants the same core."""
 
 
 def yield_own() -> None:

@@ -1,4 +1,5 @@
-"""What ``muster spark`` and ``muster report`` request of the process that runs Spark (:mod:`muster.spark.command`)."""
+"""The request of ``muster spark`` and ``muster report`` to the process that runs Spark
+(:mod:`muster.spark.command`)."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from muster.spark.jobs.job import Options
 
 
 class BadRequest(ValueError):
-    """The text is no valid request; the message says what is wrong with it, in one line."""
+    """Raised for a text that is no valid request; the message is one line with the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Which jobs to run, on which tables, where, and the form of the answer."""
+    """Request for jobs: which ones, on which tables, where, and the form of the answer."""
 
     storage: Path
     """``storage.path`` of the cluster whose tables are read."""
@@ -29,8 +30,8 @@ class Request:
     format: str = "table"
     """table, json, parquet or html."""
     extent: Literal["", "details", "wide"] = ""
-    """Of a table: all tables of the job in the columns that fit (details), or with all columns (wide). Empty: on a
-    terminal the answer alone, elsewhere as ``wide``."""
+    """Extent of a table: all tables of the job in the columns that fit (details), or with all columns (wide). Empty: on
+    a terminal the answer alone, elsewhere as ``wide``."""
     out: Path | None = None
     """A file; for parquet and for a stream a folder; None: stdout. A stream without it keeps nothing."""
     ray_address: str | None = None
@@ -65,7 +66,7 @@ class Request:
             raise BadRequest(f"this is no request: {error}") from error
 
     def as_of_now(self) -> Request:
-        """The same for tables that are read now."""
+        """Return the request for tables that are read now."""
         return self if self.says_now else replace(self, options=self.options.at_present())
 
 

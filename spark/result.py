@@ -26,7 +26,7 @@ from muster.spark.rollups import read_samples, read_sent
 from muster.spark.tables import damage_in, read_table
 
 MAX_ROWS = 10_000
-"""The limit per section of an answer, so that the driver's memory does not depend on the length of the time range."""
+"""Limit per section of an answer, so that the driver's memory does not depend on the length of the time range."""
 
 _MAX_PLOTTED_ROWS = 10_000
 _JAVA_EXCEPTION = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -55,7 +55,7 @@ class Plotted:
     step_seconds: int
 
     def values(self, column: str) -> list[Any]:
-        """As :meth:`Shown.values`."""
+        """Return the values of one column, as :meth:`Shown.values` does."""
         place = self.columns.index(column)
         return [row[place] for row in self.rows]
 
@@ -72,13 +72,13 @@ class Shown:
     cut: bool
     """Whether there are more rows than :data:`MAX_ROWS`; the others are missing."""
     total: Mapping[str, Any] | None = None
-    """The sums over all rows, the missing ones included; None: the section has none."""
+    """Sums over all rows, the missing ones included; None: the section has none."""
     plot: Plot | None = None
     plotted: Plotted | None = None
-    """For a section that is cut, what its plot draws, if plots were requested; otherwise that is in ``rows``."""
+    """Data of the plot for a section that is cut, if plots were requested; otherwise they are in ``rows``."""
 
     def values(self, column: str) -> list[Any]:
-        """The values of one column, row by row. Raises KeyError."""
+        """Return the values of one column, row by row. Raises KeyError."""
         place = {column.name: place for place, column in enumerate(self.columns)}[column]
         return [row[place] for row in self.rows]
 
@@ -91,7 +91,7 @@ class JobResult:
 
 
 def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) -> Mapping[str, DataFrame]:
-    """The job's tables below ``storage``, limited to the requested time range except for ``job.history``.
+    """Return the job's tables below ``storage``, limited to the requested time range except for ``job.history``.
 
     Samples with their roll-ups, if the job takes these and the steps of time allow it.
     """
@@ -140,9 +140,9 @@ def run_job(
 
 @contextmanager
 def spark_errors_in_one_line(job: str) -> Iterator[None]:
-    """Turn what Spark raises into JobFailed with the innermost cause as its text, or the underlying TableDamaged.
+    """Turn Spark's errors into JobFailed with the innermost cause as its text, or the underlying TableDamaged.
 
-    What cannot be read is JobFailed, too.
+    Unreadable files are JobFailed, too.
     """
     try:
         yield
@@ -159,7 +159,7 @@ def spark_errors_in_one_line(job: str) -> Iterator[None]:
 
 
 def _cause(error: Exception) -> str:
-    """The last "Caused by", else the first line, without the names of Java's exceptions."""
+    """Return the last "Caused by", else the first line, without the names of Java's exceptions."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if any(name in line for line in lines for name in _OUT_OF_HEAP):
@@ -197,7 +197,7 @@ def _plotted(frame: DataFrame, plot: Plot, options: Options) -> Plotted:
 
 
 def _plain(value: Any, zone: ZoneInfo) -> Any:
-    """Rows as mappings; times, which Spark returns naive and local, as aware ones; None for what is no number."""
+    """Return rows as mappings; times, which Spark returns naive and local, as aware ones; None for NaN and infinity."""
     match value:
         case float() if not math.isfinite(value):
             return None  # JSON has neither NaN nor infinity

@@ -21,16 +21,15 @@ from muster.spark.tables import limited, no_rows, read_paths, read_table, schema
 def read_samples(
     spark: SparkSession, storage: Path, *, start: datetime | None = None, end: datetime | None = None
 ) -> dict[str, DataFrame]:
-    """The table ``samples`` by its name, as :func:`muster.spark.tables.read_table` reads it."""
+    """Read the table ``samples`` by its name, as :func:`muster.spark.tables.read_table` does."""
     return {SAMPLES: read_table(spark, storage, SAMPLES, start=start, end=end)}
 
 
 def read_sent(
     spark: SparkSession, storage: Path, *, start: datetime | None = None, end: datetime | None = None
 ) -> dict[str, DataFrame]:
-    """As :func:`read_samples`; if files of whole hours in [start, end) have roll-ups, also these as :data:`ROLLED_UP`,
-    and the samples of all other files as :data:`NOT_ROLLED_UP`. All three are of the same files.
-    """
+    """Read samples as :func:`read_samples`; if files of whole hours in [start, end) have roll-ups, also these as
+    :data:`ROLLED_UP`, and the samples of all other files as :data:`NOT_ROLLED_UP`. All three are of the same files."""
     folder = folder_of(storage, SAMPLES)
     first_ms, end_ms = to_ms(start), to_ms(end)
     found = list(_files(hours(folder, first_ms, end_ms)))

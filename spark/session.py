@@ -49,9 +49,9 @@ _HOTTER_JVM = " ".join(
         ("BackEdgeThreshold", 40_000),
     )
 )
-"""Optimize only what runs ten times as often as by default: loops over rows, but hardly any code that plans queries.
-Over the roll-ups of 50 million samples, optimizing was up to a third of the processor time of a job; with this,
-attribution takes 112 s instead of 143, consumption 53 instead of 74."""
+"""Optimize only code that runs ten times as often as by default: loops over rows, but hardly any code that plans
+queries. Over the roll-ups of 50 million samples, optimizing was up to a third of the processor time of a job; with
+this, attribution takes 112 s instead of 143, consumption 53 instead of 74."""
 _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
 _QUIET = f"-Dlog4j2.configurationFile={_LOGGING}"
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
@@ -103,11 +103,10 @@ def local_session(
     short_job: bool = True,
     memory_bytes: int = 1 << 30,
 ) -> Iterator[SparkSession]:
-    """Spark in a JVM of this process's own, stopped at the end. SparkUnavailable without Java, or if
-    Spark does not start.
+    """Start Spark in a JVM of this process's own, stopped at the end.
 
-    ``memory_bytes`` is the JVM's heap; only the first session of a process sets it, since later ones share its JVM.
-    ``short_job``: see :func:`raydp_session`.
+    Raises SparkUnavailable without Java, or if Spark does not start. ``memory_bytes`` is the JVM's heap; only the first
+    session of a process sets it, since later ones share its JVM. ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
     _quiet()
@@ -149,14 +148,14 @@ def raydp_session(
     short_job: bool = True,
     low_priority: bool = True,
 ) -> Iterator[SparkSession]:
-    """Spark whose executors are actors on the Ray cluster at ``address`` (HOST:PORT of its GCS).
+    """Start Spark with executors that are actors on the Ray cluster at ``address`` (HOST:PORT of its GCS).
 
     Executors, their resources and the connection to Ray are always released at the end, even after an error.
     ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond that, more are worth it.
-    ``low_priority``: executors yield to the actors of the cluster, see :mod:`muster.spark.priority`.
-    ``token_path`` names the file with the cluster's token if it uses token authentication. The cluster's nodes
-    need Java in their environment (``muster up`` and ``cluster.yaml`` provide it). SparkUnavailable if there is no Java
-    or no RayDP here, Ray does not respond, or the cluster does not have enough free CPUs or memory.
+    ``low_priority``: executors yield to the actors of the cluster, see :mod:`muster.spark.priority`. ``token_path``
+    names the file with the cluster's token if it uses token authentication. The cluster's nodes need Java in their
+    environment (``muster up`` and ``cluster.yaml`` provide it). Raises SparkUnavailable if there is no Java or no RayDP
+    here, Ray does not respond, or the cluster does not have enough free CPUs or memory.
     """
     _use_java()
     _quiet()
@@ -226,7 +225,7 @@ def _stop_raydp() -> None:
 
 
 def _check_listens(address: str) -> None:
-    """SparkUnavailable if no server listens at HOST:PORT, which Ray itself takes minutes to report."""
+    """Raise SparkUnavailable if no server listens at HOST:PORT, which Ray itself takes minutes to report."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         return
@@ -237,7 +236,7 @@ def _check_listens(address: str) -> None:
 
 
 def _await_executors(session: SparkSession, count: int) -> None:
-    """SparkUnavailable if not all of them start, for which Spark would wait silently and forever."""
+    """Raise SparkUnavailable if not all of them start, for which Spark would wait silently and forever."""
     tracker = session.sparkContext._jsc.sc().statusTracker()
     deadline = time.monotonic() + _START_TIMEOUT_S
     while (started := len(tracker.getExecutorInfos()) - 1) < count:  # the driver counts as one
@@ -274,7 +273,7 @@ def _on_nodes(nodes: Sequence[str], function: Callable[..., Any], *arguments: st
 
 
 def _free_by_node() -> list[Mapping[str, float]]:
-    """The free resources of each node: CPU, memory in bytes, and whatever else Ray counts."""
+    """Return the free resources of each node: CPU, memory in bytes, and any other that Ray counts."""
     from ray._private.state import available_resources_per_node
 
     per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
@@ -292,12 +291,12 @@ def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:
 
 
 def is_short(session: SparkSession) -> bool:
-    """Whether it was made for a short job."""
+    """Return whether it was made for a short job."""
     return session.conf.get(_WHOLE_STAGE) == _SHORT_JOB[_WHOLE_STAGE]
 
 
 def _remember_java_names(session: SparkSession) -> None:
-    """Keep what PySpark looks up again and again. Once per process is enough; repeating it is harmless.
+    """Keep the names that PySpark looks up again and again. Once per process is enough; repeating it is harmless.
 
     Py4J caches no lookup: for each ``F.col`` it asks the JVM what ``functions`` is, and the JVM searches for a class of
     that name in every package that PySpark imports and in every jar of Spark, about a hundred. That was a quarter of
@@ -313,13 +312,15 @@ def _remember_java_names(session: SparkSession) -> None:
 
 
 def make_active(session: SparkSession) -> None:
-    """In this thread, too: the JVM takes settings such as the time zone from the session of the calling thread."""
+    """Set the session in this thread, too: the JVM takes settings such as the time zone from the calling thread's
+    session."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def _quiet() -> None:
-    """Spark 4 writes each error of a query to stderr, as JSON; here, the code that catches it reports it.
+    """Silence Spark 4, which writes each error of a query to stderr, as JSON; here, the code that catches it reports
+    it.
 
     It also warns of a new pandas wherever that is installed, though nothing here uses it.
     """
@@ -344,7 +345,7 @@ def _use_java() -> None:
 def check_resources(
     free_by_node: Sequence[Mapping[str, float]], *, executors: int, cores: int, memory_bytes: int
 ) -> None:
-    """SparkUnavailable, with the free and the required resources, if not all executors fit.
+    """Raise SparkUnavailable, with the free and the required resources, if not all executors fit.
 
     RayDP would then wait forever. Executors are equal, so filling node by node places as many as there is room for.
     """
@@ -364,6 +365,6 @@ def _mib(size_bytes: float) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause in the JVM's message, which comes last."""
+    """Return the innermost cause in the JVM's message, which comes last."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return causes[-1].removeprefix("Caused by: ") if causes else first_line(error)

@@ -3,7 +3,7 @@
 Py4J keeps a connection whose response was not awaited: the next call on it, such as stop, would wait for the job to
 end. So the jobs are cancelled in the handler, for which Py4J opens another connection, as PySpark does for SIGINT.
 
-What a handler raises is lost where Python discards exceptions, as in the finalizers by which Py4J releases Java
+An exception of a handler is lost where Python discards exceptions, as in the finalizers by which Py4J releases Java
 objects, and a cancelled job is reported as failed first. So the signal is remembered: :func:`ended_by`.
 """
 
@@ -21,7 +21,8 @@ _came: list[int] = []
 
 
 def end_on_signals(session: SparkSession) -> None:
-    """From now on SIGINT and SIGTERM cancel that session's jobs, and raise :func:`ending`. In the main thread only."""
+    """Let SIGINT and SIGTERM cancel that session's jobs from now on, and raise :func:`ending`. In the main thread
+    only."""
 
     def end(number: int, frame: object) -> None:
         _came.append(number)
@@ -36,10 +37,10 @@ def end_on_signals(session: SparkSession) -> None:
 
 
 def ended_by() -> int | None:
-    """The first signal received."""
+    """Return the first signal received."""
     return _came[0] if _came else None
 
 
 def ending(number: int) -> BaseException:
-    """The usual exception: KeyboardInterrupt for SIGINT, else SystemExit with 128 plus the number."""
+    """Return the usual exception: KeyboardInterrupt for SIGINT, else SystemExit with 128 plus the number."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -15,20 +15,21 @@ from muster.actors.tables.rollups.files import rollup_of
 
 _SHORT_BYTES = 16 << 20
 _SHORT_ROWS = 500_000
-"""Above either, compiled queries and re-planning are worth the seconds that compiling takes. Rows of a steady group
-take a byte or two in Parquet, so bytes alone say little."""
+"""Limits above either of which compiled queries and re-planning are worth the seconds that compiling takes. Rows of a
+steady group take a byte or two in Parquet, so bytes alone mean little."""
 _BYTES_PER_SHUFFLE_PARTITION = 16 << 20
-"""As rows in a sort, about ten times as much. Spark merges partitions that turn out to be small."""
+"""Size of a shuffle partition: rows in a sort take about ten times as much. Spark merges partitions that turn out to be
+small."""
 _MAX_SHUFFLE_PARTITIONS = 200
 _BYTES_OF_ROLLUP = 4
-"""A byte of a roll-up becomes as many in a shuffle as this many bytes of samples: its rows hold lists."""
+"""Bytes of samples that take as much in a shuffle as a byte of a roll-up: its rows hold lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     shuffle_partitions: int
     short_job: bool
-    """As in :func:`muster.spark.session.raydp_session`."""
+    """Argument of :func:`muster.spark.session.raydp_session`."""
 
 
 def size_of(
@@ -41,7 +42,8 @@ def size_of(
     history: Container[str] = (),
     rolled_up: Container[str] = (),
 ) -> Size:
-    """The size for the tables' files of the hours from ``start`` to ``end`` (None: open); ``cores`` of all executors.
+    """Return the size for the tables' files of the hours from ``start`` to ``end`` (None: open); ``cores`` of all
+    executors.
 
     Of the tables in ``history``, all hours up to ``end`` are read; of those in ``rolled_up``, roll-ups of files that
     have one.
@@ -88,7 +90,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _rolled_up(folder: Path) -> tuple[int, int]:
-    """The bytes of those files that have roll-ups, and of these roll-ups."""
+    """Return the bytes of those files that have roll-ups, and of these roll-ups."""
     summed = instead = 0
     for file in folder.glob("*.parquet"):
         with suppress(FileNotFoundError):
@@ -99,7 +101,7 @@ def _rolled_up(folder: Path) -> tuple[int, int]:
 
 
 def _has_few_rows(folders: Iterable[Path]) -> bool:
-    """By the files' footers; an unreadable file counts as empty, since reading it will report the error."""
+    """Judge by the files' footers; an unreadable file counts as empty, since reading it will report the error."""
     total = 0
     for folder in folders:
         for file in folder.glob("*.parquet"):

@@ -33,7 +33,8 @@ _FILE = re.compile(r"file:(?://)?(/\S+?/date=[^/\s]+/hour=[^/\s]+/[^/\s]+?\.parq
 
 
 def schema_of(name: str) -> StructType:
-    """Columns as in :data:`muster.actors.tables.schemas.TABLES`, then ``date`` and ``hour`` (UTC) of the folders."""
+    """Return columns as in :data:`muster.actors.tables.schemas.TABLES`, then ``date`` and ``hour`` (UTC) of the
+    folders."""
     return _in_folders(TABLES[name])
 
 
@@ -44,12 +45,12 @@ def _in_folders(schema: TableSchema) -> StructType:
 def read_table(
     spark: SparkSession, storage: Path, name: str, *, start: datetime | None = None, end: datetime | None = None
 ) -> DataFrame:
-    """The table's rows in [start, end) of its time column, unordered; empty if there are none.
+    """Read the table's rows in [start, end) of its time column, unordered; empty if there are none.
 
-    Only folders of hours that overlap the range are listed. Columns that an older file does not have are null.
-    TableDamaged names a file that is not a complete Parquet file, or not of this table, or of a newer version of it.
-    For files found missing or damaged later, during reading, Spark raises: see :func:`damage_in`. ValueError for times
-    without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
+    Only folders of hours that overlap the range are listed. Columns that an older file does not have are null. Raises
+    TableDamaged naming a file that is not a complete Parquet file, or not of this table, or of a newer version of it.
+    For files found missing or damaged later, during reading, Spark raises: see :func:`damage_in`. Raises ValueError for
+    times without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
     """
     folder = folder_of(storage, name)
     frame = _frame(spark, folder, name, to_ms(start), to_ms(end))
@@ -59,7 +60,7 @@ def read_table(
 
 
 def limited(frame: DataFrame, name: str, start: datetime | None, end: datetime | None) -> DataFrame:
-    """The rows of the table's frame in [start, end) of its time column."""
+    """Return the rows of the table's frame in [start, end) of its time column."""
     time = F.col(TABLES[name].time_column)
     if start is not None:
         frame = frame.where((F.col("date") >= F.lit(start.astimezone(UTC).date())) & (time >= F.lit(start)))
@@ -69,13 +70,13 @@ def limited(frame: DataFrame, name: str, start: datetime | None, end: datetime |
 
 
 def read_paths(spark: SparkSession, folder: Path, schema: TableSchema, paths: Sequence[str]) -> DataFrame:
-    """All rows of these files, or of all files in these folders, which are below ``folder`` by date and hour."""
+    """Read all rows of these files, or of all files in these folders, which are below ``folder`` by date and hour."""
     options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
     return spark.read.schema(_in_folders(schema)).options(**options).parquet(*paths)
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """An empty frame of that schema. PySpark's own would be read by a Python process, and planned in full."""
+    """Return an empty frame of that schema. PySpark's own would be read by a Python process, and planned in full."""
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
     of_jvm = java.parseDataType(schema.json())
@@ -83,12 +84,12 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
-    """The table's rows as a stream: the current ones, then new ones; each file as a writer made it, once.
+    """Read the table's rows as a stream: the current ones, then new ones; each file as a writer made it, once.
 
-    Merged files are left out, so a stream misses what compaction removed before: start it within
-    ``metrics.compaction.grace.ms`` of the first rows that it must process, and do not stop it for longer. TableDamaged
-    as in :func:`read_table` for the current files. Spark's own maxFileAge would silently leave out files whose
-    modification time is a week before the latest one's, and so all files after one with a fast clock.
+    Merged files are left out, so a stream misses rows that compaction removed before: start it within
+    ``metrics.compaction.grace.ms`` of the first rows that it must process, and do not stop it for longer. Raises
+    TableDamaged as :func:`read_table` does for the current files. Spark's own maxFileAge would silently leave out files
+    whose modification time is a week before the latest one's, and so all files after one with a fast clock.
     """
     folder = folder_of(storage, name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
 
 
 def damage_in(error: BaseException) -> TableDamaged | None:
-    """The damage to a table's file that an error of Spark while reading shows; None if it shows none."""
+    """Return the damage to a table's file that an error of Spark while reading shows; None if it shows none."""
     text = str(error)
     found = _FILE.search(text)
     if found is None:
@@ -112,7 +113,7 @@ def damage_in(error: BaseException) -> TableDamaged | None:
 
 
 def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, end_ms: int | None) -> DataFrame | None:
-    """Spark lists the folders itself, after us: what it lists must be what counted before and after."""
+    """Read the frame. Spark lists the folders itself, after us: its list must be valid before and after."""
     for _ in range(_ATTEMPTS):
         found = _listings(folder, start_ms, end_ms)
         paths = [path for hour, held in found for path in _paths(hour, held, name)]
@@ -129,7 +130,7 @@ def _listings(folder: Path, start_ms: int | None, end_ms: int | None) -> list[tu
 
 
 def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
-    """The folder if all its files count, which is cheapest for Spark; else the files that do."""
+    """Return the folder if all its files count, which is cheapest for Spark; else the files that do."""
     for file in held.live:
         check(hour.path / file, name)
     if held.live and not held.superseded:
@@ -138,7 +139,8 @@ def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
 
 
 def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], Listing]]:
-    """What counts in hours with more than files as their writers made them; such files may be added at any time."""
+    """Return the files that count, in hours with more than files as their writers made them; such may be added at any
+    time."""
     merged = ((hour.path, [name for name in held.live if name.startswith(MERGED)], held) for hour, held in found)
     return [
         (path, names, replace(held, live=())) for path, names, held in merged if names or held != Listing(held.live)

@@ -23,11 +23,11 @@ _TIME_STEPS_S = (
 )
 _MAX_TIMES = 8
 _ABOUT = 4
-"""The number of values on an axis, or half as many more or less."""
+"""Number of values on an axis, or half as many more or less."""
 
 
 def cell_in(value: Any, column: str) -> str:
-    """A value for users, in the unit that its column's name implies: bytes, seconds, a share."""
+    """Format a value for users, in the unit that its column's name implies: bytes, seconds, a share."""
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return cell(value)
     number = float(value)
@@ -45,7 +45,7 @@ def cell_in(value: Any, column: str) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """``1 h 2 min``, ``18.7 s``, ``0.254 s``."""
+    """Format a duration: ``1 h 2 min``, ``18.7 s``, ``0.254 s``."""
     if abs(seconds) < _MINUTE_S:
         return f"{cell(round(seconds, 3 if abs(seconds) < 1 else 1))} s"
     whole = round(abs(seconds))
@@ -67,7 +67,7 @@ def _sized(size_bytes: float) -> str:
 
 
 def number_ticks(low: float, high: float, column: str, *, whole: bool = False) -> list[tuple[float, str]]:
-    """Round values from ``low`` to ``high`` (more than ``low``) with their labels; ``whole``: no fractions."""
+    """Return round values from ``low`` to ``high`` (more than ``low``) with their labels; ``whole``: no fractions."""
     scale, suffix = _scale(max(abs(low), abs(high)), column)
     step = _round_step((high - low) / scale / _ABOUT)
     if whole:
@@ -78,7 +78,7 @@ def number_ticks(low: float, high: float, column: str, *, whole: bool = False) -
 
 
 def _scale(largest: float, column: str) -> tuple[float, str]:
-    """The divisor of a tick, and the unit to append."""
+    """Return the divisor of a tick, and the unit to append."""
     if column.endswith("share"):
         return 0.01, "%"
     if column.endswith("percent"):
@@ -92,14 +92,14 @@ def _scale(largest: float, column: str) -> tuple[float, str]:
 
 
 def _round_step(least: float) -> float:
-    """1, 2, 2.5 or 5 of some power of ten."""
+    """Return 1, 2, 2.5 or 5 of some power of ten."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * digit for digit in _ROUND if power * digit >= least * (1 - 1e-9))
 
 
 def time_ticks(first: datetime, last: datetime, zone: tzinfo) -> list[tuple[datetime, str, str]]:
-    """Round moments (UTC) of that zone's clocks from ``first`` to ``last``, with labels: the time, or for steps of days
-    the date, and below it the date, or year, if it differs from that of the previous moment."""
+    """Return round moments (UTC) of that zone's clocks from ``first`` to ``last``, with labels: the time, or for steps
+    of days the date, and below it the date, or year, if it differs from that of the previous moment."""
     span_s = (last - first).total_seconds()
     step_s = next((step for step in _TIME_STEPS_S if span_s / step <= _MAX_TIMES), _TIME_STEPS_S[-1])
     moments = _round_moments(first.timestamp(), last.timestamp(), step_s, zone)
@@ -107,7 +107,7 @@ def time_ticks(first: datetime, last: datetime, zone: tzinfo) -> list[tuple[date
 
 
 def _round_moments(first_s: float, last_s: float, step_s: int, zone: tzinfo) -> list[datetime]:
-    """At whole steps since local midnight, even if clocks were set forward or back in between."""
+    """Return moments at whole steps since local midnight, even if clocks were set forward or back in between."""
     found: list[datetime] = []
     at_s = float(math.ceil(first_s))
     while at_s <= last_s:

@@ -1,4 +1,4 @@
-"""Attribution: how much was sent without a group, where that jumped and why, and whose it was according to history."""
+"""Attribution: bytes without a group, sudden rises and their causes, and the owners according to history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ REASONS = ("no_group", "ambiguous", "unknown", "expired")
 
 
 def shares(volumes: DataFrame) -> DataFrame:
-    """bucket, gateway, bytes, unattributed_bytes, unattributed_share (0 to 1) and the bytes of each reason; ordered.
+    """Return bucket, gateway, bytes, unattributed_bytes, unattributed_share (0 to 1) and the bytes of each reason;
+    ordered.
 
     From :func:`muster.spark.jobs.attribution_holes.volumes`. One aggregation. Muster's own readers (internal_bytes)
     count in neither: they are no consumers. The share is null if nothing else was sent.
@@ -47,8 +48,8 @@ def shares(volumes: DataFrame) -> DataFrame:
 
 
 def reasons(volumes: DataFrame) -> DataFrame:
-    """reason (null: has a group), messages, bytes, share (of the bytes of consumers; null of Muster's own readers); the
-    largest first."""
+    """Return reason (null: has a group), messages, bytes, share (of the bytes of consumers; null of Muster's own
+    readers); the largest first."""
     sums = volumes.groupBy("reason").agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
     of_consumers = F.when(F.coalesce("reason", F.lit("")) != INTERNAL, F.col("bytes"))
     whole = volumes.agg(F.sum(of_consumers).alias("all_bytes"))

@@ -1,14 +1,14 @@
-"""Drift: what a group must have read according to its commits, compared with what was attributed to it.
+"""Drift: the offsets that a group has committed past, compared with those attributed to it.
 
-A group that commits from o1 to o2 has read what is between, so the gateways sent it; and if they did not send it under
-the group's name, they sent it without a group, or only to others, or the group skipped it (a reset, an admin's commit,
-a read before the table begins). This needs no label, registration or connection. The reverse, more attributed than
-committed, is what was read and not committed yet.
+A group that commits from o1 to o2 has read the records between, so the gateways sent them; if not under the group's
+name, they sent them without a group, or only to others, or the group skipped them (a reset, an admin's commit, a read
+before the table begins). This needs no label, registration or connection. The reverse, more attributed than committed,
+is read and not committed yet.
 
-Both sides are compared as sets of offsets, so that what was sent twice counts once. Offsets are converted to bytes
-with the mean size per offset of the samples that begin in the same block of 4,096 offsets of the partition, for all
-readers: an estimate, exact if all records have one size. Offsets below the first one that the table has for the
-partition are left out.
+Both sides are compared as sets of offsets, so that a record sent twice counts once. Offsets are converted to bytes with
+the mean size per offset of the samples that begin in the same block of 4,096 offsets of the partition, for all readers:
+an estimate, exact if all records have one size. Offsets below the first one that the table has for the partition are
+left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BYTES = ("bytes", "unattributed_bytes", "sent_bytes")
 
 
 def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
-    """One row per group and partition with commits; the most missing bytes first.
+    """Return one row per group and partition with commits; the most missing bytes first.
 
     group, topic, partition; implied_offsets and implied_bytes (committed past), attributed_offsets and
     attributed_bytes (sent under the group's name), missing_offsets and missing_bytes (implied, not attributed), of
@@ -40,7 +40,7 @@ def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
 
 
 def drift_of(everything: Sent, commits: DataFrame) -> DataFrame:
-    """As :func:`drift`."""
+    """Return :func:`drift` from ``everything`` that was sent."""
     consumed = everything.where(lambda rows: rows.where(F.coalesce("reason", F.lit("")) != INTERNAL))
     sent = merged_runs(consumed.runs(*_GROUP).select(*_GROUP, "first_offset", "last_offset"), _GROUP)
     sent = sent.persist()  # few rows, used three times; released after the job
@@ -49,7 +49,7 @@ def drift_of(everything: Sent, commits: DataFrame) -> DataFrame:
 
 
 def implied(commits: DataFrame) -> DataFrame:
-    """group, topic, partition, first_offset, last_offset of what the group's commits went past, as runs."""
+    """Return group, topic, partition, first_offset, last_offset of the runs that the group's commits went past."""
     steps = commits.where((F.col("kind") == "commit") & (F.col("offset") > F.col("previous"))).select(
         *_GROUP, F.col("previous").alias("first_offset"), (F.col("offset") - 1).alias("last_offset")
     )
@@ -57,17 +57,16 @@ def implied(commits: DataFrame) -> DataFrame:
 
 
 def _densities(blocks: DataFrame) -> DataFrame:
-    """topic, partition, offset (where a block begins), density (bytes per offset)."""
+    """Return topic, partition, offset (where a block begins), density (bytes per offset)."""
     density = (F.sum("bytes") / F.sum("offsets")).alias("density")
     offset = (F.col("block") * BLOCK_OFFSETS).alias("offset")
     return blocks.groupBy(*_PLACE, "block").agg(density).select(*_PLACE, offset, "density")
 
 
 def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataFrame:
-    """For each partition and offset where something changes. Of a group: the changes in the number of its runs of
+    """Return the changes at each offset of each partition. Of a group: the changes in the number of its runs of
     ``implied`` and ``attributed``. Of the partition, without a group: those of ``unattributed`` and ``sent``, and the
-    density from there.
-    """
+    density from there."""
     everybody = merged_runs(sent.select(*_PLACE, "first_offset", "last_offset"), _PLACE)
     known_from = everybody.groupBy(*_PLACE).agg(F.min("first_offset").alias("known_from"))
     groups = implied.select(*_GROUP).distinct()
@@ -99,7 +98,7 @@ def _of_partition(rows: DataFrame) -> DataFrame:
 
 
 def _edges(runs: DataFrame, kind: str) -> DataFrame:
-    """One row at the start of each run and one after its end."""
+    """Return one row at the start of each run and one after its end."""
     begins = runs.select(*_change(F.col("first_offset"), kind, 1))
     return begins.unionByName(runs.select(*_change(F.col("last_offset") + 1, kind, -1)))
 
@@ -111,8 +110,8 @@ def _change(offset: Column, kind: str | None, change: int, density: Column | Non
 
 
 def _segments(changes: DataFrame) -> DataFrame:
-    """For each group, ranges of offsets in which nothing of it changes: whether they are ``implied`` and
-    ``attributed``, their offsets and bytes, and of these the ``unattributed`` and the ``sent`` ones.
+    """Return for each group the ranges of offsets without a change: whether they are ``implied`` and ``attributed``,
+    their offsets and bytes, and of these the ``unattributed`` and the ``sent`` ones.
 
     The bytes up to an offset are those of its partition, which is gone through once for all its groups.
     """

@@ -26,29 +26,29 @@ from pyspark.sql import functions as F
 from muster.spark.jobs.shared.sent import Sent
 
 INTERNAL = "internal"
-"""The reason of Muster's own readers, which are no consumers."""
+"""Reason of Muster's own readers, which are no consumers."""
 _NOT_MEMBER = "not_member"
-"""The reason of readers without a group whose client id and host are those of a group's member."""
+"""Reason of readers without a group whose client id and host are those of a group's member."""
 _SIGMAS_OF_MAD = 1.4826
 """Standard deviations per median absolute deviation, of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a share without a group is a hole; times are counted in steps with traffic."""
+    """Rule for holes in the share without a group; times are counted in steps with traffic."""
 
     least_rise: float = 0.1
-    """The smallest rise of the share (0 to 1)."""
+    """Smallest rise of the share (0 to 1)."""
     deviations: float = 4.0
-    """The smallest rise, in standard deviations of the previous steps."""
+    """Smallest rise, in standard deviations of the previous steps."""
     steps_before: int = 15
     steps_after: int = 5
-    """Including the step with which it begins."""
+    """Steps of a hole, with the one in which it begins."""
     least_steps: int = 3
-    """The minimum for a median of either."""
+    """Minimum for a median of either."""
     restart_within_seconds: int = 600
-    """Between the end of a restart (its beginning, if it has none) and the hole that it may have caused; this compares
-    the clocks of two nodes."""
+    """Time between the end of a restart (its beginning, if it has none) and the hole that it may have caused; this
+    compares the clocks of two nodes."""
 
 
 RULE = Rule()
@@ -56,21 +56,21 @@ _CLIENT = ("host", "client_id", "topic")
 
 
 def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
-    """bucket (start of the step), gateway, reason (null: has a group), host, client_id, topic, messages, bytes.
+    """Return bucket (start of the step), gateway, reason (null: has a group), host, client_id, topic, messages, bytes.
 
-    A row of ``samples`` counts in the step in which it begins. ValueError for less than 1 s.
+    A row of ``samples`` counts in the step in which it begins. Raises ValueError for less than 1 s.
     """
     return _volumes(Sent(samples).steps("gateway", _reason(), *_CLIENT, seconds=seconds))
 
 
 def volumes_of(sent: Sent, *, seconds: int) -> DataFrame:
-    """As :func:`volumes`, where rows that have a group are those of all clients together, whose columns are null."""
+    """Return :func:`volumes`, with one row for all clients that have a group, whose columns are null."""
     client = (F.when(F.col("group").isNull(), F.col(name)).alias(name) for name in _CLIENT)
     return _volumes(sent.steps("gateway", _reason(), *client, seconds=seconds))
 
 
 def clients_with_group(sent: Sent) -> DataFrame:
-    """host, client_id, topic of what has a group."""
+    """Return host, client_id, topic of clients with a group."""
     attributed = sent.where(lambda rows: rows.where(F.col("group").isNotNull()))
     return attributed.totals(*_CLIENT).select(*_CLIENT).distinct()
 
@@ -92,7 +92,7 @@ def holes(
     rule: Rule = RULE,
     with_group: DataFrame | None = None,
 ) -> DataFrame:
-    """One row per hole, by gateway and time, from :func:`volumes` (in steps of ``seconds``) and ``lifecycle``.
+    """Return one row per hole, by gateway and time, from :func:`volumes` (in steps of ``seconds``) and ``lifecycle``.
 
     gateway; began and ended (of steps; null: still open); bytes and unattributed_bytes of that time; lost_bytes:
     unattributed beyond the expected share; expected_share, share, others_share; is_everywhere: the others' rose as
@@ -111,7 +111,7 @@ def holes(
 
 
 def restarts(lifecycle: DataFrame) -> DataFrame:
-    """actor, restart_began, restart_ended (null: it did not serve again): of gateways, from ``lifecycle``.
+    """Return actor, restart_began, restart_ended (null: it did not serve again) of gateways, from ``lifecycle``.
 
     An actor with only a ``serving`` event, and none before it, was found and did not restart.
     """
@@ -125,7 +125,7 @@ def restarts(lifecycle: DataFrame) -> DataFrame:
 
 
 def _steps(consumers: DataFrame) -> DataFrame:
-    """gateway, bucket, bytes, unattributed_bytes, share; the first two also for all other gateways together."""
+    """Return gateway, bucket, bytes, unattributed_bytes, share; the first two also for all other gateways together."""
     without = F.when(F.col("reason").isNotNull(), F.col("bytes")).otherwise(0)
     steps = consumers.groupBy("gateway", "bucket").agg(
         F.sum("bytes").alias("bytes"), F.sum(without).alias("unattributed_bytes")
@@ -143,7 +143,7 @@ def _steps(consumers: DataFrame) -> DataFrame:
 
 
 def _beginnings(steps: DataFrame, rule: Rule) -> DataFrame:
-    """gateway, began, expected_share, limit, others_before of each step with which a hole may begin."""
+    """Return gateway, began, expected_share, limit, others_before of each step with which a hole may begin."""
     in_time = Window.partitionBy("gateway").orderBy("bucket")
     before = in_time.rowsBetween(-rule.steps_before, -1)
     after = in_time.rowsBetween(0, rule.steps_after - 1)
@@ -287,6 +287,6 @@ def _share(part: str, whole: str) -> Column:
 
 
 def _median(values: Column) -> Column:
-    """The median of an array of numbers, the lower one of the middle two; null if it is empty."""
+    """Return the median of an array of numbers, the lower one of the middle two; null if it is empty."""
     middle = F.ceil(F.size(values) / 2).cast("int")
     return F.when(F.size(values) > 0, F.element_at(F.array_sort(values), F.greatest(middle, F.lit(1))))

@@ -23,14 +23,15 @@ from muster.spark.jobs.shared.runs import length, merged_runs
 from muster.spark.jobs.shared.sent import Sent
 
 CONSUMER = ("group", "member_id", "client_id", "host")
-"""What identifies a consumer; without a member id (a consumer with manual assignment), the client id and host do."""
+"""Columns that identify a consumer; without a member id (a consumer with manual assignment), the client id and host
+do."""
 _PARTITION = ("topic", "partition")
 _GIB = 1 << 30
 _MINUTE_S = 60
 
 
 def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
-    """bucket (its start, timestamp), gateway, consumer, topic, partition, messages, bytes.
+    """Return bucket (its start, timestamp), gateway, consumer, topic, partition, messages, bytes.
 
     Unattributed bytes have no group.
     """
@@ -39,12 +40,13 @@ def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
 
 
 def rates(sent: DataFrame, by: Sequence[str], *, seconds: int, options: Options) -> DataFrame:
-    """bucket, ``by``, messages, bytes and both per second, in steps of ``seconds``, a multiple of those of ``sent``."""
+    """Return bucket, ``by``, messages, bytes and both per second, in steps of ``seconds``, a multiple of those of
+    ``sent``."""
     return _rates(sent, by, step_of(F.col("bucket"), seconds), options)
 
 
 def local_rates(sent: DataFrame, by: Sequence[str], unit: Unit, options: Options) -> DataFrame:
-    """bucket, local_time, ``by``, messages, bytes and both per second, by hours or days of ``options.timezone``.
+    """Return bucket, local_time, ``by``, messages, bytes and both per second, by hours or days of ``options.timezone``.
 
     ``sent`` has steps of a minute or a part of one: all offsets of today's time zones are whole minutes.
     """
@@ -54,37 +56,37 @@ def local_rates(sent: DataFrame, by: Sequence[str], unit: Unit, options: Options
 
 
 def per_consumer_and_partition(samples: DataFrame) -> DataFrame:
-    """Consumer, topic, partition and a run of offsets that it was sent: messages, bytes. Attributed rows only."""
+    """Return consumer, topic, partition and a run of sent offsets: messages, bytes. Attributed rows only."""
     return runs_per_consumer_and_partition(Sent(samples))
 
 
 def runs_per_consumer_and_partition(sent: Sent) -> DataFrame:
-    """As :func:`per_consumer_and_partition`."""
+    """Return :func:`per_consumer_and_partition` from ``sent``."""
     keys = [*CONSUMER, *_PARTITION]
     return merged_runs(sent.where(lambda rows: rows.where(F.col("group").isNotNull())).runs(*keys), keys, *_sent())
 
 
 def per_partition(samples: DataFrame) -> DataFrame:
-    """group, topic, partition, messages, bytes, distinct, resent; attributed rows only, ordered."""
+    """Return group, topic, partition, messages, bytes, distinct, resent; attributed rows only, ordered."""
     return partitions_of(per_consumer_and_partition(samples))
 
 
 def partitions_of(runs: DataFrame) -> DataFrame:
-    """As :func:`per_partition`, from :func:`per_consumer_and_partition`."""
+    """Return :func:`per_partition` from :func:`per_consumer_and_partition`."""
     keys = ["group", *_PARTITION]
     return _repeated(merged_runs(runs, keys, *_sent()), keys).orderBy(*keys)
 
 
 def per_group(by_partition: DataFrame) -> DataFrame:
-    """group, messages, bytes, distinct, resent: the sums of :func:`per_partition`, ordered."""
+    """Return group, messages, bytes, distinct, resent: the sums of :func:`per_partition`, ordered."""
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "distinct", "resent")]
     return by_partition.groupBy("group").agg(*sums).orderBy("group")
 
 
 def per_consumer(runs: DataFrame) -> DataFrame:
-    """Consumer, partitions (their number), messages, bytes, distinct, resent, resent_percent (of distinct).
+    """Return consumer, partitions (their number), messages, bytes, distinct, resent, resent_percent (of distinct).
 
-    From :func:`per_consumer_and_partition`. 100 % is a consumer that was sent everything twice.
+    From :func:`per_consumer_and_partition`. 100 % is a consumer that got everything twice.
     """
     each = _repeated(runs, [*CONSUMER, *_PARTITION])
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "distinct", "resent")]
@@ -93,17 +95,17 @@ def per_consumer(runs: DataFrame) -> DataFrame:
 
 
 def top_consumers(consumers: DataFrame, top: int) -> DataFrame:
-    """The ``top`` rows of :func:`per_consumer` with the most bytes."""
+    """Return the ``top`` rows of :func:`per_consumer` with the most bytes."""
     return consumers.orderBy(F.desc("bytes"), *CONSUMER).limit(top)
 
 
 def most_resent(consumers: DataFrame, top: int) -> DataFrame:
-    """The ``top`` rows of :func:`per_consumer` with the largest resent share."""
+    """Return the ``top`` rows of :func:`per_consumer` with the largest resent share."""
     return consumers.where("resent > 0").orderBy(F.desc("resent_percent"), F.desc("resent"), *CONSUMER).limit(top)
 
 
 def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
-    """group, messages, bytes, gib, share_percent (of all bytes), cost; the most bytes first.
+    """Return group, messages, bytes, gib, share_percent (of all bytes), cost; the most bytes first.
 
     Unattributed bytes are a row of their own (group null), with their cost; they are not distributed over the groups.
     ``cost`` is null without a price.
@@ -127,19 +129,20 @@ def total(charged: DataFrame) -> DataFrame:
 
 
 def per_gateway(sent: DataFrame) -> DataFrame:
-    """gateway, group (null: unattributed), messages, bytes; ordered. For comparison with the gateways' counters."""
+    """Return gateway, group (null: unattributed), messages, bytes; ordered. For comparison with the gateways'
+    counters."""
     keys = ["gateway", "group"]
     return sent.groupBy(*keys).agg(*_sent()).orderBy(*keys)
 
 
 def unattributed(samples: DataFrame) -> DataFrame:
-    """reason, topic, client_id, host, messages, bytes of what has no group, ordered."""
+    """Return reason, topic, client_id, host, messages, bytes without a group, ordered."""
     keys = ["reason", "topic", "client_id", "host"]
     return samples.where(F.col("group").isNull()).groupBy(*keys).agg(*_sent()).orderBy(*keys)
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]:
-    """The job's answer. What was sent is read three times, each time only the columns that are needed.
+    """Return the job's answer. Samples are read three times, each time only the columns that are needed.
 
     Each scan adds up rows before it sends them anywhere, except for that of the runs.
     """
@@ -205,7 +208,7 @@ def _sent() -> tuple[Column, Column]:
 
 
 def _repeated(runs: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """``keys``, messages, bytes, distinct, resent from runs that do not touch."""
+    """Return ``keys``, messages, bytes, distinct, resent from runs that do not touch."""
     totals = runs.groupBy(*keys).agg(*_sent(), F.sum(length()).alias("distinct"))
     return totals.withColumn("resent", F.greatest(F.col("messages") - F.col("distinct"), F.lit(0)))
 
@@ -220,7 +223,7 @@ def _rates(sent: DataFrame, by: Sequence[str], step: Step, options: Options) -> 
 
 
 def _elapsed_s(start: Column, end: Column, options: Options) -> Column:
-    """Elapsed seconds of the step within the requested time; of a step outside of it (a clock is wrong), all."""
+    """Return elapsed seconds of the step within the requested time; of a step outside of it (a clock is wrong), all."""
     first, last = start, end
     if options.start is not None:
         first = F.greatest(first, _moment(options.start))

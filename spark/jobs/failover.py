@@ -1,4 +1,4 @@
-"""Failover: how long actors did not serve, from the table ``lifecycle``.
+"""Failover: outages of actors, from the table ``lifecycle``.
 
 An outage of an actor begins when it is ``lost``, or when it was killed or paused on purpose, if the table ``faults``
 shows that and the loss was seen within :data:`FAULT_SEEN_MS` after it: the detection time is then known. It ends when
@@ -22,23 +22,23 @@ from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE
 from muster.spark.jobs.job import Job, Options, Plot, Section
 
 FAULT_SEEN_MS = 120_000
-"""How long before its loss an actor may have been killed or paused for that to be the cause."""
+"""Longest time from a kill or pause of an actor to a loss that it caused."""
 CLOCK_SKEW_MS = 5_000
-"""How long after its loss that may have been, or a move that looked like one, by the clock of the loss's observer."""
+"""Longest time by which that may have been later than its loss, or a move that looked like one, by the clock of the
+loss's observer."""
 
 _LOST, _STARTING, _SERVING, _MOVED, _STOPPED, _FAULT = "lost", "starting", "serving", "moved", "stopped", "fault"
 _ORDER = (_FAULT, _LOST, _MOVED, _STARTING, _SERVING, _STOPPED)
-"""The order of events in the same millisecond."""
+"""Order of events in the same millisecond."""
 _HARD_ACTIONS = ("kill", "pause")
 _UNKNOWN_NODE = "(unknown)"
 
 
 def outages(lifecycle: DataFrame, faults: DataFrame, *, now: datetime) -> DataFrame:
-    """actor, kind, node_id (where it was lost; null: not known), began, lost (when that was seen), recovered (null: it
-    has not, or it was stopped), ending (serving, stopped, open), fault (kill, pause; null: none), reason,
+    """Return actor, kind, node_id (where it was lost; null: not known), began, lost (when that was seen), recovered
+    (null: it has not, or it was stopped), ending (serving, stopped, open), fault (kill, pause; null: none), reason,
     recovered_by (why it serves again), detect_seconds (from a fault to the loss; null without one), seconds (from
-    began; null unless it recovered), open_seconds (until ``now``; null unless it is open); by actor and time.
-    """
+    began; null unless it recovered), open_seconds (until ``now``; null unless it is open); by actor and time."""
     spells = _spells(lifecycle, faults).where(F.col("lost_ms").isNotNull() & ~_is_move())
     is_open = F.col("ending") == "open"
     now_ms = F.lit(round(now.timestamp() * 1000))
@@ -62,7 +62,8 @@ def outages(lifecycle: DataFrame, faults: DataFrame, *, now: datetime) -> DataFr
 
 
 def moves(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
-    """actor, kind, moved (timestamp), node_id (from where), seconds (until it served again; null: it did not)."""
+    """Return actor, kind, moved (timestamp), node_id (from where), seconds (until it served again; null: it did
+    not)."""
     served = F.when(F.col("ending") == _SERVING, F.col("ended_ms"))
     return (
         _spells(lifecycle, faults)
@@ -79,14 +80,14 @@ def moves(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def per_kind(of_actors: DataFrame) -> DataFrame:
-    """kind, actors, outages, recovered, not_ended, median_seconds, p99_seconds, max_seconds, detect_median_seconds;
-    nearest ranks; those with actors that do not serve first, then by the longest outage."""
+    """Return kind, actors, outages, recovered, not_ended, median_seconds, p99_seconds, max_seconds,
+    detect_median_seconds; nearest ranks; kinds with actors that do not serve first, then by the longest outage."""
     is_down = F.col("not_ended") > 0
     return _summed(of_actors, "kind").orderBy(is_down.desc(), F.col("max_seconds").desc_nulls_last(), "kind")
 
 
 def per_node(of_actors: DataFrame) -> DataFrame:
-    """As :func:`per_kind`, by node_id and kind: where the actors were lost."""
+    """Return :func:`per_kind` by node_id and kind: where the actors were lost."""
     placed = of_actors.withColumn("node_id", F.coalesce("node_id", F.lit(_UNKNOWN_NODE)))
     return _summed(placed, "node_id", "kind").orderBy(F.col("outages").desc(), "node_id", "kind")
 
@@ -105,7 +106,7 @@ def _summed(of_actors: DataFrame, *by: str) -> DataFrame:
 
 
 def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
-    """What happened to each actor from one ``serving`` or ``stopped`` to the next, which is included."""
+    """Return the events of each actor from one ``serving`` or ``stopped`` to the next, which is included."""
     events = _lifecycle_rows(lifecycle).unionByName(_fault_rows(faults), allowMissingColumns=True)
     order = Window.partitionBy("actor").orderBy("at_ms", "place")
     ends = F.col("event").isin(_SERVING, _STOPPED)
@@ -147,7 +148,7 @@ def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _is_move() -> Column:
-    """Whether a spell is a move. Gateways that query the controller while it moves report it lost."""
+    """Return whether a spell is a move. Gateways that query the controller while it moves report it lost."""
     is_first = F.coalesce(F.col("moved_ms") <= F.col("lost_ms") + CLOCK_SKEW_MS, F.lit(True))
     return F.col("moved_ms").isNotNull() & is_first
 
@@ -159,7 +160,7 @@ def _lifecycle_rows(lifecycle: DataFrame) -> DataFrame:
 
 
 def _fault_rows(faults: DataFrame) -> DataFrame:
-    """Each kill or pause of an actor: when the signal was sent, or else when it was requested.
+    """Return each kill or pause of an actor: when the signal was sent, or else when it was requested.
 
     Fault ids start over with every ``muster up``, so one id may stand for many faults.
     """
@@ -189,7 +190,7 @@ def _seconds(ms: Column) -> Column:
 
 
 def _overlapping(found: DataFrame, moment: str, until: Column, options: Options) -> DataFrame:
-    """The rows that overlap the time between ``options.start`` and ``options.end``."""
+    """Return the rows that overlap the time between ``options.start`` and ``options.end``."""
     if options.start is not None:
         found = found.where(until >= F.timestamp_millis(F.lit(round(options.start.timestamp() * 1000))))
     if options.end is not None:

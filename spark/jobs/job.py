@@ -20,48 +20,48 @@ class Options:
     """The options of all jobs; a job ignores those that do not concern it."""
 
     start: datetime | None = None
-    """The start of the requested time (aware); None: from the first row. The tables are already limited to it."""
+    """Start of the requested time (aware); None: from the first row. The tables are already limited to it."""
     end: datetime | None = None
-    """The end of the requested time (aware), exclusive; None: up to the last row."""
+    """End of the requested time (aware), exclusive; None: up to the last row."""
     groups: frozenset[str] = frozenset()
-    """The requested consumer groups; empty: all."""
+    """Requested consumer groups; empty: all."""
     bucket_seconds: int = 60
     """Width of the steps of time series, in s; 1 or more."""
     top: int = 20
-    """The maximum number of rows of a ranking."""
+    """Maximum number of rows of a ranking."""
     price_per_gib: float | None = None
-    """The price of a GiB that was sent, in any currency; None: nothing is charged."""
+    """Price of a GiB that was sent, in any currency; None: nothing is charged."""
     timezone: str = "UTC"
-    """The IANA name of the zone for days and hours. The session's own zone is UTC and stays so."""
+    """IANA name of the zone for days and hours. The session's own zone is UTC and stays so."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """The clock (aware) for what is "current": ``end`` if the request is about the past, ``stopped`` at the latest."""
+    """Clock (aware) for "current" values: ``end`` if the request is about the past, ``stopped`` at the latest."""
     cluster: str = ""
-    """The id of the cluster that wrote the tables; empty: not known."""
+    """Id of the cluster that wrote the tables; empty: not known."""
     stopped: datetime | None = None
-    """When the cluster was stopped in order (aware), after which nothing happened; None: it runs, or was lost."""
+    """Time (aware) at which the cluster was stopped in order; None: it runs, or was lost."""
     lag_intervals: int = 10
-    """How many rows of ``commits`` a verdict uses, per partition of a group (Burrow: ``storage.intervals``)."""
+    """Number of rows of ``commits`` for a verdict, per partition of a group (Burrow: ``storage.intervals``)."""
     commits_flush_ms: int = 10_000
     """``metrics.commits.flush.ms`` of the cluster that wrote the tables; the default is that property's."""
     end_offsets_flush_ms: int = 10_000
     """``metrics.end.offsets.flush.ms`` of that cluster."""
     what_if_partitions: int | None = None
-    """The simulated number of partitions of ``__consumer_offsets``; None: no simulation."""
+    """Simulated number of partitions of ``__consumer_offsets``; None: no simulation."""
     what_if_nodes: int | None = None
-    """The simulated number of nodes; None: no simulation."""
+    """Simulated number of nodes; None: no simulation."""
 
     def at_present(self) -> Options:
         """Return the same with the current clock: ``now`` is now, or ``end`` or ``stopped`` if that has passed."""
         return replace(self, now=min(filter(None, (datetime.now(UTC), self.end, self.stopped))))
 
     def of_groups(self, frame: DataFrame, column: str = "group") -> DataFrame:
-        """The rows of ``frame`` of the requested groups: all rows if no group is named."""
+        """Return the rows of ``frame`` of the requested groups: all rows if no group is named."""
         return frame.where(F.col(column).isin(sorted(self.groups))) if self.groups else frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """How a section is drawn in the report, which has the table as well. Columns are named as in its frame."""
+    """Plot of a section in the report, which has the table as well. Columns are named as in its frame."""
 
     kind: Literal["lines", "bars"]
     """``lines``: ``y`` over the timestamps of ``x``, one curve per ``series``. ``bars``: one bar per ``x``, made of the
@@ -71,13 +71,13 @@ class Plot:
     y: str
     """A number; null is a gap in a curve and nothing in a bar."""
     y_label: str
-    """The quantity with its unit: ``bytes per second``."""
+    """Quantity with its unit: ``bytes per second``."""
     series: tuple[str, ...] = ()
-    """The columns that name a curve or a part; empty: there is only one."""
+    """Columns that name a curve or a part; empty: there is only one."""
     absent: str = "-"
-    """For ``bars``: what to say of a bar without any number."""
+    """Text of a bar without any number, for ``bars``."""
     absent_is_zero: bool = False
-    """For ``lines``: whether ``y`` was 0 in a step of ``bucket_seconds`` without a row; otherwise it is a gap."""
+    """Whether ``y`` was 0 in a step of ``bucket_seconds`` without a row, for ``lines``; otherwise it is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class Section:
     name: str
     """snake_case, unique within the job: the key in JSON, the folder's name in Parquet."""
     title: str
-    """What the table shows, in a few words, for users."""
+    """Content of the table, in a few words, for users."""
     frame: DataFrame
     """Columns are snake_case and end with their unit: ``lag_messages``, ``rate_bytes_per_second``."""
     note: str = ""
-    """How to read it, if the title does not say so; one or two sentences."""
+    """Explanation for readers, if the title is not enough; one or two sentences."""
     plot: Plot | None = None
     total: DataFrame | None = None
     """One row of sums over all rows, whatever limit the frame or an answer has."""
@@ -100,23 +100,22 @@ class Section:
 
 
 Sections = Callable[[Mapping[str, DataFrame], Options], Sequence[Section]]
-"""From a job's tables, by name, to its answer."""
+"""Function from a job's tables, by name, to its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     name: str
-    """As in ``muster spark NAME``."""
+    """Name in ``muster spark NAME``."""
     title: str
-    """What it shows, in one line."""
+    """Content, in one line."""
     tables: tuple[str, ...]
-    """The tables that it reads, by their names in :data:`muster.actors.tables.schemas.TABLES`."""
+    """Tables that it reads, by their names in :data:`muster.actors.tables.schemas.TABLES`."""
     sections: Sections
     history: tuple[str, ...] = ()
-    """Those of ``tables`` that are read from their first row, whatever ``Options.start`` is, because what holds at the
-    start was written before it (the last commit, a registration)."""
+    """Tables read from their first row, whatever ``Options.start`` is, because rows that hold at the start were written
+    before it (the last commit, a registration)."""
     rollups: bool = False
     """Whether it takes samples from their roll-ups where it can (:mod:`muster.spark.jobs.shared.sent`)."""
     streamed: tuple[str, ...] = ()
-    """Those of ``tables`` that its streaming form reads as they grow (:mod:`muster.spark.streaming`); empty: it has no
-    such form."""
+    """Tables that its streaming form reads as they grow (:mod:`muster.spark.streaming`); empty: it has no such form."""

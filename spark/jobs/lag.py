@@ -1,7 +1,7 @@
 """Lag: how far each group is behind, in messages and in seconds, when it will have caught up, and Burrow's verdict.
 
 Lag in messages counts offsets, as Kafka's tools do: a compacted topic has fewer records. Lag in seconds is the age of
-the oldest record that is not consumed and can still be read; its error bound is given, too
+the oldest unconsumed record that can still be read; its error bound is given, too
 (:mod:`muster.spark.jobs.shared.log_ends`). The rules of the verdicts, and their sources:
 :mod:`muster.spark.jobs.lag_verdicts`.
 
@@ -36,10 +36,10 @@ from muster.spark.jobs.shared.departures import departures
 from muster.spark.jobs.shared.log_ends import append_times, log_ends, log_ends_in_steps, newest, with_log_end_at
 
 MAX_STEPS = 240
-"""The most points of time of :func:`over_time`; beyond that, the steps get wider."""
+"""Maximum number of points of time of :func:`over_time`; beyond that, the steps get wider."""
 
 CLOCK_SKEW_MS = 5_000
-"""How much later than its member's departure a commit may be: by another coordinator's clock, or durable late."""
+"""Longest time from its member's departure to a commit: by another coordinator's clock, or durable late."""
 
 _COMMITTED = "commit"
 
@@ -47,7 +47,7 @@ _COMMITTED = "commit"
 def per_partition(
     commits: DataFrame, end_offsets: DataFrame, group_events: DataFrame, *, now: datetime, rules: Rules = RULES
 ) -> DataFrame:
-    """One row for each partition of a group that has a committed offset, as it stands at ``now``.
+    """Return one row for each partition of a group that has a committed offset, as it stands at ``now``.
 
     group, topic, partition, member_id, client_id, host (of the last commit), committed (timestamp), offset, log_end,
     lag_messages (null: no log end is known), lost_messages (committed, but deleted before they were consumed: by
@@ -119,7 +119,7 @@ def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame)
 
 
 def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
-    """The last rows of each group's partition, with their ``age`` (0: the newest) and ``at_ms``.
+    """Return the last rows of each group's partition, with their ``age`` (0: the newest) and ``at_ms``.
 
     Without rows from before the offset expired or was deleted, and without partitions that no longer have an offset.
     """
@@ -135,8 +135,8 @@ def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
 
 
 def gone(commits: DataFrame) -> DataFrame:
-    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id (of the last commit; null:
-    none since the table's first row): partitions without an offset since then.
+    """Return group, topic, partition, how (expired, deleted), at, offset (the last one), client_id (of the last commit;
+    null: none since the table's first row): partitions without an offset since then.
 
     Includes groups that were deleted or continue under another name, and groups whose topic was deleted.
     """
@@ -171,7 +171,7 @@ def over_time(
     groups: int = 20,
     rules: Rules = RULES,
 ) -> DataFrame:
-    """at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
+    """Return at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
 
     At most :data:`MAX_STEPS` steps: beyond that, steps are longer. Partitions count from their first commit until
     their offset is removed, whether or not they are committed in a step.
@@ -208,7 +208,7 @@ def _lag_over_time(
 
 
 def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | None, end: datetime | None) -> DataFrame:
-    """One row: from_ms, to_ms, step_ms; none if nothing is known about the requested time."""
+    """Return one row: from_ms, to_ms, step_ms; none if nothing is known about the requested time."""
     bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
         ends.agg(F.max("at_ms").alias("last_end"))
     )
@@ -223,7 +223,7 @@ def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | N
 
 
 def _standing_at(rows: DataFrame, grid: DataFrame) -> DataFrame:
-    """group, topic, partition, at_ms (steps of the grid), offset (the committed one at that time), where there was one.
+    """Return group, topic, partition, at_ms (steps of the grid), offset (the committed one at that time, if any).
 
     A row of ``commits`` holds until the earliest one that is later by epoch, then clock.
     """

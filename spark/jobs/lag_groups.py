@@ -22,7 +22,7 @@ MEMBER = ["member_id", "client_id", "host"]
 
 
 def per_group(partitions: DataFrame, rules: Rules = RULES) -> DataFrame:
-    """One row per group of :func:`muster.spark.jobs.lag.per_partition`, the worst first.
+    """Return one row per group of :func:`muster.spark.jobs.lag.per_partition`, the worst first.
 
     Its verdict is the worst of its partitions. ``status`` is Burrow's status of a group: OK (for ENDED as well), WARN,
     ERR. Times are the longest; a group has caught up when its last partition has, so catch_up_seconds is null if that
@@ -63,7 +63,7 @@ def total(groups: DataFrame) -> DataFrame:
 
 
 def per_member(partitions: DataFrame) -> DataFrame:
-    """As :func:`per_group`, for each member by its last commits; null member_id: outside a generation.
+    """Return :func:`per_group` for each member by its last commits; null member_id: outside a generation.
 
     A partition counts for the member that committed it last: until its new owner commits, for the previous one.
     """

@@ -2,8 +2,8 @@
 
 Sources: Burrow, "Consumer Lag Evaluation Rules" (wiki of linkedin/Burrow), for OK, WARNING, STALLED and STOPPED; its
 evaluator (``core/internal/evaluator/caching.go``) for their order and for REWIND; its pull requests 338 (a consumer
-that recently had no lag has not stopped) and 716 (a consumer that rewound is reported even if it had no lag before).
-In this order, for each partition of a group, over the last ``intervals`` rows of the table ``commits``:
+without lag recently has not stopped) and 716 (a consumer that rewound is reported even if it had no lag before). In
+this order, for each partition of a group, over the last ``intervals`` rows of the table ``commits``:
 
 1. no log end known, or no lag now: OK.
 2. all members left since the last commit, none was removed, and the unconsumed records were then younger than
@@ -47,15 +47,15 @@ class Rules:
     """The parameters of the verdicts, with the defaults of Burrow and of the cluster."""
 
     intervals: int = 10
-    """How many rows of ``commits`` are used, per partition of a group (Burrow: ``storage.intervals``)."""
+    """Number of rows of ``commits`` in use, per partition of a group (Burrow: ``storage.intervals``)."""
     commits_flush_ms: int = 10_000
-    """The length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
+    """Length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
     end_offsets_flush_ms: int = 10_000
-    """The length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
+    """Length of the windows of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
 
     @property
     def recent_ms(self) -> int:
-        """A group that had no lag within this time has not stopped (Burrow keeps as many log ends as commits)."""
+        """Time within which a group without lag has not stopped (Burrow keeps as many log ends as commits)."""
         return self.intervals * self.end_offsets_flush_ms
 
 
@@ -63,7 +63,7 @@ RULES = Rules()
 
 
 def over_window(rows: DataFrame) -> DataFrame:
-    """The values that the rules need from the rows of each group's partition.
+    """Return the values that the rules need from the rows of each group's partition.
 
     ``rows``: group, topic, partition, age (0: the newest), at_ms, offset, lowest, previous, commits, member_id,
     client_id, host, log_end_then (null: not known).
@@ -99,7 +99,7 @@ def over_window(rows: DataFrame) -> DataFrame:
 
 
 def _committed_before() -> Column:
-    """1 if the first of the rows shows that its offset had been committed before, too."""
+    """Return 1 if the first of the rows shows that its offset had been committed before, too."""
     return F.when(F.col("oldest.previous") == F.col("oldest.offset"), 1).otherwise(0)
 
 
@@ -108,7 +108,7 @@ def _none_differs() -> Column:
 
 
 def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int) -> DataFrame:
-    """``partitions`` with ``verdict`` and ``rule``.
+    """Return ``partitions`` with ``verdict`` and ``rule``.
 
     The input is from :func:`over_window`, with log_end, lag_messages, lag_ms, departed (struct of gone_ms, in_order and
     removal; null: the group is not known to be without members) and behind_then_ms.
@@ -174,13 +174,13 @@ def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int)
 
 
 def severity(verdict: str = "verdict") -> Column:
-    """0 (OK) to 4, for ordering and for finding the worst."""
+    """Return 0 (OK) to 4, for ordering and for finding the worst."""
     names = ", ".join(f"'{name}'" for name in VERDICTS)
     return F.expr(f"array_position(array({names}), {verdict}) - 1")
 
 
 def _departure() -> Column:
-    """How a group that has stopped lost its members; null if it has some, or never had any."""
+    """Return how a group that has stopped lost its members; null if it has some, or never had any."""
     removed = F.concat(F.lit("; its last member was removed: "), F.coalesce("departed.removal", F.lit("?")))
     behind = F.concat(F.lit(", "), _seconds(F.col("behind_then_ms")), F.lit(" s behind"))
     left = F.concat(F.lit("; its members left"), F.coalesce(behind, F.lit("")))

@@ -1,7 +1,7 @@
 """Placement: the load of each partition of ``__consumer_offsets``, its imbalance, the causes, and simulations.
 
 The load of a partition is that of the groups that hash to it: commits, changes of the group (``group_events``), members
-(their maximum), and bytes that gateways sent to them, which shows how much work depends on the coordinator. The actor
+(their maximum), and bytes that gateways sent to them: the work that depends on the coordinator. The actor
 ``offsets-<p>`` owns the partition, and the node is the one where it serves according to ``lifecycle``.
 """
 
@@ -28,7 +28,7 @@ from muster.spark.jobs.shared.sent import Sent
 _SUMS = ("commits", "events", "bytes")
 _DEFAULT_COUNT: int = MusterConfig.model_fields["offsets_topic_num_partitions"].default
 _SAMPLED_GROUPS = 100
-"""The number of groups whose partitions are used to find the number of partitions."""
+"""Number of groups whose partitions are used to find the number of partitions."""
 
 
 def group_loads(
@@ -39,10 +39,10 @@ def group_loads(
     *,
     start: datetime | None = None,
 ) -> DataFrame:
-    """group, offsets_partition, groups (1), members (the most), commits, events, bytes; not ordered.
+    """Return group, offsets_partition, groups (1), members (the most), commits, events, bytes; not ordered.
 
     offsets_partition is null for a group that occurs only in samples. ``registrations`` are from their first row on;
-    what ended before ``start`` does not count.
+    those that ended before ``start`` do not count.
     """
     registered = _registered(registrations, start)
     attributed = sent.where(lambda rows: rows.where(F.col("group").isNotNull()))
@@ -67,8 +67,8 @@ def group_loads(
 
 
 def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
-    """group, offsets_partition, ts, members (reported at that time: all of the group's in a snapshot), from the last
-    snapshot before ``start`` on: an idle group reports nothing new."""
+    """Return group, offsets_partition, ts, members (reported at that time: all of the group's in a snapshot), from the
+    last snapshot before ``start`` on: an idle group reports nothing new."""
     is_snapshot = F.col("event") == "snapshot"
     if start is not None:
         earlier = registrations.where(is_snapshot & (F.col("ts") <= F.lit(start))).groupBy("offsets_partition")
@@ -107,7 +107,7 @@ def _fitting_count(groups: DataFrame, homes: DataFrame) -> int:
 
 
 def partition_loads(groups: DataFrame, homes: DataFrame, count: int) -> DataFrame:
-    """offsets_partition, actor, node_id (null: not known), :data:`LOADS`, heaviest_group (by commits); ordered.
+    """Return offsets_partition, actor, node_id (null: not known), :data:`LOADS`, heaviest_group (by commits); ordered.
 
     Each of the ``count`` partitions has a row.
     """
@@ -136,19 +136,19 @@ def partition_loads(groups: DataFrame, homes: DataFrame, count: int) -> DataFram
 
 
 def _served(homes: DataFrame) -> DataFrame:
-    """offsets_partition, node_id."""
+    """Return offsets_partition, node_id."""
     number = F.regexp_extract("actor", "^offsets-([0-9]+)$", 1).cast("int").alias("offsets_partition")
     return homes.select(number, "node_id").where(F.col("offsets_partition").isNotNull())
 
 
 def homes(lifecycle: DataFrame) -> DataFrame:
-    """actor, node_id where it last served."""
+    """Return actor, node_id where it last served."""
     served = lifecycle.where((F.col("event") == "serving") & F.col("node_id").isNotNull())
     return served.groupBy("actor").agg(F.max_by("node_id", "ts").alias("node_id"))
 
 
 def node_loads(partitions: DataFrame, homes: DataFrame) -> DataFrame:
-    """node_id, partitions (their number), :data:`LOADS`, of every node with an actor; ordered."""
+    """Return node_id, partitions (their number), :data:`LOADS`, of every node with an actor; ordered."""
     summed = partitions.groupBy("node_id").agg(
         F.count(F.lit(1)).alias("partitions"), *(F.sum(name).alias(name) for name in LOADS)
     )
@@ -157,7 +157,7 @@ def node_loads(partitions: DataFrame, homes: DataFrame) -> DataFrame:
 
 
 def blame(groups: DataFrame, partitions: DataFrame, *, top: int) -> DataFrame:
-    """For the heaviest partition of each load, the ``top`` heaviest groups; by load and rank.
+    """Return the ``top`` heaviest groups in the heaviest partition of each load; by load and rank.
 
     load, offsets_partition, partition_over_mean, rank, group, value, share_of_partition, share_of_all. A group whose
     share of all is above 1/partitions is too heavy for any partition: more partitions do not help, splitting it does.

@@ -1,4 +1,4 @@
-"""How unevenly a load is distributed over places: partitions of ``__consumer_offsets``, or nodes."""
+"""Distribution of a load over places: partitions of ``__consumer_offsets``, or nodes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 LOADS = ("groups", "members", "commits", "events", "bytes")
-"""The kinds of load."""
+"""Kinds of load."""
 
 
 def long_loads(loads: DataFrame, level: str, name: Column, *others: str) -> DataFrame:
-    """``others``, level (partition, node), name, load (of :data:`LOADS`), value: one row per place and load."""
+    """Return ``others``, level (partition, node), name, load (of :data:`LOADS`), value: one row per place and load."""
     values = F.explode(
         F.array(*(F.struct(F.lit(load).alias("load"), F.col(load).cast("double").alias("value")) for load in LOADS))
     )
@@ -21,7 +21,8 @@ def long_loads(loads: DataFrame, level: str, name: Column, *others: str) -> Data
 
 
 def skew(loads: DataFrame, keys: Sequence[str] = ("level", "load")) -> DataFrame:
-    """``keys``, places, mean, highest, highest_name, max_over_mean, variation, gini; from :func:`long_loads`; ordered.
+    """Return ``keys``, places, mean, highest, highest_name, max_over_mean, variation, gini of :func:`long_loads`;
+    ordered.
 
     max_over_mean is 1 if all places are equal, and the number of places if one has everything. variation: standard
     deviation over mean. gini: 0 if equal, 1 - 1/places if one has everything. The last three are null without load.

@@ -31,7 +31,8 @@ class Scenario:
 
 
 def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scenario]:
-    """The current state, by the same rules, and the requested ones. ValueError for no partition or no node."""
+    """Return the current state, by the same rules, and the requested ones. Raises ValueError for no partition or no
+    node."""
     real = tuple(sorted(nodes)) or ("node-1",)
     found = [Scenario(NOW, partitions, real)]
     more, count = options.what_if_partitions, options.what_if_nodes
@@ -50,7 +51,8 @@ def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scena
 
 
 def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -> DataFrame:
-    """scenario, level (partition, node), load, moved_groups, largest_group_over_mean, and :func:`skew`'s; ordered.
+    """Return scenario, level (partition, node), load, moved_groups, largest_group_over_mean, and :func:`skew`'s;
+    ordered.
 
     ``count`` is the number of partitions.
 
@@ -101,13 +103,14 @@ def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -
 
 
 def _rows(spark: SparkSession, columns: str, rows: list[dict[str, Any]]) -> DataFrame:
-    """A DataFrame of these rows. PySpark's own conversion of a list would need Python processes to be started."""
+    """Return a DataFrame of these rows. PySpark's own conversion of a list would need Python processes to be
+    started."""
     parsed = F.from_json(F.lit(json.dumps(rows)), f"array<struct<{columns}>>")
     return spark.range(0, 1, 1, 1).select(F.inline(parsed))
 
 
 def _placed(groups: DataFrame, places: DataFrame, compared: list[Scenario]) -> DataFrame:
-    """scenario, group, loads, partition, node, for each group in each scenario."""
+    """Return scenario, group, loads, partition, node, for each group in each scenario."""
     hashed = [
         groups.select(
             F.lit(scenario.name).alias("scenario"),
@@ -124,7 +127,7 @@ def _placed(groups: DataFrame, places: DataFrame, compared: list[Scenario]) -> D
 
 
 def _moved(placed: DataFrame) -> DataFrame:
-    """scenario, level, moved_groups."""
+    """Return scenario, level, moved_groups."""
     now = placed.where(F.col("scenario") == NOW).select(
         "group", F.col("partition").alias("now_partition"), F.col("node").alias("now_node")
     )

@@ -1,15 +1,15 @@
 """Re-attribution: samples without a group, judged again with the whole history of the registrations.
 
-A gateway decides within a minute, with what it has received by then; the coordinators' table ``registrations`` is more
-complete later. A sample gets a group only if, over its whole time (``ts`` to ``last_ts``),
+A gateway decides within a minute, by the registrations received so far; the coordinators' table ``registrations`` is
+more complete later. A sample gets a group only if, over its whole time (``ts`` to ``last_ts``),
 
 * a member with its host and client id was registered for that group, with the partition in its assignment, or with an
   unknown assignment while no other group had such a client; and
 * no other group *may* have had one: registered with the partition or with an unknown assignment within a grace time
   around the sample, longer for a consumer that only commits: it may have read long before its coordinator knew of it.
 
-A consumer that only commits is never the one: the gateway saw whether its commits were of what the connection was sent,
-and the next program on that host has the same registration.
+A consumer that only commits is never the one: the gateway saw whether its commits matched the connection's records, and
+the next program on that host has the same registration.
 
 A wrong label is worse than none, so everything else keeps its reason. Principals are not compared: samples have none,
 and an unknown one matches all. Samples themselves are never rewritten: the answer is a table of its own, with one row
@@ -25,7 +25,8 @@ from pyspark.sql import functions as F
 from muster.spark.jobs.shared.sent import Sent
 
 REASONS = ("no_group", "unknown", "ambiguous", "expired", "pending")
-"""Reasons that history may resolve. ``pending`` is what a killed gateway had not decided; ``internal`` is permanent."""
+"""Reasons that history may resolve. ``pending`` is undecided since its gateway was killed; ``internal`` is
+permanent."""
 KEY = (
     "gateway",
     "ts",
@@ -38,23 +39,23 @@ KEY = (
     "client_id",
     "reason",
 )
-"""The columns that identify a row of ``samples`` without a group. ``client_id`` may be null."""
+"""Columns that identify a row of ``samples`` without a group. ``client_id`` may be null."""
 EVIDENCE = "history"
-"""The evidence of a sample that got its group here."""
+"""Evidence of a sample that got its group here."""
 
 CLOCK_MS = 5_000
-"""The largest error of a gateway's clock, or delay of an update."""
+"""Largest error of a gateway's clock, or delay of an update."""
 GRACE_MS = 30_000
-"""How long a member may fetch what it was assigned before."""
+"""Longest time for which a member may still fetch from a former assignment."""
 SIMPLE_GRACE_MS = 3_600_000
-"""How long a consumer that is no member may have fetched before its first commit, or after it was forgotten."""
+"""Longest time for which a consumer that is no member may fetch before its first commit, or after it was forgotten."""
 
 _CLIENT = ("host", "client_id")
 _PLACE = ("topic", "partition")
 
 
 def unlabelled(samples: DataFrame) -> DataFrame:
-    """The :data:`KEY`, rows, messages, bytes of what has no group for one of :data:`REASONS`."""
+    """Return the :data:`KEY`, rows, messages, bytes without a group for one of :data:`REASONS`."""
     without = samples.where(F.col("group").isNull() & F.col("reason").isin(*REASONS))
     return without.groupBy(*KEY).agg(
         F.count(F.lit(1)).alias("rows"), F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
@@ -62,7 +63,8 @@ def unlabelled(samples: DataFrame) -> DataFrame:
 
 
 def tenures(registrations: DataFrame) -> DataFrame:
-    """group, member_id, kind, host, client_id, partitions, since_ms, until_ms (null: still holds); ms since the epoch.
+    """Return group, member_id, kind, host, client_id, partitions, since_ms, until_ms (null: still holds); ms since the
+    epoch.
 
     A tenure ends with the next update about that member, or with a snapshot of its coordinator (after a failover, for
     example) that does not name it.
@@ -88,7 +90,8 @@ def tenures(registrations: DataFrame) -> DataFrame:
 
 
 def reattributed(samples: DataFrame, registrations: DataFrame) -> DataFrame:
-    """:data:`KEY`, rows, messages, bytes, group, member_id (null: may be several), evidence; of what got a group.
+    """Return :data:`KEY`, rows, messages, bytes, group, member_id (null: may be several), evidence of rows that got a
+    group.
 
     Joined by host, client id, topic and partition, and by host and client id with one row per group and stretch of
     time; intervals are compared within these.
@@ -118,12 +121,13 @@ def reattributed(samples: DataFrame, registrations: DataFrame) -> DataFrame:
 
 
 def per_reason(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
-    """reason, bytes before, given to groups and after; the same for messages. Ordered; before = given + after."""
+    """Return reason, bytes before, given to groups and after; likewise for messages. Ordered; before = given +
+    after."""
     return per_reason_of(Sent(samples), reattributed)
 
 
 def per_reason_of(sent: Sent, reattributed: DataFrame) -> DataFrame:
-    """As :func:`per_reason`."""
+    """Return :func:`per_reason` from ``sent``."""
     before = (
         sent.where(lambda rows: rows.where(F.col("group").isNull()))
         .totals("reason")
@@ -149,13 +153,13 @@ def per_reason_of(sent: Sent, reattributed: DataFrame) -> DataFrame:
 
 
 def per_group(reattributed: DataFrame) -> DataFrame:
-    """group, reason (the previous one), messages, bytes; the largest first."""
+    """Return group, reason (the previous one), messages, bytes; the largest first."""
     sums = F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
     return reattributed.groupBy("group", "reason").agg(*sums).orderBy(F.desc("bytes"), "group", "reason")
 
 
 def relabelled(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
-    """``samples`` with the groups that were found; those have evidence ``history`` and no reason."""
+    """Return ``samples`` with the groups that were found; those have evidence ``history`` and no reason."""
     given = reattributed.select(
         *(F.col(name).alias(f"given_{name}") for name in (*KEY, "group", "member_id", "evidence"))
     )
@@ -172,7 +176,7 @@ def relabelled(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
 
 
 def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Candidates to which the partition was assigned."""
+    """Return the candidates to which the partition was assigned."""
     owned = held.where(F.col("partitions").isNotNull()).select(
         F.col("group").alias("candidate"),
         F.col("member_id").alias("member"),
@@ -189,7 +193,7 @@ def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _clients(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Groups that had such a client at all, and whether its assignment was unknown: one row per stretch of time.
+    """Return the groups with such a client, and whether its assignment was unknown: one row per stretch of time.
 
     For clients with only known assignments, :func:`_owners` is sufficient. They are left out, since one address and
     default client id may belong to a thousand groups.
@@ -214,7 +218,7 @@ def _candidates(
     is_possible: Column,
     is_evidence: Column,
 ) -> DataFrame:
-    """``is_evidence``: else a candidate only leaves it open whether another one fetched that."""
+    """Return the candidates. ``is_evidence``: else a candidate only leaves it open whether another one fetched that."""
     same = [F.col(name).eqNullSafe(F.col(f"their_{name}")) for name in keys]
     times = F.unix_millis("ts"), F.unix_millis("last_ts")
     first_ms, last_ms = F.least(*times), F.greatest(*times)  # the gateway's clock may have been set back meanwhile
@@ -231,7 +235,7 @@ def _candidates(
 
 
 def _bounds() -> tuple[Column, ...]:
-    """When a tenure certainly held, and when it may have held."""
+    """Return when a tenure certainly held, and when it may have held."""
     grace = F.when(F.col("kind") == "simple", SIMPLE_GRACE_MS).otherwise(GRACE_MS)
     until = F.coalesce("until_ms", F.lit((1 << 62) - SIMPLE_GRACE_MS))
     return (
@@ -243,7 +247,7 @@ def _bounds() -> tuple[Column, ...]:
 
 
 def _stretches(bounded: DataFrame, keys: list[str]) -> DataFrame:
-    """Consecutive tenures merged, so that a group that rebalances often has few rows.
+    """Merge consecutive tenures, so that a group that rebalances often has few rows.
 
     Merged if the certain times touch; the longest uncertain ones remain around them.
     """

@@ -1,4 +1,4 @@
-"""Advice: what would have prevented rebalances of a group or made them cheaper, with the events as evidence.
+"""Advice: settings that would have prevented rebalances of a group or made them cheaper, with the events as evidence.
 
 * static membership (KIP-345): a dynamic client flaps. With a ``group.instance.id`` it may be absent for its session
   timeout without a rebalance.
@@ -24,12 +24,12 @@ COOPERATIVE_ASSIGNOR = "cooperative assignor"
 LONGER_POLL_INTERVAL = "longer poll interval"
 
 _POLL_REASON = r"(?i)poll[ .]?(timeout|interval)"
-"""The reason of a LeaveGroup: the Java client's says "consumer poll timeout has expired.\""""
+"""Reason of a LeaveGroup: the Java client's says "consumer poll timeout has expired." """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceRules:
-    """The thresholds for giving advice."""
+    """Thresholds for giving advice."""
 
     expiries: int = 2
     """Expired sessions of clients that were soon back, per group."""
@@ -37,7 +37,7 @@ class AdviceRules:
     """Members that did not poll in time, per group."""
     eager_rebalances: int = 3
     lost_partition_seconds: float = 60.0
-    """In eager rebalances, per group."""
+    """Loss in eager rebalances, per group."""
 
 
 ADVICE_RULES = AdviceRules()
@@ -51,7 +51,7 @@ def advice(
     *,
     rules: AdviceRules = ADVICE_RULES,
 ) -> DataFrame:
-    """group, advice, setting (of the client), client_id, host, occurrences, out_of, median_seconds,
+    """Return group, advice, setting (of the client), client_id, host, occurrences, out_of, median_seconds,
     lost_partition_seconds, evidence (a sentence with these figures); the most expensive first.
 
     ``changes``, ``returned`` and ``flaps``: from :mod:`muster.spark.jobs.shared.membership`. ``median_seconds``: how
@@ -225,5 +225,5 @@ def _lost_seconds(counts: Column | None = None) -> Column:
 
 
 def _short(column: str) -> Column:
-    """With one decimal; a dash if unknown."""
+    """Format with one decimal; a dash if unknown."""
     return F.when(F.col(column).isNotNull(), F.format_string("%,.1f", column)).otherwise("-")

@@ -1,4 +1,4 @@
-"""Rebalances: how often, how long, why, triggered by which member, and their cost; storms, flapping members, advice.
+"""Rebalances: number, duration, causes, triggering members and cost; storms, flapping members, advice.
 
 The cost of a rebalance is the sum over partitions of the time in which no member consumed them, as in the table
 (docs/tables.md). Medians and 99th percentiles are nearest ranks: times that were measured.
@@ -27,9 +27,9 @@ _MS_PER_HOUR = 3_600_000
 
 
 def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: datetime | None = None) -> DataFrame:
-    """group, rebalances, stable, empty, restarted, aborted (how they ended), per_hour, median_seconds, p99_seconds,
-    max_seconds (from begin to end), lost_partition_seconds (null: not known), most_members, cause (of the most),
-    cause_rebalances.
+    """Return group, rebalances, stable, empty, restarted, aborted (how they ended), per_hour, median_seconds,
+    p99_seconds, max_seconds (from begin to end), lost_partition_seconds (null: not known), most_members, cause (of the
+    most), cause_rebalances.
 
     ``per_hour`` is over the time from ``start`` to ``end``; if one is missing, from the first rebalance of any group or
     to the last one, and over an hour at least. Most expensive groups first.
@@ -70,7 +70,7 @@ def total(groups: DataFrame, *troubled: DataFrame) -> DataFrame:
 
 
 def per_cause(rebalances: DataFrame) -> DataFrame:
-    """group, cause, rebalances, share (of the group's), median_seconds, p99_seconds, max_seconds,
+    """Return group, cause, rebalances, share (of the group's), median_seconds, p99_seconds, max_seconds,
     lost_partition_seconds."""
     counted = rebalances.groupBy("group", "cause").agg(F.count("*").alias("rebalances"), *_durations(), _lost_seconds())
     share = F.col("rebalances") / F.sum("rebalances").over(Window.partitionBy("group"))
@@ -80,8 +80,8 @@ def per_cause(rebalances: DataFrame) -> DataFrame:
 
 
 def triggering_members(rebalances: DataFrame) -> DataFrame:
-    """group, client_id, host, group_instance_id, rebalances (that it caused), share (of the group's), member_ids,
-    cause (the last one), reason (the last that it gave), lost_partition_seconds; most expensive first.
+    """Return group, client_id, host, group_instance_id, rebalances (that it caused), share (of the group's),
+    member_ids, cause (the last one), reason (the last that it gave), lost_partition_seconds; most expensive first.
 
     Rebalances that no single member triggered do not count.
     """
@@ -106,8 +106,8 @@ def triggering_members(rebalances: DataFrame) -> DataFrame:
 
 
 def longest(rebalances: DataFrame) -> DataFrame:
-    """group, began, seconds, cause, client_id, host (of the triggering member), reason, members, rebalance_protocol,
-    ending, lost_partition_seconds; the longest first."""
+    """Return group, began, seconds, cause, client_id, host (of the triggering member), reason, members,
+    rebalance_protocol, ending, lost_partition_seconds; the longest first."""
     return rebalances.select(
         "group",
         "began",
@@ -124,7 +124,7 @@ def longest(rebalances: DataFrame) -> DataFrame:
 
 
 def lost_by_partition(rebalances: DataFrame) -> DataFrame:
-    """group, topic, partition, rebalances (in which its consumption paused), lost_seconds; most first.
+    """Return group, topic, partition, rebalances (in which its consumption paused), lost_seconds; most first.
 
     A row of the table names its 100 longest partitions, so beyond that, the sum is less than the group's.
     """
@@ -139,7 +139,7 @@ def lost_by_partition(rebalances: DataFrame) -> DataFrame:
 
 
 def over_time(rebalances: DataFrame, *, seconds: int) -> DataFrame:
-    """bucket (its start), group, rebalances (that began in it), lost_partition_seconds (of these)."""
+    """Return bucket (its start), group, rebalances (that began in it), lost_partition_seconds (of these)."""
     bucket = step_of(F.col("began"), seconds).start.alias("bucket")
     return (
         rebalances.select(bucket, "group", "lost_partition_ms")
@@ -159,12 +159,12 @@ def _durations() -> tuple[Column, ...]:
 
 
 def _duration_ms() -> Column:
-    """Never negative, as it would be if the coordinator's clock was set back meanwhile."""
+    """Return the duration, never negative, as it would be if the coordinator's clock was set back meanwhile."""
     return F.greatest(F.unix_millis("ended") - F.unix_millis("began"), F.lit(0))
 
 
 def _lost_seconds() -> Column:
-    """Null if unknown for all: assignments of another protocol type than consumer are not known."""
+    """Return null if unknown for all: assignments of another protocol type than consumer are not known."""
     return (F.sum("lost_partition_ms") / 1000).alias("lost_partition_seconds")
 
 

@@ -24,9 +24,9 @@ STORM_RULES = StormRules()
 
 
 def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFrame:
-    """group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds (null: not known),
-    the most frequent cause and trigger (client_id, host) with cause_rebalances and culprit_rebalances; the one that
-    cost most first.
+    """Return group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds (null: not known), the
+    most frequent cause and trigger (client_id, host) with cause_rebalances and culprit_rebalances; the most expensive
+    first.
 
     A group's rebalances are ordered by their beginning, by the clocks of its coordinators.
     """

@@ -1,4 +1,4 @@
-"""Which rows of a section its plot shows, the highest curves and the largest bars, and what it leaves out. Pure."""
+"""Selection of a section's rows for its plot: the highest curves and the largest bars, and the omitted ones. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Curve: TypeAlias = list[tuple[datetime, float | None]]
 
 
 def names_of(results: Sequence[JobResult]) -> list[str]:
-    """The groups in order, so that each has the same colour in all plots."""
+    """Return the groups in order, so that each has the same colour in all plots."""
     return sorted(
         {
             _word(value)
@@ -52,7 +52,7 @@ def drawn(
 
 
 def _curves(points: Iterable[tuple[str, datetime | None, float | None]]) -> dict[str, Curve]:
-    """Curves by name. In UTC, since local clocks show an hour twice when they are set back."""
+    """Return curves by name. In UTC, since local clocks show an hour twice when they are set back."""
     curves: dict[str, Curve] = {}
     for name, at, y in points:
         if at is not None:
@@ -112,7 +112,7 @@ def _with_absent(curve: Curve, times: Sequence[datetime], step: timedelta, plot:
 
 
 def _bars(parts: Iterable[tuple[str, str, float | None]]) -> dict[str, dict[str, float]]:
-    """Sums by bar and part, in the order of the rows; a bar without any number has no part."""
+    """Return sums by bar and part, in the order of the rows; a bar without any number has no part."""
     bars: dict[str, dict[str, float]] = {}
     for name, part, size in parts:
         bar = bars.setdefault(name, {})
@@ -143,7 +143,7 @@ def _stacked(
 
 
 def _with_few_parts(bars: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
-    """The largest parts over all bars, and the others as one."""
+    """Keep the largest parts over all bars, and the others as one."""
     sums: dict[str, float] = {}
     for bar in bars.values():
         for part, size in bar.items():
@@ -164,7 +164,7 @@ def _largest(sizes: Mapping[str, float], count: int) -> list[str]:
 
 
 def _coloured(drawn: Iterable[str], names: Sequence[str]) -> Sequence[str]:
-    """The page's names if they give all that is drawn distinct colours, else what is drawn. No group: grey."""
+    """Return the page's names if they give all curves or bars distinct colours, else the drawn ones. No group: grey."""
     own = [name for name in drawn if name not in (NOBODY, OTHERS)]
     known = {name: place for place, name in enumerate(names)}
     places = [known[name] % CURVES for name in own if name in known]
@@ -172,7 +172,7 @@ def _coloured(drawn: Iterable[str], names: Sequence[str]) -> Sequence[str]:
 
 
 def _joined(source: Shown | Plotted, columns: Sequence[str]) -> list[str]:
-    """The name of a row: the columns' values; ``flights-0`` for topic and partition."""
+    """Return the name of a row: the columns' values; ``flights-0`` for topic and partition."""
     cells = [source.values(column) for column in columns]
     join = "-" if tuple(columns[-2:]) == ("topic", "partition") else " "
     if len(columns) == 1 and all(map(_is_number, cells[0])):

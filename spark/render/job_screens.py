@@ -1,4 +1,4 @@
-"""Answers on a terminal: per job a question, its answer in a sentence or two, and one line for each of the worst."""
+"""Answers on a terminal: a question per job, its answer in a sentence or two, and one line for each of the worst."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.spark.result import JobResult, Shown
 SCREEN_ROWS = 60
 """The limit per answer; JSON has all."""
 DETAIL_ROWS = 12
-"""The limit per further table."""
+"""Limit per further table."""
 _DECISIVE = (
     *("group", "actor", "gateway", "verdict", "topic", "partition"),
     *("lag_messages", "lag_seconds", "catch_up_seconds", "rule"),

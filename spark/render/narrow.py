@@ -18,9 +18,9 @@ _GAP = 2
 _MEMBER_ID = "member_id"
 _UUID_TAIL = re.compile(r"(?<=-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _NAME, _SHORT_NAME = 32, 16
-"""The width of a shortened name, before and after columns are left out for it."""
+"""Width of a shortened name, before and after columns are left out for it."""
 _BEGIN, _END, _BEFORE = 4, 6, 3
-"""How much is shown of the beginning and end of a name, and before the place where it differs from others."""
+"""Characters shown of the beginning and end of a name, and before the place where it differs from others."""
 _KEPT = 3
 """Columns that are never left out."""
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -35,7 +35,7 @@ class Fitted:
     are_numbers: Sequence[bool]
     """Whether each column is right-aligned."""
     left_out: Sequence[str]
-    """The heads of columns for which there is no room."""
+    """Heads of columns for which there is no room."""
 
 
 @dataclass(slots=True)

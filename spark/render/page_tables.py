@@ -15,9 +15,9 @@ from muster.spark.render.screens.screen import Lead, Row
 from muster.spark.units import cell_in
 
 LONGEST = 28
-"""The maximum number of characters that are shown unchanged."""
+"""Maximum number of characters that are shown unchanged."""
 _BEGIN, _END = 12, 9
-"""The minimum that is shown of a longer one: a member id differs from others at its end."""
+"""Minimum shown of a longer one: a member id differs from others at its end."""
 _BEFORE_THE_DIFFERENCE = 5
 
 
@@ -37,7 +37,7 @@ class PageTable:
 
 
 def page_table(caption: str, columns: Sequence[Lead], rows: Sequence[Row]) -> PageTable:
-    """Columns without a value in any row are left out."""
+    """Return the table without columns that have no value in any row."""
     columns = [lead for lead in columns if any(row.get(lead.name) is not None for row in rows)]
     cells = [_column(lead, [row.get(lead.name) for row in rows]) for lead in columns]
     heads = [Cell(text=Markup(escape(lead.label)), classes=_classes(lead, rows)) for lead in columns]
@@ -68,7 +68,8 @@ def _of_verdict(lead: Lead, text: str, classes: str) -> str:
 
 
 def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
-    """By long name: the length of the beginning that it shares with others that would look the same when shortened."""
+    """Return by long name the length of the beginning that it shares with others that would look alike when
+    shortened."""
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         if len(text) > LONGEST and text.isascii():
@@ -83,8 +84,8 @@ def common_beginning(texts: Collection[str]) -> int:
 
 
 def shortened(text: str, alike: int = 0) -> Markup:
-    """The name as HTML. Part of a long name is hidden and nothing is removed: copying and searching find all of it.
-    The middle is hidden, or the part before the place where it differs from others, ``alike`` characters from its
+    """Return the name as HTML. Part of a long name is hidden and nothing is removed: copying and searching find all of
+    it. The middle is hidden, or the part before the place where it differs from others, ``alike`` characters from its
     beginning. Non-ASCII text is cut at its end, since a cut between two characters of one sign is not possible."""
     whole = escape(text)
     if len(text) <= LONGEST:

@@ -15,14 +15,14 @@ from muster.spark.units import cell_in, number_ticks, time_ticks
 
 Curve = Sequence[tuple[float, float | None]]
 SERIES = 4
-"""The number of colours; further series are grey."""
+"""Number of colours; further series are grey."""
 
 _DASHES = ("", "9 4", "3 2.5", "11 3 2.5 3", "")
 _SIDE = 1000.0
-"""The side of the square that is stretched to the size of the plot."""
+"""Side of the square that is stretched to the size of the plot."""
 _AROUND_ONE_MOMENT_S = 300
 _ROOM, _ROOM_FOR_A_LABEL = 1.06, 0.1
-"""Above the highest curve, relative to its height; more for each event."""
+"""Room above the highest curve, relative to its height; more for each event."""
 _NEVER_BELOW = 1e-9
 
 
@@ -36,13 +36,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The range of an axis."""
+    """Range of an axis."""
 
     first: float
     last: float
 
     def share(self, value: float) -> float:
-        """0 at the beginning, 1 at the end."""
+        """Return 0 at the beginning, 1 at the end."""
         return (value - self.first) / (self.last - self.first)
 
 
@@ -57,7 +57,8 @@ def lines(
     steps: bool,
     across: tuple[float, float] | None = None,
 ) -> str:
-    """Curves over seconds since the start, with ``events``; a curve in ``steps`` keeps its value up to the next point.
+    """Draw curves over seconds since the start, with ``events``; a curve in ``steps`` keeps its value up to the next
+    point.
 
     ``across`` is the range of the time axis, for plots that share it; without it, that of the curves.
     ``label`` describes the plot in words, for readers who cannot see it. ``names`` gives each name its colour, by its
@@ -81,7 +82,8 @@ def time_lines(
     y_label: str,
     zone: tzinfo,
 ) -> str:
-    """Curves over time, in order; None is a gap, and a point between two gaps a dot. The rest as in :func:`lines`."""
+    """Draw curves over time, in order; None is a gap, and a point between two gaps a dot. The rest as in
+    :func:`lines`."""
     curves = {name: [(at.timestamp(), height) for at, height in curve] for name, curve in series.items()}
     moments = [at_s for curve in curves.values() for at_s, _ in curve]
     first_s, last_s = min(moments, default=0.0), max(moments, default=0.0)
@@ -101,8 +103,8 @@ def stacked_bars(
     x_label: str,
     absent: str = "-",
 ) -> str:
-    """One horizontal bar per key of ``bars``, top down, made of its parts; ``absent`` is said of one without parts. The
-    rest as in :func:`lines`, with ``x`` for ``y``."""
+    """Draw one horizontal bar per key of ``bars``, top down, made of its parts; ``absent`` is the text of one without
+    parts. The rest as in :func:`lines`, with ``x`` for ``y``."""
     longest = max((sum(bar.values()) for bar in bars.values()), default=0.0) or 1.0
     parts = sorted({part for bar in bars.values() for part in bar}, key=lambda part: (_place(part, names), part))
     rows = []
@@ -150,7 +152,7 @@ def _chart(
 
 
 def _path(curve: Curve, across: _Span, up: _Span, place: int) -> str:
-    """Lines between successive points; a single point is a line without length, whose ends are round."""
+    """Draw lines between successive points; a single point is a line without length, whose ends are round."""
     steps, before = [], False
     for x, height in curve:
         if height is None:
@@ -166,7 +168,7 @@ def _path(curve: Curve, across: _Span, up: _Span, place: int) -> str:
 
 
 def _alone(steps: Sequence[str]) -> list[str]:
-    """Points without a line to them."""
+    """Return points without a line to them."""
     after = [*steps[1:], "M"]
     return [step for step, following in zip(steps, after, strict=False) if step[0] == following[0] == "M"]
 
@@ -181,7 +183,7 @@ def _stepped(curve: Curve) -> Curve:
 
 
 def _down(up: _Span, height: float) -> str:
-    """In an SVG, y grows downwards."""
+    """Convert to an SVG's coordinate: its y grows downwards."""
     return f"{_SIDE * (1 - up.share(height)):.1f}"
 
 
@@ -197,7 +199,7 @@ def _x_labels(ticks: Sequence[tuple[float, str, str]], across: _Span) -> str:
 
 
 def _marks(events: Sequence[Event], across: _Span) -> str:
-    """A line for each event with a label beside it: on the left if the line is far to the right."""
+    """Draw a line for each event with a label beside it: on the left if the line is far to the right."""
     said = []
     for number, event in enumerate(sorted(events, key=lambda event: event.at_s)):
         share = across.share(event.at_s)
@@ -210,7 +212,7 @@ def _marks(events: Sequence[Event], across: _Span) -> str:
 
 
 def _legend(drawn: Sequence[str], names: Sequence[str], quantity: str, *, lined: bool) -> str:
-    """The quantity of the axis, and the colour of each curve; not if the only curve is that quantity."""
+    """Return the quantity of the axis, and the colour of each curve; not if the only curve is that quantity."""
     keys = []
     for name in drawn if list(drawn) != [quantity] else []:
         place = _place(name, names)

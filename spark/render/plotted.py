@@ -1,4 +1,4 @@
-"""What a plot draws of a section with more rows than are fetched: Spark selects it, and it is small."""
+"""Data of a plot of a section with more rows than are fetched: Spark selects them, and they are few."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.spark.jobs.job import Plot
 from muster.spark.jobs.shared.buckets import step_of
 
 CURVES = 4
-"""The most curves, or parts of a bar, that readers can distinguish."""
+"""Maximum number of curves, or parts of a bar, that readers can distinguish."""
 BARS = 8
-"""The most bars that readers can see at a glance."""
+"""Maximum number of bars that readers can see at a glance."""
 STEPS = 400
-"""The maximum number of points of a curve; about as many as the page shows pixels for."""
+"""Maximum number of points of a curve; about as many as the page shows pixels for."""
 
 _SIZE, _FIRST_S, _LAST_S, _COUNT = "_size", "_first_s", "_last_s", "_count"
 
@@ -27,15 +27,15 @@ _SIZE, _FIRST_S, _LAST_S, _COUNT = "_size", "_first_s", "_last_s", "_count"
 @dataclass(frozen=True, slots=True)
 class Reduced:
     frame: DataFrame
-    """The plot's series, x and y; for curves, the highest y of each step."""
+    """Series, x and y of the plot; for curves, the highest y of each step."""
     in_all: int
-    """The number of curves or bars of the section."""
+    """Number of curves or bars of the section."""
     step_seconds: int
-    """The time between two points of a curve."""
+    """Time between two points of a curve."""
 
 
 def reduced(frame: DataFrame, plot: Plot, *, bucket_seconds: int) -> Reduced:
-    """The :data:`CURVES` with the highest points, or the :data:`BARS` with the largest sums. Runs a query."""
+    """Return the :data:`CURVES` with the highest points, or the :data:`BARS` with the largest sums. Runs a query."""
     return _bars(frame, plot, bucket_seconds) if plot.kind == "bars" else _curves(frame, plot, bucket_seconds)
 
 

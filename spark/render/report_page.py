@@ -1,7 +1,7 @@
 """The page of ``muster report`` and of ``--format html``: the answers first, one screen per question, details folded.
 
-From the top: what must be done, one line per question; then, per question, its text, its answer, one plot and the
-worst rows with the columns that decide; then, folded, every section of the job unchanged.
+From the top: things to do, one line per question; then, per question, its text, its answer, one plot and the worst rows
+with the columns that decide; then, folded, every section of the job unchanged.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.spark.result import JobResult, Shown
 from muster.spark.units import lasting
 
 PAGE_ROWS = 200
-"""The limit per section; other formats have more."""
+"""Limit per section; other formats have more."""
 LEAD_ROWS = 6
-"""The limit of a screen's table."""
+"""Limit of a screen's table."""
 _STALE = timedelta(minutes=10)
-"""Tables whose newest row is older than this, and than three steps, are reported to have ended."""
+"""Age beyond which, and beyond three steps, tables are reported to have ended, by their newest row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class _Part:
     plot: str
     """Empty if it has none, or the screen has it."""
     left_out: str
-    """What the plot leaves out; empty if nothing."""
+    """Text on curves or bars left out of the plot; empty if none."""
     more: str
-    """Which rows the table leaves out; empty if none."""
+    """Text on rows left out of the table; empty if none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class _JobOnPage:
     table: PageTable
     """The worst rows."""
     more_rows: str
-    """How many rows there are beyond those; empty if none."""
+    """Text on the number of rows beyond those; empty if none."""
     plot: str
     left_out: str
     parts: Sequence[_Part]
@@ -129,7 +129,7 @@ def _more_rows(screen: Screen) -> str:
 
 
 def _plotted(result: JobResult, job_screen: JobScreen | None) -> Shown | None:
-    """The section whose plot is on the screen."""
+    """Return the section whose plot is on the screen."""
     found = [section for section in result.sections if section.plot is not None and section.rows]
     wanted = [section for section in found if job_screen is not None and section.name == job_screen.plot]
     return next(iter(wanted or found), None)
@@ -169,7 +169,7 @@ def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
 
 
 def _facts(results: Sequence[JobResult], options: Options) -> str:
-    """The requested time and groups, in one line."""
+    """Return the requested time and groups, in one line."""
     zone = ZoneInfo(options.timezone)
     times = [min(at, options.now) for at in _times(results)]  # a step may end in the future
     spans = []

@@ -20,7 +20,7 @@ from muster.spark.out import require_parts
 from muster.spark.result import JobResult, Shown
 
 TABLE_ROWS = 60
-"""The limit per section on a terminal; JSON and Parquet have all."""
+"""Limit per section on a terminal; JSON and Parquet have all."""
 _SHORTEST_DECIMALS = 1e-3
 
 
@@ -32,7 +32,7 @@ def print_results(results: Sequence[JobResult], console: Console) -> None:
 
 
 def to_json(results: Sequence[JobResult], options: Options, *, indent: int | None = 2) -> str:
-    """One object: the request, and by job and section the rows as objects. Times are ISO 8601 with offset.
+    """Return one object: the request, and by job and section the rows as objects. Times are ISO 8601 with offset.
 
     Without ``indent`` it is one line.
     """
@@ -65,9 +65,9 @@ def to_json(results: Sequence[JobResult], options: Options, *, indent: int | Non
 
 
 def write_parquet(sections: Sequence[Section], folder: Path) -> None:
-    """``folder/<section>/``, one file each. The folder must not contain such a sub-folder yet.
+    """Write ``folder/<section>/``, one file each. The folder must not contain such a sub-folder yet.
 
-    FileNotFoundError if the written files are missing: an executor wrote them on a node with a different folder.
+    Raises FileNotFoundError if the written files are missing: an executor wrote them on a node with a different folder.
     """
     for section in sections:
         written = folder / section.name
@@ -109,7 +109,7 @@ def _print_section(section: Shown, console: Console) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value for users: numbers with thousands' commas, times without their zone, null as a dash.
+    """Format a value for users: numbers with thousands' commas, times without their zone, null as a dash.
 
     Texts come from clients: characters that would move a terminal's cursor or reverse text are escaped.
     """

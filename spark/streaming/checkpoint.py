@@ -28,19 +28,22 @@ _GONE_BEFORE = "_gone_before"
 
 
 class StreamRefused(RuntimeError):
-    """The stream cannot be started or continued as requested; the message is one line that says what to do."""
+    """Raised if the stream cannot be started or continued as requested; the message is one line with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Held by this process from :meth:`open` to :meth:`release`, or to its end."""
+    """Checkpoint held by this process from :meth:`open` to :meth:`release`, or to its end."""
 
     path: Path
     lock_fd: int
 
     @classmethod
     def open(cls, path: Path, output: Path, tables: Sequence[str]) -> Checkpoint:
-        """For a stream of ``tables`` that writes to ``output``; created if necessary. Raises StreamRefused, OSError."""
+        """Open the checkpoint of a stream of ``tables`` that writes to ``output``; created if necessary.
+
+        Raises StreamRefused or OSError.
+        """
         path.mkdir(parents=True, exist_ok=True)
         fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
@@ -59,11 +62,11 @@ class Checkpoint:
         os.close(self.lock_fd)
 
     def of_table(self, table: str) -> Path:
-        """Spark's own checkpoint for the query over ``table``."""
+        """Return Spark's own checkpoint for the query over ``table``."""
         return self.path / table
 
     def check(self, folder: Path) -> None:
-        """StreamRefused if files of the table in ``folder`` were removed that its query has not read.
+        """Raise StreamRefused if files of the table in ``folder`` were removed that its query has not read.
 
         Files removed before the first start of the query do not count: those hours are incomplete in its output.
         """
@@ -86,7 +89,7 @@ class Checkpoint:
 
 
 def _merged(folder: Path) -> Iterator[str]:
-    """``date=.../hour=.../<name>`` of every file of a table whose rows are in a merged file."""
+    """Yield ``date=.../hour=.../<name>`` of every file of a table whose rows are in a merged file."""
     for hour in hours(folder):
         for merged in hour.path.glob(f"{MERGED}*.parquet"):
             try:
@@ -97,7 +100,7 @@ def _merged(folder: Path) -> Iterator[str]:
 
 
 def _files_read(checkpoint: Path) -> set[str]:
-    """``date=.../hour=.../<name>`` of every file whose rows are in a batch that Spark will not run again."""
+    """Return ``date=.../hour=.../<name>`` of every file whose rows are in a batch that Spark will not run again."""
     done = _offset_done(checkpoint)
     found = set()
     for log in checkpoint.glob("sources/0/[0-9]*"):
@@ -110,7 +113,7 @@ def _files_read(checkpoint: Path) -> set[str]:
 
 
 def _offset_done(checkpoint: Path) -> int:
-    """The source's offset at the last batch that is recorded as done; -1 if there is none."""
+    """Return the source's offset at the last batch that is recorded as done; -1 if there is none."""
     batches = [int(path.name) for path in checkpoint.glob("commits/[0-9]*")]
     if not batches:
         return -1

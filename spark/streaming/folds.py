@@ -27,19 +27,19 @@ _STEP = "step"
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How rows are reduced, and which moments remain."""
+    """Reduction of rows, and the moments that remain."""
 
     of: Callable[[DataFrame], DataFrame]
     step_s: int | None = None
-    """The width of the steps of time, in s: the finest possible resolution; None: each row keeps its moment."""
+    """Width of the steps of time, in s: the finest possible resolution; None: each row keeps its moment."""
 
     def time(self) -> Column:
-        """The time of a folded row, as exactly as the fold keeps it."""
+        """Return the time of a folded row, as exactly as the fold keeps it."""
         return F.col("ts") if self.step_s is None else step_of(F.col("ts"), self.step_s).start
 
 
 def folded_schema(table: str) -> StructType:
-    """The input and output schema of a fold of that table: its columns, which may all be null."""
+    """Return the input and output schema of a fold of that table: its columns, which may all be null."""
     schema = from_arrow_schema(TABLES[table].arrow)
     for field in schema:
         field.nullable = True
@@ -47,7 +47,7 @@ def folded_schema(table: str) -> StructType:
 
 
 def samples_by_the_minute(samples: DataFrame) -> DataFrame:
-    """What one gateway sent in one minute to one client with one attribution: one row per run of offsets.
+    """Fold records sent by one gateway in one minute to one client with one attribution: one row per run of offsets.
 
     ``ts`` and ``last_ts`` are the earliest and the latest of a run.
     """
@@ -65,5 +65,5 @@ _FOLDS = {("consumption", SAMPLES): BY_THE_MINUTE}
 
 
 def fold_of(job: str, table: str) -> Fold:
-    """The fold of a table that the job's stream reads."""
+    """Return the fold of a table that the job's stream reads."""
     return _FOLDS.get((job, table), AS_THEY_ARE)

@@ -25,7 +25,7 @@ from muster.spark.streaming.folds import Fold, folded_schema
 from muster.spark.tables import no_rows
 
 TIER = 256
-"""The number of batches that are merged."""
+"""Number of batches that are merged."""
 
 _NAME = re.compile(r"(batch|tier)-(\d{9,})\Z")
 
@@ -48,7 +48,7 @@ class BatchFolders:
             self._put_together(rows.sparkSession, before)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """All folded rows, in however many batches they arrived."""
+        """Read all folded rows, in however many batches they arrived."""
         return self.fold.of(self._rows(spark, self._whole()))
 
     def _rows(self, spark: SparkSession, names: Iterable[str]) -> DataFrame:
@@ -82,7 +82,7 @@ class BatchFolders:
         _sync(self.path)
 
     def _numbers(self) -> tuple[set[int], set[int]]:
-        """The numbers of complete tiers and batches."""
+        """Return the numbers of complete tiers and batches."""
         found: dict[str, set[int]] = {"tier": set(), "batch": set()}
         for path in self.path.glob("*-*"):
             if match := _NAME.match(path.name):
@@ -91,7 +91,7 @@ class BatchFolders:
 
 
 def _sync(path: Path) -> None:
-    """Otherwise a power loss could leave an empty file under a name that marks it as complete."""
+    """Sync the path: otherwise a power loss could leave an empty file under a name that marks it as complete."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

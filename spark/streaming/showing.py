@@ -20,7 +20,7 @@ Show = Callable[[JobResult, Options], None]
 
 @contextmanager
 def stream_folder(request: Request, job: Job) -> Iterator[Path]:
-    """The stream's output folder, with its checkpoint: ``out``, else a temporary one. Raises OSError.
+    """Yield the stream's output folder, with its checkpoint: ``out``, else a temporary one. Raises OSError.
 
     A temporary one is on this machine for local Spark; executors on the cluster's nodes share nothing but the storage.
     """
@@ -67,4 +67,4 @@ def _what_is_done(request: Request, folder: Path) -> str:
 
 
 def _nothing() -> None:
-    """Called on rows if no answer is shown meanwhile."""
+    """Do nothing with rows if no answer is shown meanwhile."""

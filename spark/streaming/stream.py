@@ -75,10 +75,10 @@ def run_stream(
 def read_stream_output(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Mapping[str, DataFrame]:
-    """The job's tables for its ``sections``: streamed ones from the stream's output, the others directly.
+    """Read the job's tables for its ``sections``: streamed ones from the stream's output, the others directly.
 
-    Tables folded to steps of time are limited to ``options`` by whole steps. StreamRefused if there is no output, or
-    if its steps do not fit the requested ones.
+    Tables folded to steps of time are limited to ``options`` by whole steps. Raises StreamRefused if there is no
+    output, or if its steps do not fit the requested ones.
     """
     job = JOBS[job_name]
     streamed = _streamed(job)
@@ -106,19 +106,19 @@ def read_stream_output(
 def stream_sections(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Sequence[Section]:
-    """The job's answer from its stream's output. Raises StreamRefused."""
+    """Return the job's answer from its stream's output. Raises StreamRefused."""
     tables = read_stream_output(session, storage, job_name, options, output=output)
     return JOBS[job_name].sections(tables, options)
 
 
 def default_output(storage: Path, job_name: str) -> Path:
-    """The default output folder of a job's stream."""
+    """Return the default output folder of a job's stream."""
     return storage / "metrics" / "_streams" / job_name
 
 
 @dataclass(slots=True)
 class _Keeping:
-    """What queries store, in threads of their own, and the exception if one failed: Spark has only its text."""
+    """Stores of queries, in threads of their own, and the exception if one failed: Spark has only its text."""
 
     rows: threading.Event = field(default_factory=threading.Event)
     """Set when some were stored."""

@@ -35,7 +35,8 @@ class Step:
 
 
 def step_of(moment: Column, seconds: int) -> Step:
-    """The step of ``seconds`` that contains ``moment``, counted from the epoch. ValueError for less than 1 s."""
+    """Return the step of ``seconds`` that contains ``moment``, counted from the epoch. Raises ValueError for less than
+    1 s."""
     if seconds < 1:
         raise ValueError("a bucket has at least one second")
     start = F.floor(F.unix_timestamp(moment) / seconds) * seconds
@@ -43,7 +44,7 @@ def step_of(moment: Column, seconds: int) -> Step:
 
 
 def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
-    """The hour or day of ``timezone`` (IANA name) that contains ``moment``.
+    """Return the hour or day of ``timezone`` (IANA name) that contains ``moment``.
 
     A day begins at the first moment of its date, which is 01:00 where the clocks skip midnight.
     """
@@ -60,7 +61,7 @@ def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
 
 
 def whole_step_s(timezone: str) -> int:
-    """The widest step, in s, of which all hours and days of ``timezone`` consist: an hour or a part of it.
+    """Return the widest step, in s, of which all hours and days of ``timezone`` consist: an hour or a part of it.
 
     Steps are counted from the epoch. By the zone's offsets and changes of the clocks from 2020 to 2037.
     """
@@ -84,7 +85,8 @@ def whole_step_s(timezone: str) -> int:
 
 
 def local_label(moment: Column, timezone: str) -> Column:
-    """``2026-10-25 02:00 +01:00``: as a clock in ``timezone`` shows it, with the offset that makes the hour unique."""
+    """Format a step as a clock in ``timezone`` shows it: ``2026-10-25 02:00 +01:00``, with the offset that makes it
+    unique."""
     local = F.from_utc_timestamp(moment, timezone)
     offset_s = F.unix_timestamp(local) - F.unix_timestamp(moment)
     sign = F.when(offset_s < 0, "-").otherwise("+")

@@ -1,4 +1,4 @@
-"""How groups without members lost them, from ``group_events``.
+"""Departures of all members of a group, from ``group_events``.
 
 A group whose members have all left (LeaveGroup, which a consumer's ``close`` sends) was ended on purpose; one whose
 sessions expired was not. Static members do not send LeaveGroup when they close, so theirs expire in either case.
@@ -14,8 +14,8 @@ _WITH_MEMBERS = ("assignment", "restored")
 
 
 def departures(group_events: DataFrame) -> DataFrame:
-    """group, gone_ms (when its last member left or was removed), in_order (all members since its last assignment left),
-    removal (why the last of those that did not leave was removed; null: all left); only groups without members.
+    """Return group, gone_ms (when its last member left or was removed), in_order (all members since its last assignment
+    left), removal (why the last of those that did not leave was removed; null: all left); only groups without members.
 
     A member that was removed before the last assignment does not count: the others have had its partitions since.
     """

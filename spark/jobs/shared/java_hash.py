@@ -10,7 +10,7 @@ _INT_MAX = (1 << 31) - 1
 
 
 def java_string_hash(text: Column) -> Column:
-    """``java.lang.String.hashCode`` as bigint: signed 32 bit, over UTF-16 code units. Null for null."""
+    """Return ``java.lang.String.hashCode`` as bigint: signed 32 bit, over UTF-16 code units. Null for null."""
     units = F.regexp_extract_all(F.hex(F.encode(text, "UTF-16BE")), F.lit("(.{4})"), 1)
     value = F.aggregate(
         units,
@@ -21,7 +21,8 @@ def java_string_hash(text: Column) -> Column:
 
 
 def partition_for(group: Column, partitions: int) -> Column:
-    """The partition of ``__consumer_offsets`` that owns the group, as int. ValueError for fewer than 1 partition."""
+    """Return the partition of ``__consumer_offsets`` that owns the group, as int. Raises ValueError for less than 1
+    partition."""
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
     value = java_string_hash(group)

@@ -1,4 +1,4 @@
-"""Where a log's end was at a moment, and when it passed an offset, from the table ``end_offsets``.
+"""Log ends at a moment, and times at which they passed an offset, from the table ``end_offsets``.
 
 The table is thinned: a row gives the log's state at ``ts``, and there is none while it does not change. Records between
 two rows were appended within the flush window before the later one (``metrics.end.offsets.flush.ms``), the last of them
@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 LATE_ROUNDS = 2
-"""A late round of the log actor covers more than its flush window: at most this many are assumed."""
+"""Flush windows in a late round of the log actor, which covers more than one: at most this many are assumed."""
 CLOCK_SKEW_MS = 5_000
-"""The largest assumed difference between the clocks of two owners of a partition."""
+"""Largest assumed difference between the clocks of two owners of a partition."""
 
 _LOG = ["topic", "partition"]
 _PASSED = ("at_ms", "log_end", "from_ms", "to_ms", "exact", "life")
@@ -26,13 +26,13 @@ _END = (*_PASSED, "number", "next")
 
 
 def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
-    """topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life, number, next: one row per row of the
+    """Return topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life, number, next: per row of the
     table.
 
-    ``to_ms``: when the last record before ``log_end`` was appended, at the latest (``exact``: exactly then). What was
-    appended since the previous row came after ``from_ms``, which is null in the first row: the age of its records is
-    unknown. ``life`` counts how often the topic was deleted and created again, which shows as a log end that
-    decreases. ``number`` counts the log's rows, in order; ``next`` is its next row, as a struct: null after the last.
+    ``to_ms``: when the last record before ``log_end`` was appended, at the latest (``exact``: exactly then). Records
+    since the previous row were appended after ``from_ms``, which is null in the first row: the age of its records is
+    unknown. ``life`` counts how often the topic was deleted and created again, which shows as a log end that decreases.
+    ``number`` counts the log's rows, in order; ``next`` is its next row, as a struct: null after the last.
 
     A row of an earlier leader epoch shortly after one of a later epoch was written by a fast clock; it is left out.
     """
@@ -69,13 +69,13 @@ def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
 
 
 def newest(ends: DataFrame) -> DataFrame:
-    """topic, partition, log_start, log_end, life: the last row of each log of :func:`log_ends`."""
+    """Return topic, partition, log_start, log_end, life: the last row of each log of :func:`log_ends`."""
     last = F.max_by(F.struct("log_start", "log_end", "life"), "number")
     return ends.groupBy(*_LOG).agg(last.alias("last")).select(*_LOG, "last.*")
 
 
 def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFrame:
-    """``rows`` (topic, partition, ...) with ``log_end_then``: the log's end at the moment in that column.
+    """Return ``rows`` (topic, partition, ...) with ``log_end_then``: the log's end at the moment in that column.
 
     Null if that is before the log's first row, unless nothing was appended in between. After the last row it is the
     last known one.
@@ -86,7 +86,7 @@ def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFra
 
 
 def log_ends_in_steps(ends: DataFrame, grid: DataFrame) -> DataFrame:
-    """topic, partition, at_ms, log_end_then: as :func:`with_log_end_at` gives it, where it is known, for each step of
+    """Return topic, partition, at_ms, log_end_then, from :func:`with_log_end_at`, where it is known, for each step of
     ``grid`` (one row: from_ms, to_ms, step_ms; from_ms is a multiple of step_ms).
 
     Each row of ``ends`` knows the time until the next one, so nothing has to be sorted.
@@ -114,7 +114,7 @@ def log_ends_in_steps(ends: DataFrame, grid: DataFrame) -> DataFrame:
 
 
 def _end_between(key: Column, before: Column, after: Column) -> Column:
-    """The log's end at the moment ``key`` (ms), from the nearest ends."""
+    """Return the log's end at the moment ``key`` (ms), from the nearest ends."""
     share = (key - after["from_ms"]) / (after["to_ms"] - after["from_ms"])
     grown = after["log_end"] - before["log_end"]
     return (
@@ -126,7 +126,7 @@ def _end_between(key: Column, before: Column, after: Column) -> Column:
 
 
 def append_times(rows: DataFrame, ends: DataFrame, offset: str) -> DataFrame:
-    """``rows`` (topic, partition, life, ...) with the time when the record at the offset in that column was appended.
+    """Return ``rows`` (topic, partition, life, ...) with the append time of the record at the offset in that column.
 
     ``appended_ms`` is null if the log's end has not passed the offset. Its error is at most ``appended_error_ms``,
     which is null if the log had already passed the offset in its first row: then it was appended at ``appended_ms`` or
@@ -156,7 +156,7 @@ def _beside(
     end_key: Column,
     keys: list[str] = _LOG,
 ) -> DataFrame:
-    """Both in one frame: ``keys``, key, side (ends come first if keys are equal), row or end (a struct)."""
+    """Return both in one frame: ``keys``, key, side (ends come first if keys are equal), row or end (a struct)."""
     end = F.struct(*_END)
     queries = rows.select(
         *keys,
@@ -177,7 +177,7 @@ def _beside(
 
 
 def _between(both: DataFrame, keys: list[str]) -> DataFrame:
-    """row, key, before (the nearest end before or at the row), after (the nearest one after it)."""
+    """Return row, key, before (the nearest end before or at the row), after (the nearest one after it)."""
     order = Window.partitionBy(*keys).orderBy("key", "side", "end.number")
     so_far, all_of_them = (order.rowsBetween(Window.unboundedPreceding, to) for to in (0, Window.unboundedFollowing))
     seen = both.select(

@@ -1,7 +1,7 @@
 """Members that join and leave a group repeatedly: from ``group_events``, or ``rebalances`` if a group has no row there.
 
-Member ids change whenever a dynamic member rejoins, so a *client* is what persists: its ``group.instance.id`` if it has
-one, else client id and host. Several consumers of one host with one client id are one client with ``instances``;
+Member ids change whenever a dynamic member rejoins, so *clients* are compared: a client is its ``group.instance.id`` if
+it has one, else client id and host. Several consumers of one host with one client id are one client with ``instances``;
 thresholds then apply to each instance.
 """
 
@@ -16,9 +16,9 @@ from muster.actors.group.events import Removal
 
 CLIENT = ["group", "group_instance_id", "client_id", "host"]
 LEFT = "left"
-"""Why a member left, if it sent LeaveGroup; otherwise a value of :class:`muster.actors.group.events.Removal`."""
+"""Reason of a member that sent LeaveGroup; otherwise a value of :class:`muster.actors.group.events.Removal`."""
 REPLACED = "replaced"
-"""A static member rejoined under a new member id: no member waited for it."""
+"""Reason of a static member that rejoined under a new member id: no member waited for it."""
 
 _MS_PER_MINUTE = 60_000
 _WHO = ["group", "member_id", "client_id", "host", "group_instance_id"]
@@ -26,19 +26,20 @@ _WHO = ["group", "member_id", "client_id", "host", "group_instance_id"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlapRules:
-    """A client flaps if it returns ``returns`` times, per instance, within ``within_minutes``."""
+    """Rules for flapping clients: they return ``returns`` times, per instance, within ``within_minutes``."""
 
     returns: int = 3
     within_minutes: int = 60
     rejoin_seconds: int = 300
-    """A client has returned if it joins within this time of its departure."""
+    """Longest time from the departure of a client to its return."""
 
 
 FLAP_RULES = FlapRules()
 
 
 def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFrame:
-    """group, member_id, client_id, host, group_instance_id, at_ms, number (order within a ms), change, why, reason.
+    """Return group, member_id, client_id, host, group_instance_id, at_ms, number (order within a ms), change, why,
+    reason.
 
     ``change``: 1 joined, -1 left or removed, 0 a static member was replaced. ``why`` it left: :data:`LEFT`,
     :data:`REPLACED` or a Removal; ``reason``: the member's own (KIP-800). For groups without any row in
@@ -70,8 +71,8 @@ def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFr
 
 
 def returns(changes: DataFrame, *, rejoin_seconds: int) -> DataFrame:
-    """Each join (or replacement) of a client that had left: ``changes`` with ``away_ms``, and ``why`` and ``reason``
-    of the last departure before it, and ``instances``: the maximum number of members that it had at once.
+    """Return each join (or replacement) of a client that had left: ``changes`` with ``away_ms``, and ``why`` and
+    ``reason`` of the last departure before it, and ``instances``: the maximum number of members that it had at once.
 
     Without absences longer than ``rejoin_seconds``. One join returns one member, so for a client that starts more
     instances than have left, the others are no returns. The absence of a replaced static member is 0.
@@ -109,9 +110,9 @@ def returns(changes: DataFrame, *, rejoin_seconds: int) -> DataFrame:
 
 
 def flapping(returned: DataFrame, *, rules: FlapRules = FLAP_RULES) -> DataFrame:
-    """Clients that flap, from :func:`returns`: group, group_instance_id, client_id, host, instances, returns,
-    most_returns (within ``within_minutes``), left, expired, member_ids, away_median_seconds, first, last; most first.
-    """
+    """Return clients that flap, from :func:`returns`: group, group_instance_id, client_id, host, instances, returns,
+    most_returns (within ``within_minutes``), left, expired, member_ids, away_median_seconds, first, last; most
+    first."""
     expired = F.col("why") == Removal.SESSION_EXPIRED.value
     return (
         _with_dense(returned, rules.within_minutes * _MS_PER_MINUTE)

@@ -14,7 +14,7 @@ _NUMBER = "run_number"
 
 
 def merged_runs(rows: DataFrame, keys: Sequence[str], *others: Column) -> DataFrame:
-    """``keys``, first_offset, last_offset and the aggregates ``others``, one row per run of what the rows cover.
+    """Return ``keys``, first_offset, last_offset and the aggregates ``others``, one row per run of covered offsets.
 
     No two runs of one key touch, so the sum of their lengths is the number of distinct offsets. Merging previously
     merged runs, in any parts, gives the same, if ``others`` are sums, minima and maxima.
@@ -30,5 +30,5 @@ def merged_runs(rows: DataFrame, keys: Sequence[str], *others: Column) -> DataFr
 
 
 def length() -> Column:
-    """The number of offsets of a run."""
+    """Return the number of offsets of a run."""
     return F.col("last_offset") - F.col("first_offset") + 1

@@ -1,4 +1,4 @@
-"""What gateways sent, from samples and from roll-ups of samples (:mod:`muster.actors.tables.rollups.files`) as one.
+"""Amounts sent by gateways, from samples and roll-ups of samples (:mod:`muster.actors.tables.rollups.files`) as one.
 
 Each row of ``samples`` is in one of the two. All functions return rows that have yet to be added up, or merged, so
 results do not depend on which.
@@ -17,9 +17,9 @@ from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark.jobs.shared.buckets import step_of
 
 ROLLED_UP = MINUTES
-"""The name of the roll-ups among a job's tables."""
+"""Name of the roll-ups among a job's tables."""
 NOT_ROLLED_UP = "samples_not_rolled_up"
-"""The name, among a job's tables, of those rows of ``samples`` that are in no roll-up."""
+"""Name, among a job's tables, of the rows of ``samples`` that are in no roll-up."""
 STEP_S = 60
 """Roll-ups know steps of time that are a multiple of this."""
 _HOUR_S = 3600
@@ -36,23 +36,23 @@ class Sent:
 
     @classmethod
     def of(cls, tables: Mapping[str, DataFrame]) -> Sent:
-        """From a job's tables: with roll-ups if they are among them."""
+        """Return the samples of a job's tables: with roll-ups if they are among them."""
         if ROLLED_UP in tables:
             return cls(tables[NOT_ROLLED_UP], tables[ROLLED_UP])
         return cls(tables[SAMPLES])
 
     def where(self, limited: Callable[[DataFrame], DataFrame]) -> Sent:
-        """The same of the rows that ``limited`` keeps, by columns that a roll-up has."""
+        """Return the rows that ``limited`` keeps, by columns that a roll-up has."""
         return Sent(limited(self.samples), None if self.rollups is None else limited(self.rollups))
 
     def totals(self, *keys: str | Column) -> DataFrame:
-        """``keys``, messages, bytes."""
+        """Return ``keys``, messages, bytes."""
         return self._both(lambda rows: rows.select(*keys, *_SUMS), lambda rows: rows.select(*keys, *_SUMS))
 
     def steps(self, *keys: str | Column, seconds: int) -> DataFrame:
-        """bucket (the start of the step of ``seconds`` in which the samples begin), ``keys``, messages, bytes.
+        """Return bucket (the start of the step of ``seconds`` in which the samples begin), ``keys``, messages, bytes.
 
-        With roll-ups, ``seconds`` is a multiple of :data:`STEP_S`. ValueError for less than 1 s.
+        With roll-ups, ``seconds`` is a multiple of :data:`STEP_S`. Raises ValueError for less than 1 s.
         """
 
         def of_samples(rows: DataFrame) -> DataFrame:
@@ -68,7 +68,7 @@ class Sent:
         return self._both(of_samples, of_rollups)
 
     def runs(self, *keys: str) -> DataFrame:
-        """``keys``, first_offset, last_offset, messages, bytes."""
+        """Return ``keys``, first_offset, last_offset, messages, bytes."""
         columns = ("first_offset", "last_offset", *_SUMS)
         return self._both(
             lambda rows: rows.select(*keys, *columns),
@@ -76,7 +76,7 @@ class Sent:
         )
 
     def blocks(self, *keys: str) -> DataFrame:
-        """``keys``, block (of the first offset), offsets, bytes."""
+        """Return ``keys``, block (of the first offset), offsets, bytes."""
         length = (F.col("last_offset") - F.col("first_offset") + 1).alias("offsets")
         block = F.shiftright("first_offset", _BLOCK_BITS).alias("block")
         return self._both(

@@ -1,4 +1,4 @@
-"""Can the numbers per group be trusted?"""
+"""Screen of the question: can the numbers per group be trusted?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.spark.render.screens.screen import JobScreen, Lead, Level, Row, Scre
 from muster.spark.result import JobResult
 
 TOLERABLE_SHARE = 0.01
-"""The share of bytes with an unknown group above which an operator should investigate."""
+"""Share of bytes with an unknown group above which an operator should investigate."""
 
 _HAS_GROUP = "has a group"
 _MEANS = {

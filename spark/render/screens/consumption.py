@@ -1,4 +1,4 @@
-"""Who reads how much?"""
+"""Screen of the question: who reads how much?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was down?"""
+"""Screen of the question: what was down?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is behind, and will they catch up?"""
+"""Screen of the question: who is behind, and will they catch up?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster.spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)
 _BEHIND_S = RULES.recent_ms / 1000
-"""The lag of a group that keeps up varies, and is younger than this."""
+"""Limit of the lag of a group that keeps up, which varies and is younger than this."""
 _COLUMNS = (
     Lead(name="group", label="group"),
     Lead(name="verdict", label="verdict"),
@@ -103,7 +103,7 @@ def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
 
 
 def _standing(row: Row) -> str:
-    """Its lag is unknown if there is no row of the log's end yet."""
+    """Return the standing of a group: its lag is unknown if there is no row of the log's end yet."""
     facts = [row["verdict"]] if row["verdict"] in _BAD else []
     if row["lag_messages"] is not None:
         facts.append(f"{row['lag_messages']:,} behind")

@@ -1,4 +1,4 @@
-"""Is the coordinators' load even?"""
+"""Screen of the question: is the coordinators' load even?"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from muster.spark.units import cell_in
 
 SKEWED_MAX_OVER_MEAN = 2.0
 MIN_GROUPS_PER_PLACE = 15
-"""With fewer, a hash gives some place twice the mean by chance: one of 50 in a sixth of all clusters if there are 10
-groups for each, in a fiftieth if there are 15 (Poisson)."""
+"""Number of groups per place below which a hash gives some place twice the mean by chance: one of 50 in a sixth of all
+clusters if there are 10 groups for each, in a fiftieth if there are 15 (Poisson)."""
 
 _GROUPS = "groups"
 _COLUMNS = (
@@ -47,7 +47,7 @@ def _screen(result: JobResult) -> Screen:
 
 
 def _row(row: Row) -> Row:
-    """Bytes and members have different units."""
+    """Return the row of a load: bytes and members have different units."""
     return {
         **row,
         "load": row["load"].replace("_", " "),

@@ -1,4 +1,4 @@
-"""Which groups rebalance too much, and who causes it?"""
+"""Screen of the question: which groups rebalance too much, and who causes it?"""
 
 from __future__ import annotations
 

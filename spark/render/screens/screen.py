@@ -13,13 +13,13 @@ from muster.spark.result import JobResult
 Row = Mapping[str, Any]
 
 MOST = 3
-"""The limit on items of one kind in a sentence; the tables have the others."""
+"""Limit on items of one kind in a sentence; the tables have the others."""
 _MAX_NAME, _END = 48, 12
-"""In a sentence; the tables have the whole name."""
+"""Lengths in a sentence; the tables have the whole name."""
 
 
 class Level(StrEnum):
-    """What a reader must do."""
+    """Urgency for a reader."""
 
     ACT = "act"
     LOOK = "look"
@@ -32,10 +32,10 @@ class Lead:
     """A column of a screen's table."""
 
     name: str
-    """The column in the rows; its suffix is the unit."""
+    """Column in the rows; its suffix is the unit."""
     label: str
     head: str = ""
-    """The label on a terminal, if shorter."""
+    """Label on a terminal, if shorter."""
     minor: bool = False
     """Left out on a narrow page or terminal."""
     is_right: bool = False
@@ -55,26 +55,26 @@ class Screen:
     rows: Sequence[Row] = ()
     """Worst first."""
     total: Row | None = None
-    """The last line of the table: a :func:`total_line`, and sums by column. None: sums would mean nothing."""
+    """Last line of the table: a :func:`total_line`, and sums by column. None: sums would mean nothing."""
     count: int | None = None
-    """How many rows there are, if ``rows`` may be only the first."""
+    """Number of rows, if ``rows`` may be only the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobScreen:
-    """The question of a job, and how its answer becomes a screen."""
+    """Question of a job, and the conversion of its answer to a screen."""
 
     job: str
     short: str
     """In a word or two, for links."""
     text: str
     plot: str
-    """The section whose plot is on the screen."""
+    """Section whose plot is on the screen."""
     screen: Callable[[JobResult], Screen]
 
 
 def rows_of(result: JobResult, name: str) -> list[Row]:
-    """The rows of the section with that name; none if the answer has no such section."""
+    """Return the rows of the section with that name; none if the answer has no such section."""
     return list(_of_section(result, name))
 
 
@@ -91,7 +91,8 @@ def total_of(result: JobResult, name: str) -> Row:
 
 
 def named(text: str) -> str:
-    """The name for use in a sentence: shortened, and isolated from it if it may be written from right to left."""
+    """Return the name for use in a sentence: shortened, and isolated from it if it may be written from right to
+    left."""
     shown = printable(text)
     if len(shown) > _MAX_NAME:
         shown = f"{shown[: _MAX_NAME - _END - 1]}\N{HORIZONTAL ELLIPSIS}{shown[-_END:]}"
@@ -103,7 +104,7 @@ def named(text: str) -> str:
 
 
 def listed(texts: Sequence[str], *, most: int = MOST, count: int | None = None) -> str:
-    """``a, b and 3 more``; ``count``: how many there are, if ``texts`` are only the first."""
+    """Format a list: ``a, b and 3 more``; ``count``: how many there are, if ``texts`` are only the first."""
     shown = texts[:most]
     left = (len(texts) if count is None else count) - len(shown)
     if left > 0:
@@ -117,5 +118,5 @@ def total_line(number: int, thing: str) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """``1 group``, ``2 groups``."""
+    """Format a count: ``1 group``, ``2 groups``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
