@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import javaproperties
 
-from muster.actors.config import ConfigError, MusterConfig
-from muster.actors.config.listeners import default_listeners
 from muster.gateway.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from muster.actors.config import MusterConfig
 
 
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:
@@ -17,6 +19,9 @@ def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, st
 
     The flag ``port`` replaces the port in ``listeners``; 0 replaces all. Raises CliError naming every invalid property.
     """
+    from muster.actors.config import ConfigError, MusterConfig  # it takes long, which --help need not
+    from muster.actors.config.listeners import default_listeners
+
     properties = _read(file) if file else {}
     properties |= dict(_split(text) for text in sets)
     properties |= {name: value for name, value in flags.items() if value is not None and name != "port"}

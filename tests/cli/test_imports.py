@@ -28,9 +28,8 @@ SLOW = (
 )
 """Each takes 20 ms of processor time or more."""
 _KAFKA = {"confluent_kafka", "rich"}
-_CONFIG = {"muster.actors.config", "pydantic", "rich"}
 NEEDED = {
-    "up": _CONFIG,
+    "up": {"rich"},
     "down": {"rich"},
     "status": {"rich"},
     "doctor": {"rich"},
@@ -42,7 +41,7 @@ NEEDED = {
     "quotas": _KAFKA,
     "mapping": {"rich"},
     "audit-log": {"rich"},
-    "zookeeper": _CONFIG,
+    "zookeeper": {"rich"},
     "storage": {"rich"},
     "tables": {"rich"},
     "attribution-audit": {"rich"},

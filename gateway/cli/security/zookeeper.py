@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from kazoo.exceptions import KazooException
 
-from muster.actors.config import MusterConfig
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
@@ -20,6 +19,9 @@ from muster.gateway.cli.properties import read_config
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import secure, unsecure
+
+if TYPE_CHECKING:
+    from muster.actors.config import MusterConfig
 
 _TIMEOUT_S = 10.0
 F = TypeVar("F", bound=Callable[..., Any])
