@@ -12,6 +12,7 @@ _COMMANDS = {
     "diff": "comparison.command:diff",
     "plot": "comparison.plot:plot",
     "groups": "groups:main",
+    "commands": "commands:main",
     "produce-checks": "produce_checks:main",
     "log": "log:main",
     "failover": "failover:main",
