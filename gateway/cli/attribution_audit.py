@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 @click.command(
-    short_help="Compare the bytes that commits imply with the bytes attributed.",
+    short_help="Compare the bytes that commits imply with those attributed to groups.",
     epilog="Example: muster attribution-audit --group billing",
 )
 @by_http
@@ -41,8 +41,10 @@ _COLUMNS = (
 def attribution_audit(
     directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool
 ) -> None:
-    """For each partition that groups consume, show the bytes of the batches that the commits went past (IMPLIED),
-    the bytes attributed to the group when they were sent (ATTRIBUTED), and the causes of the difference.
+    """Show the bytes that commits imply beside the bytes attributed to groups, by partition.
+
+    IMPLIED are the bytes of the batches that a group's commits went past, ATTRIBUTED those attributed to the group when
+    they were sent. WHY has the causes of the difference.
 
     Bytes without such a cause are lost (attributed to no group), mislabelled (another reader's, attributed to this
     group) or mislabelled_elsewhere (attributed to another group).

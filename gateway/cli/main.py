@@ -56,7 +56,7 @@ _COMMANDS = {
     "storage": _Command("storage.check:storage", "Check a storage directory."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
     "attribution-audit": _Command(
-        "attribution_audit:attribution_audit", "Compare the bytes that commits imply with the bytes attributed."
+        "attribution_audit:attribution_audit", "Compare the bytes that commits imply with those attributed to groups."
     ),
     "capture": _Command(
         "capture:capture",
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def _use_utf8() -> None:
-    """If the locale has another encoding, restart in UTF-8 mode (PEP 540); child processes inherit it.
+    """Restart in UTF-8 mode (PEP 540) if the locale has another encoding; child processes inherit it.
 
     Names on the command line and in files are UTF-8, as in Kafka, and Ray fails on arguments that the locale cannot
     decode. Output keeps the locale's encoding.

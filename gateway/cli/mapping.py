@@ -69,7 +69,7 @@ def mapping() -> None:
 
 
 def _options(command: F) -> F:
-    """The options of all commands. ``--format json`` is what ``--json`` was called."""
+    """Add the options of all commands. ``--format json`` is the former name of ``--json``."""
 
     @wraps(command)
     def with_form(form: str, as_json: bool, **given: Any) -> Any:
