@@ -92,9 +92,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
     elif request.out is not None:
         (out.check_folder if request.format == "parquet" else out.check_file)(request.out)
     if not (request.storage / "metrics").is_dir():
-        raise RequestRefused(
-            f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?"
-        )
+        raise RequestRefused(f"there are no tables in {request.storage}: it has no folder metrics; check --storage")
     from muster.spark.progress import Progress
 
     request = replace(request, options=_of_cluster(request))
@@ -139,7 +137,7 @@ def stopped_at(storage: Path) -> datetime | None:
 def _check_stream(request: Request, jobs: list[Job]) -> None:
     """Raise RequestRefused if the request cannot be streamed."""
     if len(jobs) != 1:
-        raise RequestRefused("a stream is of one job")
+        raise RequestRefused("a stream has one job")
     if not jobs[0].streamed:
         having = ", ".join(job.name for job in JOBS.values() if job.streamed)
         raise RequestRefused(f"job {jobs[0].name} has no streaming form; {having} have one")
@@ -248,7 +246,7 @@ def _show(request: Request, results: list[JobResult], damage: list[str]) -> None
             f"muster: as of {request.options.stopped:%Y-%m-%d %H:%M:%S} UTC, when Muster was stopped", err=True
         )
     for group in _groups_without_rows(request, results):
-        terminal.line(f"muster: nothing is reported about group {group}: no such group in that time", err=True)
+        terminal.line(f"muster: there is no report on group {group}: no such group in that time", err=True)
 
 
 def _print(request: Request, results: list[JobResult]) -> None:
@@ -316,7 +314,7 @@ def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
         try:
             folder = ending.enter_context(stream_folder(request, jobs[0]))
         except OSError as error:
-            raise RequestRefused(f"a stream has nowhere to write: {error}") from error
+            raise RequestRefused(f"the stream cannot be stored: {error}") from error
         yield folder
 
 

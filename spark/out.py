@@ -50,7 +50,7 @@ def write_file(path: Path, text: str) -> None:
 def check_folder(path: Path) -> None:
     """Raise CannotWrite if the path exists, unless it is an empty folder."""
     if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
-        raise CannotWrite(f"{path} is there already: name a folder that is not")
+        raise CannotWrite(f"{path} exists already: name a new folder")
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 def require_parts(folder: Path) -> None:
     """Raise FileNotFoundError if Spark wrote there and none of it is visible here."""
     if not any(folder.glob("part-*")):
-        why = "what an executor wrote there is on its own node: name a folder that all nodes share"
+        why = "its files are on the nodes of the executors: name a folder that all nodes share"
         raise FileNotFoundError(errno.ENOENT, why, str(folder))
 
 

@@ -163,7 +163,7 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if any(name in line for line in lines for name in _OUT_OF_HEAP):
-        return "Spark ran out of heap: give it more with --executor-memory, or ask about less with --from and --to"
+        return "Spark ran out of heap: give it more with --executor-memory, or a shorter time with --from and --to"
     return _JAVA_EXCEPTION.sub("", causes[-1] if causes else lines[0])
 
 

@@ -109,7 +109,7 @@ def damage_in(error: BaseException) -> TableDamaged | None:
     path = Path(unquote(found[1]))
     if not path.exists():
         return TableDamaged(path, "is gone: it was compacted or expired while it was read; run the job again")
-    return TableDamaged(path, "is damaged: muster tables verify says how")
+    return TableDamaged(path, "is damaged: muster tables verify shows the damage")
 
 
 def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, end_ms: int | None) -> DataFrame | None:

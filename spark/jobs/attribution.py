@@ -72,38 +72,38 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     return [
         Section(
             "reasons",
-            "Bytes by why they have no group",
+            "Bytes by the reason why they have no group",
             reasons(sent),
-            "Without a reason: they have one. internal: Muster's own readers, who are in no share.",
+            "Rows without a reason have a group. internal: Muster's own readers, which are in no share.",
         ),
         Section(
             "holes",
-            "Gateways whose share without a group jumped and stayed",
+            "Gateways with a sudden, lasting rise of the share without a group",
             holes(
                 sent,
                 tables[LIFECYCLE],
                 seconds=options.bucket_seconds,
                 with_group=clients_with_group(everything),
             ),
-            "lost_bytes: beyond what was usual there. The cause is the likely one, by who restarted shortly before.",
+            "lost_bytes: beyond the usual share there. The cause is the likely one, by restarts shortly before.",
         ),
         Section(
             "reattribution",
-            "What history knows better, by reason",
+            "Bytes with a likely group by history, by reason",
             per_reason_of(everything, found),
             "Only where one group had such a client and the partition at that time; the samples stay as they are.",
         ),
-        Section("reattributed_groups", "Groups that history gives bytes to", options.of_groups(per_group(found))),
+        Section("reattributed_groups", "Groups of these bytes", options.of_groups(per_group(found))),
         Section(
             "drift",
-            "What commits imply against what was attributed",
+            "Bytes implied by commits, and bytes attributed",
             options.of_groups(drift_of(everything, tables[COMMITS])).limit(options.top),
             "missing: committed past, and not sent under the group's name. Bytes are estimated from mean record sizes.",
         ),
         Section("shares", "Share without a group per gateway and step of time", shares(sent), plot=lines),
         Section(
             "reattributed",
-            "Samples without a group that history gives one",
+            "Samples without a group, with their likely group by history",
             options.of_groups(found).orderBy("ts", *(name for name in found.columns if name != "ts")),
             "A row per sample. For joins with the table samples; the columns up to reason are the key.",
             bulk=True,
@@ -113,7 +113,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
 
 JOB = Job(
     name="attribution",
-    title="Whose bytes: what has no group, where that jumped, and what history says",
+    title="Bytes without a group: share, sudden rises, and likely groups by history",
     tables=(SAMPLES, REGISTRATIONS, COMMITS, LIFECYCLE),
     sections=sections,
     history=(REGISTRATIONS, LIFECYCLE),

@@ -157,8 +157,8 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
     return [
         Section("groups", "Messages and bytes per group", per_group(by_partition), _DISTINCT),
         Section("chargeback", "Bytes and cost per group", charged, _CHARGE, total=total(charged)),
-        Section("top_consumers", "Consumers that were sent the most", top_consumers(consumers, options.top)),
-        Section("resent", "Consumers that were sent the most again", most_resent(consumers, options.top), _RESENT),
+        Section("top_consumers", "Consumers with the most bytes", top_consumers(consumers, options.top)),
+        Section("resent", "Consumers with the largest resent share", most_resent(consumers, options.top), _RESENT),
         Section(
             "per_bucket",
             f"Rates per group, in steps of {options.bucket_seconds} s",
@@ -181,7 +181,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
             "per_day",
             f"Per day, group, topic, partition and member ({options.timezone})",
             local_rates(sent, ("group", *_PARTITION, "member_id"), "day", options),
-            "A day on which the clocks change has 23 or 25 hours; rates are per second that passed.",
+            "A day on which the clocks change has 23 or 25 hours; rates are per elapsed second.",
         ),
         Section(
             "partitions",
@@ -195,12 +195,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
 
 
 _DISTINCT = "Distinct: offsets that were sent to the group at least once; resent: messages beyond these."
-_CHARGE = "The row without a group is what could not be attributed; it is not spread over the others."
+_CHARGE = "The row without a group has the unattributed bytes; they are not spread over the others."
 _COUNTERS = (
-    "What muster_group_fetch_messages_total and _bytes_total counted, and muster_unattributed_fetch_* where there is "
+    "Sums of muster_group_fetch_messages_total and _bytes_total, and muster_unattributed_fetch_* where there is "
     "no group, over all restarts."
 )
-_RESENT = "100 % of the distinct messages sent again: the consumer was sent everything twice."
+_RESENT = "100 %: the consumer got every message twice."
 
 
 def _sent() -> tuple[Column, Column]:
@@ -238,7 +238,7 @@ def _moment(moment: datetime) -> Column:
 
 JOB = Job(
     name="consumption",
-    title="Who consumed how much, how fast, and what it costs",
+    title="Messages and bytes per consumer, their rates and cost",
     tables=(SAMPLES,),
     sections=sections,
     rollups=True,

@@ -240,7 +240,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
 
 JOB = Job(
     name="failover",
-    title="How long actors did not serve after they were lost, per kind and node",
+    title="Time without service after an actor was lost, per kind and node",
     tables=(LIFECYCLE, FAULTS),
     sections=sections,
     history=(LIFECYCLE, FAULTS),

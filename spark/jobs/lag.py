@@ -303,14 +303,14 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "partitions",
             "Lag per partition, worst first",
             partitions.orderBy(worst_first).limit(options.top),
-            "lag_seconds is the age of the oldest record not consumed, give or take lag_seconds_error; no error: at "
+            "lag_seconds is the age of the oldest unconsumed record, give or take lag_seconds_error; no error: at "
             "least that old. lost_messages were deleted before the group consumed them.",
         ),
         Section(
             "members",
             "Lag per member, worst first",
             per_member(partitions).limit(options.top),
-            "A partition counts for who committed it last.",
+            "A partition counts for the member that committed it last.",
         ),
         Section(
             "over_time",
@@ -329,14 +329,14 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "gone",
             "Offsets that expired or were deleted",
             gone(commits).limit(options.top),
-            "Of these partitions no group has an offset any more: its group or topic was deleted, or it expired.",
+            "Partitions whose offset has gone: the group or topic was deleted, or the offset expired.",
         ),
     ]
 
 
 JOB = Job(
     name="lag",
-    title="How far each group is behind, for how long, and whether it will catch up",
+    title="Lag of each group in messages and seconds, and whether it will catch up",
     tables=(COMMITS, END_OFFSETS, GROUP_EVENTS),
     sections=sections,
     history=(COMMITS, END_OFFSETS, GROUP_EVENTS),

@@ -215,7 +215,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     return [
         Section("partitions", "Load of each partition of __consumer_offsets", partitions, plot=bars),
         Section("nodes", "Load of each node, by the coordinators on it", by_node),
-        Section("skew", "How uneven it is", skew(now), "max_over_mean: 1 is even. highest_name is where most is."),
+        Section("skew", "Imbalance of each load", skew(now), "max_over_mean: 1 is even. highest_name has the most."),
         Section(
             "blame",
             "The heaviest groups of the heaviest partitions",
@@ -233,7 +233,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
 
 JOB = Job(
     name="placement",
-    title="What each coordinator carries, how uneven that is, and what other numbers would change",
+    title="Load of each coordinator, its balance, and the effect of other numbers of partitions or nodes",
     tables=(SAMPLES, COMMITS, GROUP_EVENTS, REGISTRATIONS, LIFECYCLE),
     sections=sections,
     history=(REGISTRATIONS, LIFECYCLE),

@@ -202,7 +202,7 @@ def _poll_interval(changes: DataFrame, rules: AdviceRules) -> DataFrame:
         "out_of",
         *(F.lit(None).cast("double").alias(name) for name in ("median_seconds", "lost_partition_seconds")),
         F.format_string(
-            "of %d members that went, %d did not rejoin within their rebalance timeout and %d left because they did "
+            "of %d departed members, %d did not rejoin within their rebalance timeout and %d left because they did "
             "not poll in time; or fewer records per poll (max.poll.records)",
             "out_of",
             "late",

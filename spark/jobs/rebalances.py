@@ -233,7 +233,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
 
 JOB = Job(
     name="rebalances",
-    title="How often groups rebalance, why, because of whom, what it costs, and what would help",
+    title="Rebalances of groups: rate, causes, triggering members, cost and remedies",
     tables=(REBALANCES, GROUP_EVENTS),
     sections=sections,
 )

@@ -197,7 +197,7 @@ def _stale(results: Sequence[JobResult], options: Options) -> str:
     newest = _time(max(times), zone)
     return (
         f"The newest row is {lasting(age.total_seconds())} old ({newest}): is the cluster up? "
-        "Verdicts are as of now; --to asks about an earlier time."
+        "Verdicts are as of now; --to judges an earlier time."
     )
 
 

@@ -81,10 +81,10 @@ class Checkpoint:
         missed = sorted(name for name in unread if not (folder / name).exists())
         if missed:
             raise StreamRefused(
-                f"{len(missed)} files of {table}, the first of them {missed[0]}, were compacted while the stream of "
-                f"{self.path} was away, which it must not be for longer than metrics.compaction.delay.ms and "
-                "metrics.compaction.grace.ms leave them: it would miss their rows. Begin "
-                "it anew with another output, or run the batch job"
+                f"{len(missed)} files of {table}, the first of them {missed[0]}, were compacted before the stream of "
+                f"{self.path} had read them: it would miss their rows. Begin it anew with another output, or run the "
+                "batch job. A stream may be down at most for metrics.compaction.delay.ms plus "
+                "metrics.compaction.grace.ms"
             )
 
 
@@ -136,7 +136,7 @@ def _belong_together(checkpoint: Path, output: Path, tables: Sequence[str]) -> N
         _write(checkpoint / _IDENTITY, ours or {})
     if ours is None or ours != theirs:
         raise StreamRefused(
-            f"the output {output} and the checkpoint {checkpoint} were not made together: name both anew"
+            f"the output {output} and the checkpoint {checkpoint} do not belong together: name new ones"
         )
     if ours["tables"] != list(tables):
         raise StreamRefused(f"{checkpoint} is of a stream of {', '.join(ours['tables'])}, not of {', '.join(tables)}")

@@ -60,9 +60,9 @@ def show_stream(
 
 def _what_is_done(request: Request, folder: Path) -> str:
     if request.once:
-        return "reading what is there" if request.out is None else f"streaming what is there to {folder}"
+        return "reading the current rows" if request.out is None else f"streaming the current rows to {folder}"
     if request.out is None:
-        return "streaming; nothing of it is kept without --out; interrupt ends it"
+        return "streaming; nothing is stored without --out; interrupt ends it"
     return f"streaming to {folder}, where the same command continues; interrupt ends it"
 
 

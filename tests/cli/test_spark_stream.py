@@ -57,7 +57,7 @@ def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothin
         assert psutil.wait_procs(children, timeout=PATIENCE_S)[1] == []
         said = process.stderr.read()
         assert "Traceback" not in said
-        assert "nothing of it is kept without --out; interrupt ends it" in said
+        assert "nothing is stored without --out; interrupt ends it" in said
         assert "group absent: no such group in that time" in said
         assert said.endswith("\nmuster: interrupted\n")
         assert list(scratch.iterdir()) == []

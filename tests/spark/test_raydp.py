@@ -193,7 +193,7 @@ def test_a_killed_stream_leaves_no_executor_behind_and_goes_on(
     output, _ = follower.communicate()
     assert follower.returncode == 0
     seen = terminal.written()
-    assert f"attribution: streaming what is there to {out}" in seen
+    assert f"attribution: streaming the current rows to {out}" in seen
     assert re.search(r"\d+/\d+ tasks", seen)
     by_batch = to_json([run_job(JOBS["attribution"], spark, storage, Options())], Options())
     assert json.loads(output)["jobs"] == json.loads(by_batch)["jobs"]

@@ -123,7 +123,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     frame = read_table(spark, tmp_path, LIFECYCLE)
     with pytest.raises(Py4JError) as thrown:
         frame.collect()
-    assert str(damage_in(thrown.value)) == f"{path}: is damaged: muster tables verify says how"
+    assert str(damage_in(thrown.value)) == f"{path}: is damaged: muster tables verify shows the damage"
     path.unlink()
     with pytest.raises(Py4JError) as thrown:
         frame.collect()

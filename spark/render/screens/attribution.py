@@ -16,12 +16,12 @@ _MEANS = {
     _HAS_GROUP: "counted for its group",
     "no_group": "readers without a group: no group is known to have such a client; nothing to mend",
     "ambiguous": "several groups may have read it; a client.id of its own for each service helps",
-    "unknown": "there are groups with such a client, and none owns the partition; a reader that borrows a client id?",
+    "unknown": "there are groups with such a client, and none owns the partition; a reader with a borrowed id?",
     "not_member": "a reader beside a group's owner; a client.id of its own for it helps",
     "expired": "given up early, since too much was waiting",
     "overflow": "the group is known, but has no series of its own (metrics.max.group.series)",
     "pending": "not decided yet when this was written",
-    INTERNAL: "Muster's own readers, who are in no share",
+    INTERNAL: "Muster's own readers, which are in no share",
 }
 _NOT_IN_DOUBT = (_HAS_GROUP, "no_group", INTERNAL)
 _COLUMNS = (

@@ -52,7 +52,7 @@ def test_where_nothing_can_be_written_is_known_before(tmp_path: Path) -> None:
     check_folder(tmp_path)
     (tmp_path / "note.txt").touch()
     for path in (tmp_path, tmp_path / "note.txt"):
-        with pytest.raises(CannotWrite, match="is there already"):
+        with pytest.raises(CannotWrite, match="exists already"):
             check_folder(path)
 
 
@@ -73,7 +73,7 @@ def test_what_an_executor_wrote_elsewhere_is_missed(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missed:
         require_parts(tmp_path)
     assert said(missed.value) == (
-        f"{tmp_path}: what an executor wrote there is on its own node: name a folder that all nodes share"
+        f"{tmp_path}: its files are on the nodes of the executors: name a folder that all nodes share"
     )
     (tmp_path / "part-00000-x.snappy.parquet").touch()
     require_parts(tmp_path)
