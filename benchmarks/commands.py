@@ -72,7 +72,7 @@ def measure(*arguments: str) -> Run:
 
 @contextmanager
 def _group(bootstrap: str) -> Iterator[None]:
-    """A topic with records, and a group with one member that has read them."""
+    """Create a topic with records, and a group with one member that has read them."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(_TOPIC, _PARTITIONS)])[_TOPIC].result(_KAFKA_S)
     producer = Producer({"bootstrap.servers": bootstrap})

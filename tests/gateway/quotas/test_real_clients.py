@@ -114,7 +114,7 @@ def test_people_set_quotas(full: Serving, bootstrap: str, fresh: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("set", "--user", "u"), "which quota"),
+        (("set", "--user", "u"), "a quota to set"),
         (("set", "--producer-rate", "1MB"), "Name a user"),
         (("set", "--user", "u", "--producer-rate", "ten"), "is no rate"),
         (("set", "--user", "u", "--producer-rate", "0"), "less than 1 byte"),
