@@ -68,7 +68,8 @@ def test_it_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_has_no_column_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     client = {"client_id": "sarama", "host": "192.168.100.103", "api": "Fetch", "version": 3, "times": 7, "last_ms": 0}
     turned_away = [{**client, "mend": MEND}, {**client, "client_id": "Telegraf", "mend": MEND}]
-    found = status(state="restarting", restarts=3, error=NO_DISK, **{"stand_in": "standby-1"})
+    of_log: dict[str, Any] = {"state": "restarting", "restarts": 3, "error": NO_DISK, "stand_in": "standby-1"}
+    found = status(**of_log)
     show({**found, "clients_turned_away": turned_away}, wide=False)
     shown, said = capsys.readouterr()
     assert all(len(line) <= 80 for line in shown.splitlines())
