@@ -120,7 +120,7 @@ def test_a_slow_actor_stops_and_runs_in_turn(muster: Muster, faults: FaultClient
 
 
 def test_a_pause_that_nobody_could_end_is_refused(muster: Muster, faults: FaultClient) -> None:
-    with pytest.raises(UnknownTarget, match="say expires_ms"):
+    with pytest.raises(UnknownTarget, match="needs expires_ms"):
         faults.pause("controller")
 
 

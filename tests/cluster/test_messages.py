@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from click.testing import CliRunner, Result
@@ -51,7 +52,11 @@ def test_tail_waits_for_messages_until_ctrl_c(muster: Muster, more: list[str], c
     assert run(muster, "produce", topic, stdin=b"before\n").exit_code == 0
     command = [sys.executable, "-m", "muster.gateway.cli.main", "topics", "tail", topic, *more]
     with subprocess.Popen(
-        [*command, "--storage", str(muster.storage)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--storage", str(muster.storage)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     ) as tail:
         assert tail.stdout is not None
         assert tail.stderr is not None

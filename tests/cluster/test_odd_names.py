@@ -130,6 +130,9 @@ def test_none_of_them_drives_a_terminal(odd: Odd) -> None:
     for arguments in odd.commands[::3]:
         text, code = in_terminal(command(odd, *arguments))
         check(arguments, text, code)
+        if "whole names" in text:
+            text, code = in_terminal(command(odd, *arguments, "--wide"))
+            check(arguments, text, code)
         in_a_row = "".join(text.split())  # a long word is split over several lines
         assert all(word in in_a_row for word in SHOWN.split()) or arguments in odd.unattributed, text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from collections import Counter
@@ -93,20 +94,21 @@ def test_when_nothing_waits_any_more_all_have_had_the_same() -> None:
 
 def test_long_work_lets_those_go_first_that_had_less() -> None:
     async def beside_long_work() -> None:
-        turns, loop = Turns(), asyncio.get_running_loop()
+        turns, light_ended, served = Turns(), asyncio.Event(), list[str]()
 
         def steps() -> Steps[str]:
-            until_s = loop.time() + 20 * TURN_S
-            while loop.time() < until_s:
+            while not light_ended.is_set():
+                served.append("long")
                 yield
             return "done"
 
         long = asyncio.ensure_future(turns.run(steps()))
         await asyncio.sleep(0)
-        light = Client(turns, MS / 100, 10)
+        light = Client(turns, MS / 100, 10, lambda: served.append("light"))
         await light.ended.wait()
-        assert not long.done()
+        light_ended.set()
         assert await long == "done"
+        assert [who for who, _ in itertools.groupby(served)] == ["long", "light"]
 
     run(beside_long_work())
 
