@@ -7,7 +7,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import click
@@ -61,24 +62,35 @@ def is_wide() -> bool:
     return context is not None and bool(context.meta.get(_WIDE))
 
 
-def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]], total: str | None = None) -> list[str]:
+def print_table(
+    columns: Sequence[str | Column],
+    rows: Iterable[Sequence[Any]],
+    total: str | None = None,
+    below: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[str]:
     """Write a table to stdout; None is shown as ``-``, numbers are right-aligned.
 
     On a terminal that is too narrow, ids and names are shortened and columns left out as ``columns`` allow. A line on
-    stderr says so, another the total. What is too wide even then is folded
+    stderr says so, another the total. ``below`` has, by title, lines that are written to stdout in place of a column
+    that is left out. What is too wide even then is folded
     (:func:`muster.actors.runtime.rich_console.print_table`). In a pipe and with ``--wide`` all is shown.
-    Returns what is not: titles of columns that are left out though they have content, and kinds of shortened cells.
+    Returns what is shown nowhere: titles of columns that are left out though they have content, and kinds of shortened
+    cells.
     """
     console = _console()
     shown = _narrowed(console, columns, rows)
     rich_console.print_table(console, shown.titles, shown.rows, shown.are_numbers)
+    instead = [title for title in shown.missing if below.get(title)]
+    for line in (line for title in instead for line in below[title]):
+        print_text(line)
+    missing = [title for title in shown.missing if title not in instead]
     if rich_console.has_width(rich_console.console()):
         if total is not None:
             print_text(total, err=True)
-        if shown.missing:
-            *others, last = shown.missing
+        if missing:
+            *others, last = missing
             print_text(f"--wide shows {' and '.join(filter(None, (', '.join(others), last)))}", err=True)
-    return shown.missing
+    return missing
 
 
 def _console() -> Console:

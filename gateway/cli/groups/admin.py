@@ -21,7 +21,8 @@ from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LEAVE_GROUP = 13
 _LEAVE_GROUP_VERSION = 5
-_REASON = "evicted by muster groups evict"
+EVICTED = "evicted by muster groups evict"
+"""The reason in its LeaveGroup (KIP-800), which the coordinator records."""
 
 
 @click.command(short_help="Delete groups and their offsets.", epilog="Example: muster groups delete billing reports")
@@ -126,7 +127,7 @@ def _leave(bootstrap: str, group: str, who: Member) -> None:
     leaving = {
         "member_id": who.member_id,
         "group_instance_id": who.group_instance_id or None,
-        "reason": _REASON,
+        "reason": EVICTED,
     }
     with Coordinator(bootstrap, group) as coordinator:
         response = coordinator.request(LEAVE_GROUP, _LEAVE_GROUP_VERSION, {"group_id": group, "members": [leaving]})

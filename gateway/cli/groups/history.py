@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups.admin import EVICTED
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
@@ -21,7 +22,9 @@ from muster.gateway.cli.running import by_http
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404
 _WORTH_NAMING_MS = 50
+_LONG_MS = 1000
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+_WAITS = ("join_waits", "pending", "sync_waits")
 _COLUMNS = (
     "BEGAN (UTC)",
     "GENERATION",
@@ -52,7 +55,8 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     JOIN is the coordinator's wait for the members' JoinGroup requests, SYNC that for the leader's assignment; WAITED
     FOR names the last member in each. PAUSED counts the assigned partitions without a consumer meanwhile, and LOST is
     the sum of those pauses. Member ids are shown without the end of their UUID; --json has the complete ids, and all
-    awaited members. A narrow terminal has the most important columns, without the year, hosts and reasons.
+    awaited members. A narrow terminal has the most important columns, without the year, hosts and reasons; waits of a
+    second or more are below.
     """
     try:
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
@@ -66,7 +70,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     rows = [row(entry) for entry in response["entries"]]
     if is_folded(_COLUMNS, rows):
         rows = [row(entry, narrow=True) for entry in response["entries"]]
-    print_table(_COLUMNS, rows)
+    print_table(_COLUMNS, rows, below={"WAITED FOR": long_waits(response["entries"])})
     if not response["entries"]:
         terminal.line(f"group {group} has had no rebalance", err=True)
 
@@ -82,7 +86,7 @@ def row(entry: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
         _seconds(entry["stable_ms"], entry["joined_ms"]),
         _waited_for(entry),
         _protocol(entry),
-        f"{entry['members_before']} -> {_or_dash(entry['members_after'])}",
+        _members(entry),
         _consumption_pauses(entry),
         None if entry["lost_partition_ms"] is None else f"{entry['lost_partition_ms'] / 1000:.1f}",
     )
@@ -100,30 +104,54 @@ def _seconds(end_ms: int | None, since_ms: int | None) -> str | None:
 def _cause(entry: Mapping[str, Any], narrow: bool) -> str:
     triggered_by, reason = entry["culprit"], entry["reason"]
     if narrow:
-        return f"{entry['cause']}: {_name(triggered_by)}" if triggered_by else str(entry["cause"])
+        cause = "member evicted" if reason == EVICTED else entry["cause"]
+        return f"{cause}: {_name(triggered_by)}" if triggered_by else str(cause)
     by = f": {_name(triggered_by)} at {triggered_by['host']}" if triggered_by else ""
     return f"{entry['cause']}{by}" + (f" ({reason})" if reason else "")
 
 
+def long_waits(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each rebalance that waited a second or more for a member."""
+    return [
+        f"{_time(entry['began_ms'], narrow=True)}  {_waited_for(entry)}"
+        for entry in entries
+        if any(wait["held_ms"] >= _LONG_MS for name in _WAITS for wait in entry[name][:1])
+    ]
+
+
 def _waited_for(entry: Mapping[str, Any]) -> str | None:
     """Name the last members to join and to sync, if the coordinator waited for any."""
+    gone = {each["member_id"]: each for each in entry["gone"]}
+    joins, pending, syncs = (
+        [wait for wait in entry[name][:1] if wait["held_ms"] >= _WORTH_NAMING_MS] for name in _WAITS
+    )
     waits = [
-        *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
-        *(
-            f"handed-out id {_name(wait)} {_held(wait)}"
-            for wait in entry["pending"][:1]
-            if wait["held_ms"] >= _WORTH_NAMING_MS
-        ),
-        *(_wait(wait, "synced") for wait in entry["sync_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
+        *(_wait(wait, "joined", gone) for wait in joins),
+        *(f"handed-out id {_name(wait)} {_held(wait)}" for wait in pending),
+        *(_wait(wait, "synced", {}) for wait in syncs),
     ]
     if entry["from_state"] == "Empty":
         waits.insert(0, "initial delay")
     return "; ".join(waits) or None
 
 
-def _wait(wait: Mapping[str, Any], done: str) -> str:
-    verb = f"{done} after" if wait["after_ms"] is not None else f"never {done}, waited for"
-    return f"{_name(wait)} {verb} {_held(wait)}"
+def _wait(wait: Mapping[str, Any], done: str, gone: Mapping[str, Mapping[str, Any]]) -> str:
+    name, held = _name(wait), _held(wait)
+    if wait["after_ms"] is not None:
+        return f"{name} {done} after {held}"
+    left = gone.get(wait["member_id"])
+    if left is None or left["cause"] is not None:
+        return f"{name} never {done}, waited for {held}"
+    if left["reason"] == EVICTED:
+        return f"{name} never {done}, evicted after {held}"
+    return f"{name} never {done}, left after {held}"
+
+
+def _members(entry: Mapping[str, Any]) -> str:
+    """Return the members before and after; ``3 -> 3 (+1 -1)`` if that does not show that some came and some went."""
+    added, gone = (len(entry[name]) + entry[f"{name}_left_out"] for name in ("added", "gone"))
+    changes = f" (+{added} -{gone})" if added and gone else ""
+    return f"{entry['members_before']} -> {_or_dash(entry['members_after'])}{changes}"
 
 
 def _name(who: Mapping[str, Any]) -> str:

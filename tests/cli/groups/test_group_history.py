@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from muster.actors.group.events import Removal
 from muster.actors.group.types import MemberId
 from muster.actors.runtime import rich_console
-from muster.actors.tables.rebalance_entry import Ending, Wait, Waits
+from muster.actors.tables.rebalance_entry import Ending, Gone, Wait, Waits
 from muster.gateway.cli import http
+from muster.gateway.cli.groups.admin import EVICTED
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.groups.history import row
 from tests.cli.runner import runner
+from tests.narrow_terminal import terminal
 from tests.tables.rebalances import A, B, aborted, entry
 
 
@@ -28,7 +31,7 @@ def test_a_rebalance() -> None:
         "0.1",
         "a-1 joined after 0.3 s; handed-out id b-1 0.2 s; a-1 synced after 0.1 s",
         "range (eager)",
-        "2 -> 1",
+        "2 -> 1 (+5 -2)",
         "2 of 3",
         "0.8",
     )
@@ -38,6 +41,33 @@ def test_who_never_came_and_the_initial_delay() -> None:
     waits = {"pending": (), "sync_waits": Waits((Wait(B, None, 60_000),)), "join_waits": Waits((Wait(A, 0, 0),))}
     shown = row(entry(1, from_state="Empty", **waits).to_json())
     assert shown[6] == "initial delay; b-1 never synced, waited for 60.0 s"
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason", "shown"),
+    [
+        (None, EVICTED, "b-1 never joined, evicted after 11.6 s"),
+        (None, "closed", "b-1 never joined, left after 11.6 s"),
+        (Removal.REBALANCE_TIMEOUT, None, "b-1 never joined, waited for 11.6 s"),
+    ],
+)
+def test_how_the_wait_for_a_member_ended(cause: Removal | None, reason: str | None, shown: str) -> None:
+    awaited = {"join_waits": Waits((Wait(B, None, 11_600),)), "pending": (), "sync_waits": Waits()}
+    changes = {"members_before": 3, "members_after": 3, "added_left_out": 0, "gone": (Gone(B, cause, reason),)}
+    cells = row(entry(1, **awaited, **changes).to_json())
+    assert (cells[6], cells[8]) == (shown, "3 -> 3 (+1 -1)")
+
+
+def test_a_narrow_terminal_has_long_waits_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    evicted = {"join_waits": Waits((Wait(B, None, 11_600),)), "pending": (), "gone": (Gone(B, None, EVICTED),)}
+    entries = [entry(2, reason=EVICTED, **evicted).to_json(), entry(1).to_json()]
+    monkeypatch.setattr(http, "get_json", lambda *_, **__: {"group": "billing", "entries": entries})
+    with terminal(80, monkeypatch) as screen:
+        groups.main(["history", "billing"], standalone_mode=False)
+    screen.check(80)
+    assert ["member evicted: b-1" in line for line in screen.lines[1:3]] == [True, False]
+    assert screen.lines[3].split("  ", 1)[1].startswith("b-1 never joined, evicted after 11.6 s")
+    assert not any("WAITED FOR" in line for line in screen.lines)
 
 
 def test_member_ids_are_shortened() -> None:

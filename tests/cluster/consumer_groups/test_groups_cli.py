@@ -16,6 +16,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from muster.gateway.cli import main
+from muster.gateway.cli.groups.admin import EVICTED
 from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
@@ -286,6 +287,8 @@ def test_whom_a_rebalance_waits_for(muster: Muster, fresh: Fresh) -> None:
         assert run(muster, "evict", group, "slow").returncode == 0
         row = next(line for line in run(muster, "waiting").stdout.splitlines() if line.startswith(group))
         assert {"CompletingRebalance", "new", "other"} <= set(row.split()), "now its SyncGroup is awaited"
+        [gone] = output(muster, "history", group)["entries"][0]["gone"]
+        assert (gone["member_id"], gone["cause"], gone["reason"]) == (member.id, None, EVICTED)
 
 
 @pytest.mark.parametrize(
