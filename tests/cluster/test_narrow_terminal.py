@@ -100,6 +100,14 @@ def test_tables_fit(filled: Muster, monkeypatch: pytest.MonkeyPatch, command: st
     shown(filled, monkeypatch, *command.split()).check(WIDTH)
 
 
+def test_notes_that_do_not_fit_are_below_the_plan(filled: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(filled, monkeypatch, "groups", "reset-offsets", GROUP, "--all-topics", "--to-offset", "999999").lines
+    text = " ".join(map(str.strip, lines))
+    assert f"{TOPIC}-0, {TOPIC}-1" in text
+    assert ": 999999 is beyond the latest offset" in text
+    assert not any("NOTE" in line for line in lines)
+
+
 def test_a_member_is_named_by_what_is_shown_and_wide_shows_all_of_it(
     filled: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

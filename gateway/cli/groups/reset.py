@@ -29,6 +29,7 @@ from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.times import duration_ms
 
 T = TypeVar("T")
+_NOTE = "NOTE"
 _COLUMNS = (
     Column("TOPIC", Kind.NAME),
     "PARTITION",
@@ -36,9 +37,8 @@ _COLUMNS = (
     "NEW OFFSET",
     "READ AGAIN",
     "SKIPPED",
-    Column("NOTE", Kind.TEXT, optional=True),
+    Column(_NOTE, Kind.TEXT, optional=True),
 )
-_NAMED = 5
 
 
 def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T | None]:
@@ -163,6 +163,9 @@ def reset_offsets(
             plan = _undo(client, bootstrap, group, found.state, committed)
         else:
             plan = _plan(client, group, found.state, target, topics, committed)
+        if not found.exists:
+            created = "it was created" if execute else "--execute would create it"
+            plan.notes.append(f"there {'was' if execute else 'is'} no group {group}: {created}")
         if export is not None:
             _write(export, plan.changes)
         if execute:
@@ -242,16 +245,16 @@ def _plan(
     else:
         wanted = [key for key in committed if _is_there(there, key)]
         if gone := sorted(set(committed) - set(wanted)):
-            notes.append(f"unchanged, because the topics no longer exist: {_named(gone)}")
+            notes.append(f"unchanged, because the topics no longer exist: {reset_plan.named(gone)}")
         if not wanted:
             raise CliError(f"group {group} has no committed offsets; use --topic instead of --all-topics")
     if unknown := sorted(key for key in wanted if not _is_there(there, key)):
-        raise CliError(f"there is no partition {_named(unknown)}")
+        raise CliError(f"there is no partition {reset_plan.named(unknown)}")
     choice = target.choice(client, wanted)
     try:
         changes = reset_plan.plan(choice, wanted, committed, _bounds(client, wanted))
     except reset_plan.CannotReset as error:
-        raise CliError(str(error)) from error
+        raise CliError(f"{error}{reset_plan.without(wanted, committed)}") from error
     return _Plan(group, state, target.words, changes, notes)
 
 
@@ -265,7 +268,7 @@ def _undo(
     wanted = [key for key in undo.before if _is_there(there, key)]
     gone = sorted(set(undo.before) - set(wanted))
     words = f"to what was committed before the reset of {_iso(undo.reset_at_ms)}"
-    notes = [f"skipped, because the topics no longer exist: {_named(gone)}"] if gone else []
+    notes = [f"skipped, because the topics no longer exist: {reset_plan.named(gone)}"] if gone else []
     changes = reset_plan.restoration(undo.before, committed, _bounds(client, wanted))
     return _Plan(group, state, words, changes, notes)
 
@@ -312,13 +315,14 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
         return
     print_text(f"group {plan.group}, {plan.words}")
     terminal.line()
-    print_table(_COLUMNS, [tuple(change.row().values()) for change in plan.changes])
+    remarks = reset_plan.remarks(plan.changes)
+    columns = _COLUMNS if remarks else _COLUMNS[:-1]
+    rows = [tuple(change.row().values())[: len(columns)] for change in plan.changes]
+    print_table(columns, rows, below={_NOTE: remarks})
     terminal.line()
     changed = sum(change.is_one for change in plan.changes)
-    read, moved = ("will be", "changed") if executed else ("would be", "would be changed")
-    print_text(
-        f"{counted(read_again, 'message')} {read} read again, {skipped} skipped; {counted(changed, 'offset')} {moved}"
-    )
+    moved = "changed" if executed else "would be changed"
+    print_text(f"{reset_plan.effect(plan.changes, executed=executed)}; {counted(changed, 'offset')} {moved}")
     for note in plan.notes:
         print_text(note)
 
@@ -362,11 +366,6 @@ def _write(path: Path, changes: Iterable[Change]) -> None:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise CliError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _named(partitions: Collection[Partition]) -> str:
-    names = [name_of(partition) for partition in partitions]
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _iso(moment_ms: int) -> str:

@@ -1,12 +1,17 @@
-"""The effect of a reset of offsets, partition by partition. Pure: sends no requests and changes nothing."""
+"""The effect of a reset of offsets, partition by partition, and in words. Pure: sends no requests, changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
+from muster.gateway.cli.output import counted
+
+_NAMED = 5
+_LISTED = 20
+"""Partitions in a proposed --topic, at most."""
 
 
 class Bounds(NamedTuple):
@@ -144,5 +149,47 @@ def _within(offset: int, bounds: Bounds) -> int:
 
 def totals(changes: Iterable[Change]) -> tuple[int, int]:
     """Count messages that are read again and messages that are skipped, where known."""
-    counted = list(changes)
-    return sum(change.read_again or 0 for change in counted), sum(change.skipped or 0 for change in counted)
+    all_of_them = list(changes)
+    return sum(change.read_again or 0 for change in all_of_them), sum(change.skipped or 0 for change in all_of_them)
+
+
+def effect(changes: Sequence[Change], *, executed: bool) -> str:
+    """Return in words how many messages are read again and skipped, and where this is not known."""
+    read_again, skipped = totals(changes)
+    unknown = sum(change.read_again is None for change in changes)
+    will = "will be" if executed else "would be"
+    known = f"{counted(read_again, 'message')} {will} read again, {skipped} skipped"
+    if not unknown:
+        return known
+    why = "where nothing is committed, it depends on auto.offset.reset"
+    if unknown == len(changes):
+        return f"it is unknown how many messages {will} read again or skipped: {why}"
+    return f"{known}, unknown in {counted(unknown, 'partition')}: {why}"
+
+
+def remarks(changes: Iterable[Change]) -> list[str]:
+    """Return a line for each different note, with its partitions."""
+    noted: dict[str, list[Partition]] = {}
+    for change in changes:
+        if change.note:
+            noted.setdefault(change.note, []).append(change.partition)
+    return [f"{named(partitions)}: {note}" for note, partitions in noted.items()]
+
+
+def without(wanted: Iterable[Partition], committed: Collection[Partition]) -> str:
+    """Return how to leave out what has no committed offset; empty if nothing would be left."""
+    left: dict[str, list[int]] = {}
+    for topic, partition in sorted(key for key in wanted if key in committed):
+        left.setdefault(topic, []).append(partition)
+    if not left:
+        return ""
+    if sum(map(len, left.values())) > _LISTED:
+        return "; --all-topics takes only partitions that have one"
+    options = (f"--topic {topic}:{','.join(map(str, partitions))}" for topic, partitions in left.items())
+    return f"; leave it out: {' '.join(options)}"
+
+
+def named(partitions: Collection[Partition]) -> str:
+    """List the names of the first partitions, and the number of the others."""
+    names = [name_of(partition) for partition in partitions]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

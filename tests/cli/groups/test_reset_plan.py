@@ -11,7 +11,9 @@ from muster.gateway.cli.groups.reset_plan import (
     Bounds,
     CannotReset,
     Choice,
+    effect,
     plan,
+    remarks,
     restoration,
     shift_by,
     to_current,
@@ -21,6 +23,7 @@ from muster.gateway.cli.groups.reset_plan import (
     to_offset,
     to_time,
     totals,
+    without,
 )
 
 T0: Partition = ("t", 0)
@@ -70,6 +73,35 @@ def test_one_partition(
 def test_what_is_not_committed_cannot_be_shifted() -> None:
     with pytest.raises(CannotReset, match="t-0 has no committed offset"):
         plan(shift_by(1), [T0], {}, {T0: LOG})
+
+
+def test_the_effect_in_words() -> None:
+    keys = [("t", 0), ("t", 1), ("t", 2)]
+    bounds = dict.fromkeys(keys, LOG)
+    late = to_time(dict.fromkeys(keys))
+    some = plan(late, keys, {("t", 1): Committed(60)}, bounds)
+    depends = "where nothing is committed, it depends on auto.offset.reset"
+    assert (
+        effect(some, executed=True) == f"0 messages will be read again, 40 skipped, unknown in 2 partitions: {depends}"
+    )
+    nothing = effect(plan(late, keys, {}, bounds), executed=False)
+    assert nothing == f"it is unknown how many messages would be read again or skipped: {depends}"
+    assert remarks(some) == ["t-0, t-1, t-2: no record that late: to the end"]
+    assert remarks(plan(to_earliest, keys, {}, bounds)) == []
+
+
+@pytest.mark.parametrize(
+    ("committed", "hint"),
+    [
+        ({("t", 1), ("u", 0), ("t", 2)}, "; leave it out: --topic t:1,2 --topic u:0"),
+        ({("t", each) for each in range(1, 30)}, "; --all-topics takes only partitions that have one"),
+        (set(), ""),
+        ({("other", 1)}, ""),
+    ],
+)
+def test_how_to_leave_out_what_is_not_committed(committed: set[Partition], hint: str) -> None:
+    wanted = [("u", 0), *(("t", each) for each in range(30))]
+    assert without(wanted, committed) == hint
 
 
 def test_by_topic_and_partition_with_totals() -> None:

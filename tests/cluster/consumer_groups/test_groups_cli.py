@@ -192,7 +192,7 @@ def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
     assert f"group {group} has no reset to undo" in refusal(muster, "reset-offsets", group, "--undo")
     done = run(muster, "reset-offsets", group, "--to-offset", "6", "--topic", topic, "--execute")
     assert done.returncode == 0, done.stderr
-    assert "3 messages will be read again, 2 skipped; 3 offsets changed" in done.stdout
+    assert "3 messages will be read again, 2 skipped, unknown in 1 partition: where nothing is committed" in done.stdout
     assert "the metadata of some offsets is too long" in done.stdout
     assert committed(muster, group) == dict.fromkeys(range(3), (6, ""))
     commit(muster, group, topic, {0: (8, "a consumer went on")})
@@ -222,8 +222,16 @@ def test_a_group_that_does_not_exist_yet_and_one_that_goes_with_its_undo(muster:
         muster, "reset-offsets", group, "--shift-by", "1", "--topic", topic
     )
     assert "has no committed offsets" in refusal(muster, "reset-offsets", group, "--to-earliest", "--all-topics")
-    output(muster, "reset-offsets", group, "--to-latest", "--topic", f"{topic}:1", "--execute")
+    to_latest = ("reset-offsets", group, "--to-latest", "--topic", f"{topic}:1")
+    said = run(muster, *to_latest).stdout
+    assert f"there is no group {group}: --execute would create it" in said
+    assert "it is unknown how many messages would be read again" in said
+    assert output(muster, *to_latest, "--execute")["notes"] == [f"there was no group {group}: it was created"]
     assert committed(muster, group) == {1: (RECORDS, "")}
+    assert output(muster, *to_latest)["notes"] == []
+    assert f"; leave it out: --topic {topic}:1" in refusal(
+        muster, "reset-offsets", group, "--shift-by", "1", "--topic", topic
+    )
     other = fresh("g")
     done = run(muster, "delete", group, other, group, "--json")
     assert json.loads(done.stdout) == [
