@@ -37,10 +37,10 @@ _MAX_PORT = 65535
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _LABEL = re.compile(r"label:(.+)")
 _NAME = r"[\w.-]+"
-_LISTENER = re.compile(rf"(?:({_NAME})://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{{1,5}})")
+_LISTENER = re.compile(rf"(?:({_NAME})://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{{1,9}})")
 _ADVERTISED = re.compile(
     rf"(?:({_NAME})://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{{[^{{}}]*\}})+)"
-    r"(?::(\d{1,5}|\d{1,5} ?\+ ?\{id\}|\{label:[^{}]+\}))?"
+    r"(?::(\d{1,9}|\d{1,5} ?\+ ?\{id\}|\{label:[^{}]+\}))?"
 )
 
 
@@ -219,9 +219,15 @@ def parse_listeners(text: str) -> list[tuple[str, str, int]]:
 
 def _place(text: str) -> tuple[str, str, int]:
     found = _LISTENER.fullmatch(text)
-    if not found or int(found[3]) > _MAX_PORT:
+    if not found:
         raise ValueError(f"is not PLAINTEXT://[HOST]:PORT, or NAME://[HOST]:PORT with commas: {text}")
+    _check_port(found[3], 0)
     return (found[1] or PLAINTEXT).upper(), found[2].strip("[]"), int(found[3])
+
+
+def _check_port(port: str, least: int) -> None:
+    if not least <= int(port) <= _MAX_PORT:
+        raise ValueError(f"has port {port}, which is not between {least} and {_MAX_PORT}")
 
 
 def parse_protocols(text: str) -> dict[str, str]:
@@ -270,8 +276,10 @@ def check_placeholders(text: str) -> None:
 def _advertised(text: str) -> tuple[str | None, Advertised]:
     check_placeholders(text)
     found = _ADVERTISED.fullmatch(text)
-    if not found or (found[3] and found[3].isdigit() and not 0 < int(found[3]) <= _MAX_PORT):
+    if not found:
         raise ValueError(f"is not [NAME://]HOST[:PORT] with commas: {text}")
+    if found[3] and found[3].isdigit():
+        _check_port(found[3], 1)
     host = found[2].strip("[]")
     if host in ALL_INTERFACES:
         raise ValueError(f"has {host}, to which no client can connect")

@@ -146,6 +146,11 @@ def test_nothing_runs_here(muster: Muster, command: list[str]) -> None:
     assert "no muster runs on storage muster-data" in one_line(muster(*command))
 
 
+def test_down_has_nothing_to_stop(muster: Muster) -> None:
+    said = "muster: no muster runs on storage muster-data: nothing to stop; name another with --storage"
+    assert one_line(muster("down")) == said
+
+
 def test_down_if_running_is_content(muster: Muster) -> None:
     assert (done := muster("down", "--if-running")).returncode == 0, done.stderr
 

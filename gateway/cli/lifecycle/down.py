@@ -46,7 +46,7 @@ def down(directory: Path, timeout_s: float, if_running: bool) -> None:
         elif not _stop_left(directory, progress):
             if if_running:
                 return
-            raise CliError(f"no muster runs on storage {directory}; specify it with --storage")
+            raise CliError(f"no muster runs on storage {directory}: nothing to stop; name another with --storage")
         progress.step("stopped")
 
 
