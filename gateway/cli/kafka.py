@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec, Part
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_security
+from muster.gateway.cli.suggestions import not_found
+from muster.placement.view import UNDO_PREFIX
 
 T = TypeVar("T")
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
@@ -71,8 +73,15 @@ def partitions_of(cluster: ClusterMetadata, topic: str) -> Mapping[int, Partitio
     """Return the topic's partitions by index. Raises CliError if there is no such topic."""
     found = cluster.topics.get(topic)
     if found is None:
-        raise CliError(f"there is no topic {topic}; see muster topics list")
+        raise not_found("topic", topic, lambda: cluster.topics)
     return found.partitions
+
+
+def group_names(bootstrap: str) -> list[str]:
+    """Return the names of all groups of consumers. Raises CliError."""
+    client = admin(bootstrap)  # the requests of a client that is not referred to are cancelled
+    listed = result(client.list_consumer_groups(request_timeout=TIMEOUT_S), "groups cannot be listed")
+    return [each.group_id for each in listed.valid if not each.group_id.startswith(UNDO_PREFIX)]
 
 
 def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = LATEST) -> dict[int, int]:

@@ -146,8 +146,7 @@ def _run(arguments: list[str]) -> int:
         terminal.text(error.format_message(), err=True)
         return error.exit_code
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "muster"
-        return _fail(f"{_sentence(error.format_message())} See: {command} --help", error.exit_code)
+        return _fail(_usage(error, arguments), error.exit_code)
     except click.ClickException as error:
         if verbose:
             logging.getLogger(__name__).debug("the error came from here", exc_info=error)
@@ -164,6 +163,18 @@ def _run(arguments: list[str]) -> int:
             raise
         text = " ".join(str(error).split()) or "no further text"
         return _fail(f"unexpected {type(error).__name__}: {text}; muster -v shows where", 1)
+
+
+def _usage(error: click.UsageError, arguments: list[str]) -> str:
+    """Return the error in one line: click's own has lists with a line for each item."""
+    command = error.ctx.command_path if error.ctx else "muster"
+    instead = None
+    if isinstance(error, click.NoSuchOption):
+        from muster.gateway.cli.kafka_options import remedy
+
+        instead = remedy(error, arguments)
+    text = " ".join(_sentence(error.format_message()).split())
+    return f"{' '.join(filter(None, (text, instead)))} See: {command} --help"
 
 
 def _sentence(text: str) -> str:

@@ -1,12 +1,18 @@
-"""Groups of commands that suggest the one that was meant."""
+"""Suggestions of the command, group or topic that was meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 import click
 
+from muster.gateway.cli.errors import CliError
+
+_ALIKE = 0.8
+"""Similarity of names, for difflib."""
+_DIGITS = re.compile(r"\d+")
 _VERBOSE = ("-v", "--verbose")
 
 
@@ -26,6 +32,29 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean groups?``; empty if nothing is close."""
     close = get_close_matches(name.lower(), list(known), n=2)
     return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def similar(name: str, known: Callable[[], Iterable[str]]) -> str:
+    """Return ``; did you mean readers?``; empty if no name is close, or ``known`` raises CliError.
+
+    A name with another number (``job-12`` for ``job-1``) is not close.
+    """
+    try:
+        names = {each.lower(): each for each in known() if not _differ_in_numbers(name, each)}
+    except CliError:
+        return ""
+    close = [names[each] for each in get_close_matches(name.lower(), names, n=2, cutoff=_ALIKE)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _differ_in_numbers(one: str, other: str) -> bool:
+    front, *numbers = _DIGITS.split(one)
+    return bool(numbers) and [front, *numbers] == _DIGITS.split(other)
+
+
+def not_found(kind: str, name: str, known: Callable[[], Iterable[str]]) -> CliError:
+    """Return the error for a ``group`` or ``topic`` that does not exist."""
+    return CliError(f"there is no {kind} {name}{similar(name, known) or f'; see muster {kind}s list'}")
 
 
 def with_verbose_first(arguments: list[str]) -> list[str]:

@@ -101,6 +101,7 @@ def alter(
     if not configs and not deleted:
         raise CliError("nothing to alter: give --config NAME=VALUE or --delete-config NAME")
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    partitions_of(metadata(client), name)
     entries = [_entry(*_split(text), AlterConfigOpType.SET) for text in configs]
     entries += [_entry(config, None, AlterConfigOpType.DELETE) for config in deleted]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)

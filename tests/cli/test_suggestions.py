@@ -1,4 +1,4 @@
-"""Suggestions for mistyped commands, at every level, and options that stand behind the command."""
+"""Suggestions for mistyped commands, options and names, at every level, and options that stand behind the command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from muster.gateway.cli.suggestions import with_verbose_first
+from muster.gateway.cli import main
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.suggestions import not_found, with_verbose_first
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,60 @@ def test_the_nearest_command_is_named(arguments: list[str], said: str) -> None:
         [sys.executable, "-m", "muster.gateway.cli.main", *arguments], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"muster: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("groups lag --group billing", "GROUP is an argument: muster groups lag billing."),
+        ("groups describe --group=billing", "GROUP is an argument: muster groups describe billing."),
+        ("groups describe --group", "GROUP is an argument: muster groups describe GROUP."),
+        ("groups list --describe", "describe is a command: muster groups describe GROUP."),
+        ("groups --describe --group billing", "describe is a command: muster groups describe billing."),
+        ("groups --list", "list is a command: muster groups list."),
+        ("topics --create --topic t", "create is a command: muster topics create t."),
+        ("topics describe --topic t", "NAME is an argument: muster topics describe t."),
+        (
+            "groups lag --bootstrap-server h:1",
+            "lag needs Muster's HTTP port or Ray: use --storage or --address; with --bootstrap-server use "
+            "muster groups describe GROUP.",
+        ),
+        (
+            "groups history --bootstrap-server h:1",
+            "history needs Muster's HTTP port or Ray: use --storage or --address.",
+        ),
+    ],
+)
+def test_options_of_kafkas_tools(capfd: pytest.CaptureFixture[str], arguments: str, said: str) -> None:
+    assert main._run(arguments.split()) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f" {said} See: muster " in err
+
+
+def test_a_usage_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """click lists choices with a line for each."""
+    assert main._run(["spark"]) == 2
+    assert "Choose from: consumption, lag, " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reader", "there is no group reader; did you mean readers?"),
+        ("READERS", "there is no group READERS; did you mean readers?"),
+        ("g-1", "there is no group g-1; see muster groups list"),
+    ],
+)
+def test_the_nearest_group_is_named(name: str, said: str) -> None:
+    assert not_found("group", name, lambda: ["readers", "g-2", "g-12", "billing"]).message == said
+
+
+def test_names_that_cannot_be_read() -> None:
+    def refused() -> list[str]:
+        raise CliError("no")
+
+    assert not_found("topic", "greeting", refused).message == "there is no topic greeting; see muster topics list"
 
 
 @pytest.mark.parametrize(

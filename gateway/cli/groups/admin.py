@@ -14,10 +14,11 @@ from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_undo
 from muster.gateway.cli.groups.members import Member, described, in_words, require
-from muster.gateway.cli.kafka import admin
+from muster.gateway.cli.kafka import admin, group_names
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import similar
 
 LEAVE_GROUP = 13
 _LEAVE_GROUP_VERSION = 5
@@ -56,7 +57,7 @@ def _delete(bootstrap: str, group: str) -> str | None:
         reset_undo.forget(bootstrap, group)
         return None
     if error is ErrorCode.group_id_not_found:
-        return f"there is no group {group}"
+        return f"there is no group {group}{similar(group, lambda: group_names(bootstrap))}"
     if error is ErrorCode.non_empty_group:
         found = described(bootstrap, group)
         return f"group {group} is not empty ({found.state}), stop its members first: {in_words(found.members)}"

@@ -13,8 +13,8 @@ import click
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import EVICTED
+from muster.gateway.cli.groups.lag import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
@@ -62,7 +62,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
     except http.HttpError as refused:
         if refused.status == _NOT_FOUND:
-            raise CliError(f"there is no group {group}; see muster groups list") from refused
+            raise unknown(directory, address, group) from refused
         raise
     if as_json:
         print_json(response)

@@ -22,6 +22,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, table, with_wide
 from muster.gateway.cli.running import by_http
+from muster.gateway.cli.suggestions import not_found
 from muster.gateway.lag.partitions import worst_first
 
 PATH = "/v1/groups/lag"
@@ -90,8 +91,13 @@ def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]
         return http.get_json(directory, address, PATH, group=group)
     except http.HttpError as refused:
         if refused.status == HTTPStatus.NOT_FOUND:
-            raise CliError(f"there is no group {group}; see muster groups list") from refused
+            raise unknown(directory, address, group) from refused
         raise
+
+
+def unknown(directory: Path, address: str | None, group: str) -> CliError:
+    """Return the error for a group that does not exist; it names similar ones."""
+    return not_found("group", group, lambda: (each["group"] for each in of_all_groups(directory, address)[0]))
 
 
 def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, Any]], str | None]:

@@ -12,7 +12,9 @@ from muster.actors.group.codec import consumer_protocol
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.kafka import group_names
 from muster.gateway.cli.output import counted
+from muster.gateway.cli.suggestions import not_found
 from muster.placement.mapping.nodes import host_text
 
 DESCRIBE_GROUPS = 15
@@ -128,12 +130,12 @@ def require(bootstrap: str, group: str) -> Group:
     """Return the group. Raises CliError if it does not exist."""
     found = described(bootstrap, group)
     if not found.exists:
-        raise unknown(group)
+        raise unknown(bootstrap, group)
     return found
 
 
-def unknown(group: str) -> CliError:
-    return CliError(f"there is no group {group}; see muster groups list")
+def unknown(bootstrap: str, group: str) -> CliError:
+    return not_found("group", group, lambda: group_names(bootstrap))
 
 
 def in_words(members: Sequence[Member]) -> str:

@@ -22,10 +22,11 @@ from muster.gateway.cli.groups.assignments import CONSUMER
 from muster.gateway.cli.groups.members import Group, check_empty, described
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
-from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from muster.gateway.cli.kafka import TIMEOUT_S, admin, group_names, refused, result
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.suggestions import not_found, similar
 from muster.gateway.cli.times import duration_ms
 
 T = TypeVar("T")
@@ -164,8 +165,8 @@ def reset_offsets(
         else:
             plan = _plan(client, group, found.state, target, topics, committed)
         if not found.exists:
-            created = "it was created" if execute else "--execute would create it"
-            plan.notes.append(f"there {'was' if execute else 'is'} no group {group}: {created}")
+            created = "was no group {0}: it was created" if execute else "is no group {0}: --execute would create it"
+            plan.notes.append(f"there {created.format(group)}{similar(group, lambda: group_names(bootstrap))}")
         if export is not None:
             _write(export, plan.changes)
         if execute:
@@ -241,7 +242,7 @@ def _plan(
             for partition in (range(there.get(topic, 0)) if listed is None else listed)
         ]
         if missing := [topic for topic in topics if topic not in there]:
-            raise CliError(f"there is no topic {missing[0]}; see muster topics list")
+            raise not_found("topic", missing[0], lambda: there)
     else:
         wanted = [key for key in committed if _is_there(there, key)]
         if gone := sorted(set(committed) - set(wanted)):

@@ -121,12 +121,15 @@ def test_on_terminals(monkeypatch: pytest.MonkeyPatch, width: int, more: list[st
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def response(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
+        if path == "/v1/groups/lag":
+            return {"groups": [{"group": "nopes", "lag": 0, "lag_s": 0}], "total": 1, **nothing_missing}
         assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
         if parameters["group"] == "nope":
             raise http.HttpError(404, "unknown group nope")
         entries = [entry(2, ending=Ending.RUNNING), entry(1)] if parameters["group"] == "billing" else []
         return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
 
+    nothing_missing: dict[str, Any] = {"missing_partitions": [], "missing_actors": []}
     monkeypatch.setattr(http, "get_json", response)
     found = runner().invoke(groups, ["history", "billing", "--limit", "5"])
     assert found.exit_code == 0, found.output
@@ -137,4 +140,4 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     none = runner().invoke(groups, ["history", "quiet", "--limit", "5"])
     assert "has had no rebalance" in none.stderr
     unknown = runner().invoke(groups, ["history", "nope", "--limit", "5"])
-    assert (unknown.exit_code, "there is no group nope" in unknown.stderr) == (1, True)
+    assert (unknown.exit_code, "there is no group nope; did you mean nopes?" in unknown.stderr) == (1, True)

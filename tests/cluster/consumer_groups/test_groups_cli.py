@@ -243,6 +243,18 @@ def test_a_group_that_does_not_exist_yet_and_one_that_goes_with_its_undo(muster:
     assert f"there is no group {group}" in refusal(muster, "describe", group)
 
 
+def test_the_group_that_was_meant(muster: Muster, fresh: Fresh) -> None:
+    topic, group = topic_of(muster, fresh("the-topic-of-readers")), fresh("a-group-of-readers")
+    commit(muster, group, topic, {0: (4, "")})
+    meant, wrong = f"; did you mean {group}?", f"{group}s"
+    for command in ("describe", "history", "lag", "delete"):
+        assert f"there is no group {wrong}{meant}" in refusal(muster, command, wrong), command
+    assert f"there is no group {wrong}{meant}" in refusal(muster, "evict", wrong, "someone")
+    to_latest = ("reset-offsets", wrong, "--to-latest", "--topic")
+    assert f"--execute would create it{meant}" in run(muster, *to_latest, topic).stdout
+    assert f"there is no topic {topic}s; did you mean {topic}?" in refusal(muster, *to_latest, f"{topic}s")
+
+
 def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) -> None:
     topic, group = topic_of(muster, fresh("t")), fresh("g")
     member = ConfluentMember(muster.bootstrap, topic, group, **{"client.id": "printer"})
