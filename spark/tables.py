@@ -23,6 +23,7 @@ from muster.actors.tables.footers import check
 from muster.actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
 from muster.actors.tables.reading import folder_of
 from muster.actors.tables.schemas import TABLES, TableSchema
+from muster.placement.view import UNDO_PREFIX
 
 __all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
@@ -70,9 +71,18 @@ def limited(frame: DataFrame, name: str, start: datetime | None, end: datetime |
 
 
 def read_paths(spark: SparkSession, folder: Path, schema: TableSchema, paths: Sequence[str]) -> DataFrame:
-    """Read all rows of these files, or of all files in these folders, which are below ``folder`` by date and hour."""
+    """Read the rows of these files, or of all files in these folders, which are below ``folder`` by date and hour.
+
+    Without the groups that keep replaced offsets (``UNDO_PREFIX``), which are nobody's.
+    """
     options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
-    return spark.read.schema(_in_folders(schema)).options(**options).parquet(*paths)
+    return _without_undo(spark.read.schema(_in_folders(schema)).options(**options).parquet(*paths))
+
+
+def _without_undo(frame: DataFrame) -> DataFrame:
+    if "group" not in frame.columns:
+        return frame
+    return frame.where(F.col("group").isNull() | ~F.col("group").startswith(UNDO_PREFIX))
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -84,7 +94,8 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
-    """Read the table's rows as a stream: the current ones, then new ones; each file as a writer made it, once.
+    """Read the table's rows, as :func:`read_table` does, as a stream: the current ones, then new ones; each file as a
+    writer made it, once.
 
     Merged files are left out, so a stream misses rows that compaction removed before: start it within
     ``metrics.compaction.grace.ms`` of the first rows that it must process, and do not stop it for longer. Raises
@@ -97,7 +108,7 @@ def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
         for file in listing(hour.path).live:
             check(hour.path / file, name)
     source = spark.readStream.schema(schema_of(name))
-    return source.options(pathGlobFilter=_NOT_MERGED, maxFileAge=_ANY_AGE).parquet(str(folder))
+    return _without_undo(source.options(pathGlobFilter=_NOT_MERGED, maxFileAge=_ANY_AGE).parquet(str(folder)))
 
 
 def damage_in(error: BaseException) -> TableDamaged | None:

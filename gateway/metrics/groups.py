@@ -21,7 +21,7 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.queries import query_coordinators, query_logs
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import GROUPS
-from muster.placement.view import OFFSETS, ClusterView
+from muster.placement.view import OFFSETS, UNDO_PREFIX, ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +115,10 @@ def _write_partition(out: Exposition, snapshot: Snapshot) -> None:
     states: Counter[str] = Counter(dict.fromkeys(STATES, 0))
     offsets = 0
     for row in snapshot.rows():
-        states[row.state] += 1
         offsets += row.offsets
+        if row.group.startswith(UNDO_PREFIX):
+            continue
+        states[row.state] += 1
         _write_group(out, row, snapshot.epoch)
     here = labels(offsets_partition=snapshot.partition)
     for state, groups in states.items():

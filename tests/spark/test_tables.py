@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 from muster.actors.tables.spool import Sample, SampleStore
+from muster.placement.view import UNDO_PREFIX
 from muster.spark import tables
 from muster.spark.jobs.consumption import per_group, per_partition
 from muster.spark.tables import TableDamaged, damage_in, read_table, schema_of, stream_table
@@ -83,6 +85,18 @@ def test_a_compacted_hour_counts_once_in_batches_and_as_written_in_streams(spark
     running = query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     running.awaitTermination()
     assert epochs(spark.table("seen")) == [4, 5]
+
+
+def test_groups_that_keep_replaced_offsets_are_not_in_any_table(spark: SparkSession, tmp_path: Path) -> None:
+    store = SampleStore(tmp_path / "metrics", 0, flush_ms=5000, now_ms=lambda: NOON_MS)
+    for group in ("readers", f"{UNDO_PREFIX}readers", None):
+        store.add(replace(_sample(ts_ms=NOON_MS, first_offset=0), group=group))
+    store.close()
+    query = stream_table(spark, tmp_path, SAMPLES).writeStream.format("memory").queryName("groups")
+    running = query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    running.awaitTermination()
+    for frame in (read_table(spark, tmp_path, SAMPLES), spark.table("groups")):
+        assert {row.group for row in frame.select("group").collect()} == {"readers", None}
 
 
 def test_a_compaction_between_our_look_and_sparks(

@@ -23,7 +23,7 @@ from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.exposition import expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import STATES, Scrape, exposed_here
-from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from muster.placement.view import OFFSETS_TOPIC, UNDO_PREFIX, Broker, ClusterView, Endpoint, Topic
 from tests.attribution.bench import Sink
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, delete, find
 from tests.gateway.serving import Serving
@@ -201,6 +201,19 @@ def test_of_a_partition(full: Serving, fresh: Fresh, topic: Topic) -> None:
         frozenset({("state", "active")}): running,
         frozenset({("state", "loading")}): 0,
     }
+
+
+def test_a_group_that_keeps_replaced_offsets_is_no_group(full: Serving, fresh: Fresh, topic: Topic) -> None:
+    kept = f"{UNDO_PREFIX}{fresh('g')}"
+    find(full.client, 4, kept)
+    partition = str(full.gateway.partition_of(kept))
+    before, here = metrics(full), frozenset({("offsets_partition", partition)})
+    Member(full.client, kept).commit((topic, 0, 7))
+    after = metrics(full)
+    assert after["muster_coordinator_offsets"][here] - before["muster_coordinator_offsets"][here] == 1
+    states = here | {("state", "Empty")}
+    assert after["muster_coordinator_groups"][states] == before["muster_coordinator_groups"][states]
+    assert not [name for name, series in after.items() for labels in series if dict(labels).get("group") == kept]
 
 
 def test_a_new_actor_counts_anew_and_the_move_is_reported(full: Serving, fresh: Fresh, topic: Topic) -> None:
