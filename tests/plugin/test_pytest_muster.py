@@ -99,7 +99,7 @@ class TestCommand:
             muster_command()
         with pytest.raises(NoMusterCommand, match="and no uvx to install muster @ file"):
             muster_command(None, "muster @ file:///x")
-        with pytest.raises(NoMusterCommand, match="nope of the command 'nope up' is not there"):
+        with pytest.raises(NoMusterCommand, match="MUSTER_COMMAND=nope does not exist"):
             muster_command("nope up")
 
     def test_the_other_project_on_pypi_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

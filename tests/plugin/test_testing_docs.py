@@ -1,4 +1,4 @@
-"""docs/testing-consumers.md shows the examples unchanged."""
+"""docs/testing-consumers.md shows the examples unchanged, and configurations that pytest takes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,27 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "__init__.py")
 PAGE = (ROOT / "docs" / "testing-consumers.md").read_text()
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_shown_whole(example: Path) -> None:
     assert f"`examples/{example.name}`:\n\n```python\n{example.read_text()}```" in PAGE
+
+
+@pytest.mark.parametrize(("language", "file"), [("toml", "pyproject.toml"), ("ini", "pytest.ini")])
+def test_a_configuration_that_is_shown_is_taken(pytester: pytest.Pytester, language: str, file: str) -> None:
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    pytester.path.joinpath(file).write_text(block)
+    pytester.makepyfile(
+        """
+        def test_it(pytestconfig, muster_properties):
+            assert muster_properties == {"num.partitions": "6", "message.max.bytes": "2000000"}
+            assert pytestconfig.getini("muster_gateways") == "2"
+            assert pytestconfig.getini("muster_start_timeout_s") == "180"
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_the_faults_that_are_shown_can_be_injected() -> None:

@@ -24,7 +24,8 @@ def muster_command(given: str | None = None, requirement: str | None = None) -> 
         first, *rest = shlex.split(given)
         found = shutil.which(first)
         if found is None:
-            raise NoMusterCommand(f"{first} of the command {given!r} is not there")
+            text = "does not exist or is not executable (also set by --muster-command and muster_command)"
+            raise NoMusterCommand(f"MUSTER_COMMAND={first} {text}")
         return (str(Path(found).absolute()), *rest)
     for path in (str(Path(sys.executable).parent), None):
         found = shutil.which("muster", path=path)
