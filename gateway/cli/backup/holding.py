@@ -14,7 +14,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway import cluster
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import Steps, counted
+from muster.gateway.cli.output import Steps
 
 _WITH_LOGS = ("log", "offsets", "transactions", "standby")
 _ATTEMPTS = 5
@@ -34,7 +34,7 @@ def while_held(work: Callable[[], T], progress: Steps) -> tuple[T, dict[str, flo
             result, released = _held(_handles(before), work)
             held_ms = {name: ms for name, ms in released.items() if ms is not None}
             if len(held_ms) == len(released) and _serving(cluster.cluster_status()) == _serving(before):
-                progress.step(_longest(held_ms))
+                progress.step(longest(held_ms))
                 return result, held_ms
             problem = f"it took longer than {MAX_HOLD_S:g} s, or actors were replaced meanwhile"
         except (RayError, ValueError, TimeoutError, cluster.ClusterError) as error:
@@ -45,11 +45,12 @@ def while_held(work: Callable[[], T], progress: Steps) -> tuple[T, dict[str, flo
     )
 
 
-def _longest(held_ms: Mapping[str, float]) -> str:
+def longest(held_ms: Mapping[str, float]) -> str:
+    """Return the line that tells how long clients waited, by the actors' times in ms."""
     if not held_ms:
-        return "no actor had to wait"
+        return "no client had to wait"
     name = max(held_ms, key=held_ms.__getitem__)
-    return f"{counted(len(held_ms), 'actor')} acknowledged nothing for at most {held_ms[name]:.0f} ms ({name})"
+    return f"clients waited at most {held_ms[name]:.0f} ms for acknowledgements ({name})"
 
 
 def _handles(status: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.gateway.cli.backup.capture import Captured, capture
 from muster.gateway.cli.backup.contents import MANIFEST, Manifest
+from muster.gateway.cli.backup.holding import longest
 from muster.gateway.cli.backup.making import Source, make_backup
 from muster.gateway.cli.backup.nodes import LEADER_EPOCHS, PRODUCER_IDS
 from muster.gateway.cli.errors import CliError
@@ -278,3 +279,9 @@ def test_nodes_that_may_not_be_read_are_not_left_out(storage: Path, tmp_path: Pa
     access_properties = ["--set", f"zookeeper.credentials.file={credentials}", "--set", "zookeeper.set.acl=true"]
     assert runner().invoke(cli, [*of_stopped, *access_properties]).exit_code == 0
     assert b"/config/users/ann" in (target / "zookeeper.jsonl").read_bytes()
+
+
+def test_how_long_clients_waited_is_told() -> None:
+    told = longest({"log-0": 7.2, "offsets-17": 17.6})
+    assert told == "clients waited at most 18 ms for acknowledgements (offsets-17)"
+    assert longest({}) == "no client had to wait"
