@@ -97,7 +97,8 @@ async def large_group(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     figures.add(
         part, "rebalance: from the last JoinGroup to the last SyncGroup answered", done_s - group.last_join_sent_s, "s"
     )
-    figures.add(part, "heartbeat meanwhile, 99th percentile", percentile(heartbeats.latencies_s, 99) * 1e3, "ms")
+    slowest_ms = percentile(heartbeats.latencies_s, 99) * 1e3
+    figures.add(part, "heartbeat during the rebalance, 99th percentile", slowest_ms, "ms")
     await asyncio.sleep(scale.beat_s / 4)
     await heartbeats.stop()
     if not group.is_stable:

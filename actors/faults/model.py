@@ -136,7 +136,8 @@ class RequestFault(Fault):
     phase: Annotated[
         Phase,
         Field(
-            description="before: the request is not served (of delay: not yet). after: it is, and its answer is meant."
+            description="before: the request is not served (of delay: not yet). after: the request is served, and the "
+            "fault affects its response."
         ),
     ] = "before"
     expires_ms: _Expiry = None

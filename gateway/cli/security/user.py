@@ -101,7 +101,7 @@ def list_(as_json: bool, **where: Any) -> None:
     type=click.File(encoding="utf-8"),
     help="File whose first line is the password; - is stdin. Without it, it is prompted for.",
 )
-@click.option("--password", type=NAME, help="Other users of the machine can see it; better not.")
+@click.option("--password", type=NAME, help="Not recommended: visible to other users of this machine.")
 def add(
     name: str, mechanisms: tuple[str, ...], iterations: int, password_file: Any, password: str | None, **where: Any
 ) -> None:

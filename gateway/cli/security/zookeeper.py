@@ -36,7 +36,7 @@ def _properties(command: F) -> F:
 
 @click.group(cls=Commands, epilog="Example: muster zookeeper secure --config muster.properties")
 def zookeeper() -> None:
-    """Protect nodes that exist in ZooKeeper, or open them.
+    """Restrict or open access to Muster's ZooKeeper nodes.
 
     Like Kafka's zookeeper-security-migration. New nodes are protected with zookeeper.set.acl=true, and always in the
     ZooKeeper that Muster runs itself.

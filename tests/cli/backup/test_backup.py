@@ -281,7 +281,7 @@ def test_nodes_that_may_not_be_read_are_not_left_out(storage: Path, tmp_path: Pa
     assert b"/config/users/ann" in (target / "zookeeper.jsonl").read_bytes()
 
 
-def test_how_long_clients_waited_is_told() -> None:
-    told = longest({"log-0": 7.2, "offsets-17": 17.6})
-    assert told == "clients waited at most 18 ms for acknowledgements (offsets-17)"
+def test_how_long_clients_waited() -> None:
+    printed = longest({"log-0": 7.2, "offsets-17": 17.6})
+    assert printed == "clients waited at most 18 ms for acknowledgements (offsets-17)"
     assert longest({}) == "no client had to wait"
