@@ -124,8 +124,10 @@ def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
 
 
 def total(charged: DataFrame) -> DataFrame:
-    """Sum up in one row: groups, messages, bytes, cost of :func:`chargeback`; what has no group counts in the sums."""
-    return charged.agg(F.count("group").alias("groups"), *_sent(), F.sum("cost").alias("cost"))
+    """Sum up in one row: groups, group_bytes (without the unattributed ones), and messages, bytes and cost of all rows
+    of :func:`chargeback`."""
+    of_groups = F.sum(F.when(F.col("group").isNotNull(), F.col("bytes")).otherwise(0)).alias("group_bytes")
+    return charged.agg(F.count("group").alias("groups"), of_groups, *_sent(), F.sum("cost").alias("cost"))
 
 
 def per_gateway(sent: DataFrame) -> DataFrame:

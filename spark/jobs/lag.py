@@ -168,16 +168,18 @@ def over_time(
     step_seconds: int,
     start: datetime | None = None,
     end: datetime | None = None,
+    now: datetime | None = None,
     groups: int = 20,
     rules: Rules = RULES,
 ) -> DataFrame:
-    """Return at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
+    """Return at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row
+    or ``now``, whichever is later: a lag lasts until a commit ends it.
 
     At most :data:`MAX_STEPS` steps: beyond that, steps are longer. Partitions count from their first commit until
     their offset is removed, whether or not they are committed in a step.
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
-    return _lag_over_time(commits, ends, step_seconds=step_seconds, start=start, end=end, groups=groups)
+    return _lag_over_time(commits, ends, step_seconds=step_seconds, start=start, end=end, now=now, groups=groups)
 
 
 def _lag_over_time(
@@ -187,10 +189,11 @@ def _lag_over_time(
     step_seconds: int,
     start: datetime | None,
     end: datetime | None,
+    now: datetime | None,
     groups: int,
 ) -> DataFrame:
     rows = _rows(commits)
-    grid = _grid(rows, ends, step_ms=step_seconds * 1000, start=start, end=end).persist()
+    grid = _grid(rows, ends, step_ms=step_seconds * 1000, start=start, end=end, now=now).persist()
     known = _standing_at(rows, grid).join(log_ends_in_steps(ends, grid), ["topic", "partition", "at_ms"])
     behind = F.col("log_end_then") - F.col("offset")
     sums = known.groupBy("at_ms", "group").agg(
@@ -207,13 +210,22 @@ def _lag_over_time(
     )
 
 
-def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | None, end: datetime | None) -> DataFrame:
+def _grid(
+    rows: DataFrame,
+    ends: DataFrame,
+    *,
+    step_ms: int,
+    start: datetime | None,
+    end: datetime | None,
+    now: datetime | None,
+) -> DataFrame:
     """Return one row: from_ms, to_ms, step_ms; none if nothing is known about the requested time."""
     bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
         ends.agg(F.max("at_ms").alias("last_end"))
     )
     from_ms = F.col("first") if start is None else F.greatest("first", F.lit(_ms(start)))
-    to_ms = F.greatest("last", "last_end") if end is None else F.least(F.greatest("last", "last_end"), F.lit(_ms(end)))
+    to_ms = F.greatest("last", "last_end", *(F.lit(_ms(moment)) for moment in (now,) if moment is not None))
+    to_ms = to_ms if end is None else F.least(to_ms, F.lit(_ms(end)))
     step = F.greatest(F.lit(step_ms), F.ceil((to_ms - from_ms) / MAX_STEPS / 1000) * 1000)
     return bounds.select(
         (F.floor(from_ms / step) * step).cast("long").alias("from_ms"),
@@ -321,6 +333,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
                 step_seconds=options.bucket_seconds,
                 start=options.start,
                 end=options.end,
+                now=options.now,
                 groups=options.top,
             ),
             plot=Plot(kind="lines", x=("at",), y="lag_messages", y_label="messages behind", series=("group",)),

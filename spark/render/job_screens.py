@@ -39,10 +39,11 @@ def print_screens(results: Sequence[JobResult], console: Console, *, details: bo
             left_out += _print_section(section, console)
     said = []
     if left_out:
-        names = "some columns" if details else listed(list(dict.fromkeys(left_out)), most=len(left_out))
-        said.append(f"without {names}, for which the terminal is too narrow: --wide")
+        heads = ["some columns"] if details else list(dict.fromkeys(left_out))
+        are = "are" if details or len(heads) > 1 else "is"
+        said.append(f"{listed(heads, most=len(heads))} {are} hidden; --wide shows {'them' if are == 'are' else 'it'}")
     if not details:
-        said.append("all tables of the job: --details; all rows: --json")
+        said.append("--details shows all tables, --json all rows")
     return said
 
 

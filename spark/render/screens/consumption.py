@@ -26,7 +26,7 @@ _COLUMNS = (
     Lead(name="share_percent", label="of all"),
     Lead(name="messages", label="messages"),
     Lead(name="resent", label="of them sent again", head="sent again"),
-    Lead(name="resent_percent", label="sent again, of distinct", head="of distinct", minor=True),
+    Lead(name="resent_percent", label="sent again, % of distinct", head="sent again %", minor=True),
     Lead(name="mean_bytes", label="mean message", minor=True),
 )
 _COST = Lead(name="cost", label="cost")
@@ -40,12 +40,14 @@ def _screen(result: JobResult) -> Screen:
     total = total_of(result, "chargeback")
     groups = total.get("groups", sum(row["has_group"] for row in rows))
     whole = total.get("bytes", sum(row["bytes"] for row in rows)) or 0
+    of_groups = total.get("group_bytes", sum(row["bytes"] for row in rows if row["has_group"])) or 0
+    sums = total_line(groups, "group") if of_groups == whole else f"{total_line(groups, 'group')} and {NOBODY}"
     return Screen(
         level=Level.INFO,
-        summary=_summary(rows, groups, whole),
+        summary=_summary(rows, groups, whole, of_groups),
         columns=(*_COLUMNS, *((_COST,) if has_cost else ())),
         rows=rows,
-        total={**total, "group": total_line(groups, "group"), "share_percent": 100.0} if whole and total else None,
+        total={**total, "group": sums, "share_percent": 100.0} if whole and total else None,
         count=groups + sum(not row["has_group"] for row in rows),
     )
 
@@ -62,12 +64,18 @@ def _row(charge: Row, group: Row | None) -> Row:
     }
 
 
-def _summary(rows: list[Row], count: int, whole: int) -> str:
+def _summary(rows: list[Row], count: int, whole: int, of_groups: int) -> str:
     if not whole:
         return "Nothing was sent."
     most = [f"{named(row['group'])} {row['bytes'] / whole:.0%}" for row in rows if row["has_group"]]
-    shares = f": {listed(most, count=count)}" if most else ""
-    return f"{counted(count, 'group')}, {cell_in(whole, 'bytes')} sent{shares}."
+    sent = f"{cell_in(whole, 'bytes')} sent"
+    if not most:
+        return f"{sent}, all to readers without a group."
+    to_groups = f"to {counted(count, 'group')} ({listed(most, count=count)})"
+    if of_groups == whole:
+        return f"{sent} {to_groups}."
+    nobody = f"{cell_in(whole - of_groups, 'bytes')} to readers without a group"
+    return f"{sent}: {cell_in(of_groups, 'bytes')} {to_groups}, {nobody}."
 
 
 SCREEN = JobScreen(job="consumption", short="who reads", text="Who reads how much?", plot="per_bucket", screen=_screen)

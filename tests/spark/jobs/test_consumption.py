@@ -282,7 +282,9 @@ def test_chargeback_shows_what_is_unattributed_and_does_not_spread_it(spark: Spa
         (None, gib, 1.0, 12.5, 0.25),
     ]
     assert collected(chargeback(samples, None), "cost") == [(None,)] * 3
-    assert collected(total(chargeback(samples, 0.25)), "groups", "bytes", "cost") == [(2, 8 * gib, 2.0)]
+    assert collected(total(chargeback(samples, 0.25)), "groups", "group_bytes", "bytes", "cost") == [
+        (2, 7 * gib, 8 * gib, 2.0)
+    ]
 
 
 def test_the_consumer_that_reads_everything_twice_and_the_one_that_reads_the_most_are_named(

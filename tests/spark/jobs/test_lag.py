@@ -372,7 +372,12 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
         (480.0, "billing-2", 0, 1),
         (600.0, "billing-2", 1_200, 1),
     ]  # fmt: skip
-    later = over_time(commits, ends, step_seconds=120, start=at(400), end=at(500), groups=1)
+    idle = over_time(commits, ends, step_seconds=120, now=at(900))
+    assert [(row.lag_messages, row.partitions) for row in idle.orderBy("at").tail(5)] == [
+        (0, 1),  # at 480 s, as above
+        *[(1_200, 1)] * 4,  # until the step of 900 s: the lag goes on, though there are no more rows
+    ]
+    later = over_time(commits, ends, step_seconds=120, start=at(400), end=at(500), now=at(900), groups=1)
     assert {row[0] for row in result(later, "group")} == {"billing-2"}
     came_again = [commit(0, 7), commit(60, None, kind="expired", previous=7), commit(120, 8)]
     again = table(spark, "commits", [row | {"group": "again"} for row in came_again])

@@ -52,8 +52,8 @@ def test_lag_has_a_line_for_each_group_the_worst_first_and_their_sum() -> None:
         "ACT: 1 of 3 groups gets no further: fraud-detection (STOPPED, 12,016 behind). 1",
     ]
     assert left_out == [
-        "without DELETED UNREAD and WHY, for which the terminal is too narrow: --wide",
-        "all tables of the job: --details; all rows: --json",
+        "DELETED UNREAD and WHY are hidden; --wide shows them",
+        "--details shows all tables, --json all rows",
     ]
     wide, _ = shown(many_lags(), width=160)
     assert "WHY" in wide[5]
@@ -137,7 +137,7 @@ def test_details_have_all_tables_in_the_columns_that_fit_with_short_member_ids()
     assert members[2] == "rdkafka-0ac348c2"
     assert len(set(members)) == DETAIL_ROWS
     assert "HOST" in heads
-    assert left_out == ["without some columns, for which the terminal is too narrow: --wide"]
+    assert left_out == ["some columns are hidden; --wide shows them"]
 
 
 def test_names_are_shortened_in_the_middle_and_never_alike() -> None:

@@ -186,9 +186,21 @@ def test_who_reads_how_much() -> None:
     )
     again = section("groups", {"group": "billing", "resent": 5, "distinct": 25})
     found = screen("consumption", charge, again)
-    assert found.summary == "1 group, 4.0 GiB sent: billing 75%."
+    assert found.summary == ("4.0 GiB sent: 3.0 GiB to 1 group (billing 75%), 1.0 GiB to readers without a group.")
     assert [(row["group"], row["resent_percent"]) for row in found.rows] == [("billing", 20.0), ("(no group)", None)]
     assert screen("consumption", section("chargeback")).summary == "Nothing was sent."
+    nobody, billing = ({"group": name, "bytes": 1 << 30, "messages": 10, "cost": None} for name in (None, "billing"))
+    only = "1.0 GiB sent, all to readers without a group."
+    assert screen("consumption", section("chargeback", nobody)).summary == only
+    assert screen("consumption", section("chargeback", billing)).summary == "1.0 GiB sent to 1 group (billing 100%)."
+    for rows, group_bytes, label in (
+        ((nobody, billing), 1 << 30, "total: 1 group and (no group)"),
+        ((billing,), 2 << 30, "total: 1 group"),
+    ):
+        sums = {"groups": 1, "group_bytes": group_bytes, "bytes": 2 << 30, "messages": 20, "cost": None}
+        total = screen("consumption", section("chargeback", *rows, total=sums)).total
+        assert total is not None
+        assert total["group"] == label
 
 
 def test_can_the_numbers_be_trusted() -> None:
@@ -260,8 +272,8 @@ def test_headlines_count_all_groups_not_those_that_were_fetched() -> None:
     )
     assert "16,753 more; the tables below have the first 200." in page
     charge = {"group": "billing", "bytes": 1 << 30, "messages": 10, "cost": None}
-    sent = section("chargeback", charge, total={"groups": 9, "bytes": 4 << 30, "messages": 50, "cost": None})
-    assert screen("consumption", sent).summary == "9 groups, 4.0 GiB sent: billing 25% and 8 more."
+    sent = section("chargeback", charge, total={"groups": 9, "group_bytes": 4 << 30, "bytes": 4 << 30})
+    assert screen("consumption", sent).summary == "4.0 GiB sent to 9 groups (billing 25% and 8 more)."
     counted = {"group": "billing", "rebalances": 9, "lost_partition_seconds": 9.0, "cause": "member left"}
     of_all = {"groups": 70, "rebalances": 500, "troubled_groups": 30}
     stormy = screen("rebalances", section("groups", counted, total=of_all), section("storms", {"group": "billing"}))
