@@ -17,8 +17,8 @@ async def append_times(query: dict[str, Any], log_of: LogByName, now_ms: Callabl
     """Handle the query ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
 
     The response has ``now_ms`` (by the clock of the append times) and ``partitions``, one object for each:
-    ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if unknown; or
-    ``error``, the name of Kafka's error.
+    ``start_offset``, ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if
+    unknown; or ``error``, the name of Kafka's error.
     """
     by_partition: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for place, (topic, partition, offset) in enumerate(query["partitions"]):
@@ -38,7 +38,7 @@ async def append_times(query: dict[str, Any], log_of: LogByName, now_ms: Callabl
 async def _append_times(log_of: LogByName, topic: str, partition: int, offsets: Sequence[int]) -> list[dict[str, Any]]:
     try:
         log = await log_of(topic, partition)
-        end_offset = log.high_watermark
-        return [{"end_offset": end_offset, "append_time_ms": each} for each in log.append_times_ms(offsets)]
+        ends = {"start_offset": log.log_start_offset, "end_offset": log.high_watermark}
+        return [{**ends, "append_time_ms": each} for each in log.append_times_ms(offsets)]
     except LogError as error:
         return [{"error": error.code.name}] * len(offsets)

@@ -1,4 +1,4 @@
-"""Committed offsets of one offsets partition's groups, for the gateways that compute their lag.
+"""Committed offsets of one offsets partition's groups, and what is assigned without one, for the lag.
 
 Commits that wait for the disk are included: they may be a moment early, and are gone again if their write fails.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import ListedGroup
+from muster.placement.mapping.registration import Kind
 
 _CHUNK_OFFSETS = 2_000
 """Offsets written or read in one turn of an event loop: a few milliseconds. A group counts as one, too."""
@@ -21,7 +22,7 @@ Offsets = dict[str, list[tuple[int, int]]]
 
 
 class GroupOffsets(NamedTuple):
-    """One group, with every offset that it has committed."""
+    """One group, with every offset that it has committed, and every partition that lacks one."""
 
     group: str
     state: str
@@ -32,6 +33,8 @@ class GroupOffsets(NamedTuple):
     """Empty if only offsets were committed so far."""
     members: int
     offsets: Offsets
+    without_commit: dict[str, list[int]]
+    """Partitions that members have, or have to give up, without a committed offset, by topic."""
 
 
 class CommittedOffsets:
@@ -42,31 +45,44 @@ class CommittedOffsets:
 
     async def response(self, query: dict[str, Any]) -> dict[str, Any]:
         """All groups, as JSON in chunks. Each group is consistent; other work runs after every few thousand offsets."""
+        assigned = self._assigned()
         chunks: list[str] = []
         rows: list[GroupOffsets] = []
         size = 0
         for group in list(self._core.listed()):
-            if (row := self._row(group)) is None:
+            if (row := self._row(group, assigned.get(group.group_id, frozenset()))) is None:
                 continue
             rows.append(row)
-            size += 1 + sum(map(len, row.offsets.values()))
+            size += 1 + sum(map(len, row.offsets.values())) + sum(map(len, row.without_commit.values()))
             if size >= _CHUNK_OFFSETS:
                 chunks.append(json.dumps(rows))
                 rows, size = [], 0
                 await asyncio.sleep(0)
         return {"chunks": [*chunks, json.dumps(rows)]}
 
-    def _row(self, listed: ListedGroup) -> GroupOffsets | None:
+    def _assigned(self) -> Mapping[str, set[tuple[str, int]]]:
+        """Return what members have, by group; during a rebalance of the classic protocol, what they had before it."""
+        found: dict[str, set[tuple[str, int]]] = {}
+        for registration in self._core.registrations():
+            if registration.kind is Kind.MEMBER and registration.partitions:
+                found.setdefault(registration.group, set()).update(registration.partitions)
+        return found
+
+    def _row(self, listed: ListedGroup, assigned: Set[tuple[str, int]]) -> GroupOffsets | None:
         """None for a group that was removed meanwhile."""
         name = listed.group_id
         group = self._core.groups.get(name) or self._core.consumer_groups.get(name)
         if group is None:
             return None
         offsets: Offsets = {}
-        for (topic, partition), committed in self._core.hard_state.offsets(name).items():
+        known = self._core.hard_state.offsets(name)
+        for (topic, partition), committed in known.items():
             offsets.setdefault(topic, []).append((partition, committed.offset))
+        without: dict[str, list[int]] = {}
+        for topic, partition in sorted(assigned - known.keys()):
+            without.setdefault(topic, []).append(partition)
         found = listed.group_state, listed.group_type, listed.protocol_type
-        return GroupOffsets(name, *found, len(group.members), offsets)
+        return GroupOffsets(name, *found, len(group.members), offsets, without)
 
 
 def read(response: dict[str, Any]) -> Iterator[list[GroupOffsets]]:

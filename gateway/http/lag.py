@@ -1,12 +1,12 @@
 """``GET /v1/groups/lag``: how far groups are behind, in messages and in seconds, as JSON.
 
-With ``group=G``, one group: ``{"group", "state", "lag", "lag_s", "behind", "partitions": [...]}`` with the rows of
-:mod:`muster.gateway.lag.partitions`. ``lag`` is the sum of its partitions, ``lag_s`` the largest, ``behind`` the number
-of partitions with a lag. If a log does not respond, its partitions have no end.
+With ``group=G``, one group: ``{"group", "state", "lag", "lag_s", "behind", "without_commit",
+"messages_without_commit", "unread", "partitions": [...]}`` with the rows of :mod:`muster.gateway.lag.partitions`, and
+sums as in :class:`muster.gateway.lag.groups.Total`. If a log does not respond, its partitions have no end.
 
-Without, all groups, those that are most behind first: ``{"groups": [...], "total", "offset", "limit", "partial",
-"missing_partitions", "missing_actors"}``. ``sort`` is ``lag_s``, ``lag``, ``members`` or ``group``; ``limit`` and
-``offset`` choose the page. It is at most a second old.
+Without, all groups: ``{"groups": [...], "total", "offset", "limit", "partial", "missing_partitions",
+"missing_actors"}``. ``sort`` is ``worst`` (:func:`muster.gateway.lag.partitions.worst_first`), ``lag_s``, ``lag``,
+``members`` or ``group``; ``limit`` and ``offset`` choose the page. It is at most a second old.
 
 Errors are those of :mod:`muster.gateway.http.groups`.
 """
@@ -25,8 +25,8 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
 from muster.gateway.lag.ends import ends_of
-from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, Total, in_turns, lags_of, total
-from muster.gateway.lag.partitions import Owner, TopicPartition, largest_first, rows, worst_first
+from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, WithoutCommit, in_turns, lags_of, total
+from muster.gateway.lag.partitions import Owner, TopicPartition, largest_first, oldest_first, rows, worst_first
 from muster.gateway.listener.gateway import Gateway
 
 OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
@@ -39,12 +39,12 @@ DEFAULT_LIMIT, LARGEST_LIMIT = 100, 10_000
 """Groups on a page."""
 _CONTEXT = envelope.write_context("", "", "")
 """The context of a gateway that fetches all offsets of a group, as no consumer does: it is not taken for one."""
-_Row = tuple[GroupLag, Total]
-_SORTS: dict[str, Callable[[_Row], tuple[Any, ...]]] = {
-    "lag_s": lambda row: worst_first(row[1].lag_s, row[1].lag, row[0].group),
-    "lag": lambda row: (*largest_first(row[1].lag), *largest_first(row[1].lag_s), row[0].group),
-    "members": lambda row: (-row[0].members, row[0].group),
-    "group": lambda row: (row[0].group,),
+_SORTS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
+    "worst": worst_first,
+    "lag_s": oldest_first,
+    "lag": lambda row: (*largest_first(row["lag"]), *largest_first(row["lag_s"]), row["group"]),
+    "members": lambda row: (-row["members"], row["group"]),
+    "group": lambda row: (row["group"],),
 }
 
 
@@ -84,19 +84,17 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 async def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, Any]:
-    sort = request.query.get("sort", "lag_s")
+    sort = request.query.get("sort", "worst")
     if sort not in _SORTS:
         raise Failed(400, f"sort must be one of {', '.join(_SORTS)}")
     limit = number(request, "limit", DEFAULT_LIMIT, 1, LARGEST_LIMIT)
     offset = number(request, "offset", 0, 0, 10**9 - 1)
     if not lags.groups and lags.missing_partitions:
         raise Failed(503, "no coordinator responds")
-    found = [
-        (each, each.total(caller.sees_topic)) async for each in in_turns(lags.groups) if caller.sees_group(each.group)
-    ]
+    found = [_summary(each, caller) async for each in in_turns(lags.groups) if caller.sees_group(each.group)]
     found.sort(key=_SORTS[sort])
     return {
-        "groups": [_summary(*row) for row in found[offset : offset + limit]],
+        "groups": found[offset : offset + limit],
         "total": len(found),
         "offset": offset,
         "limit": limit,
@@ -106,21 +104,27 @@ async def _page(request: web.Request, lags: Lags, caller: Caller) -> dict[str, A
     }
 
 
-def _summary(group: GroupLag, of_group: Total) -> dict[str, Any]:
+def _summary(group: GroupLag, caller: Caller) -> dict[str, Any]:
     return {
         "group": group.group,
         "state": group.state,
         "type": group.type,
         "protocol_type": group.protocol_type or None,
         "members": group.members,
-        **of_group._asdict(),
+        **group.total(caller.sees_topic).to_json(),
     }
 
 
 def _one(group: str, state: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    lags = (PartitionLag(row["topic"], row["partition"], _of(row["lag"]), row["lag_s"]) for row in found)
-    of_group = total(lags)
-    sums = {"lag": of_group.lag, "lag_s": of_group.lag_s, "behind": of_group.behind}
+    committed, others = [], []
+    for row in found:
+        key = row["topic"], row["partition"]
+        if row["committed_offset"] is None:
+            others.append(WithoutCommit(*key, row["messages_without_commit"]))
+        else:
+            committed.append(PartitionLag(*key, _of(row["lag"]), row["lag_s"]))
+    sums = total(committed, others).to_json()
+    del sums["partitions"]  # their number
     return {"group": group, "state": state, **sums, "partitions": found}
 
 
@@ -145,7 +149,8 @@ async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]
     positions = {key: [committed[key]] if key in committed else [] for key in {*committed, *owners}}
     ends = await ends_of(gateway, positions, _REQUEST_TIMEOUT_S)
     by_partition = {key: end for key in positions if (end := ends.at(key, committed.get(key, _NOT_COMMITTED)))}
-    return state, rows(committed, by_partition, owners)
+    messages = {key: count for key in owners if (count := ends.messages(key)) is not None}
+    return state, rows(committed, by_partition, owners, messages)
 
 
 async def _describe(gateway: Gateway, group: str) -> tuple[str, dict[TopicPartition, Owner]]:

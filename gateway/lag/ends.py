@@ -32,6 +32,7 @@ _Position = tuple[str, int, int]
 class LogEnd:
     """One partition."""
 
+    start_offset: int
     end_offset: int
     by_offset: dict[int, End] = field(default_factory=dict)
     """The ends, with append times, by the offset that they were requested for."""
@@ -49,6 +50,11 @@ class Ends(NamedTuple):
         """Return the end, with the append time of that offset if it is known. None if the end is unknown."""
         found = self.by_partition.get(partition)
         return None if found is None else found.by_offset.get(offset, End(found.end_offset))
+
+    def messages(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets the log has; None if that is unknown."""
+        found = self.by_partition.get(partition)
+        return None if found is None else found.end_offset - found.start_offset
 
 
 class _Refused(Exception):
@@ -94,7 +100,7 @@ async def _query(
                     if "error" in part:  # such as a log that another actor takes over
                         complete = False
                     else:
-                        found[topic, partition] = LogEnd(part["end_offset"])
+                        found[topic, partition] = LogEnd(part["start_offset"], part["end_offset"])
             async with aclosing(_responses(channel, unread)) as responses:
                 async for (topic, partition, offset), part, now_ms in responses:
                     if "error" in part:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from muster.actors.offsets.committed import GroupOffsets, read
 from muster.gateway.lag.ends import Ends, ends_of
@@ -32,20 +32,35 @@ class PartitionLag(NamedTuple):
     """How long ago the first unconsumed record was appended, in seconds; None if that is unknown."""
 
 
+class WithoutCommit(NamedTuple):
+    """One partition that a member has, and that the group has not committed an offset of."""
+
+    topic: str
+    partition: int
+    messages: int | None
+    """In its log; None if that is unknown."""
+
+
 class Total(NamedTuple):
     """Total of one group, over partitions. None if nothing of it is known."""
 
     lag: int | None
-    """The sum, in messages."""
+    """The sum, in messages; 0 of partitions without a committed offset alone."""
     lag_s: float | None
     """The largest, in seconds."""
     behind: int
     """Partitions with a lag."""
     partitions: int
     """Partitions with a committed offset."""
+    without_commit: int
+    """Partitions that members have, with messages and without a committed offset. They are in no other number."""
+    messages_without_commit: int
+    """Messages in their logs. Whether the group will read them depends on its consumers' ``auto.offset.reset``."""
 
-
-NOTHING = Total(None, None, 0, 0)
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, and ``unread``: the messages that it will read if it begins where it has not committed."""
+        unread = None if self.lag is None else self.lag + self.messages_without_commit
+        return {**self._asdict(), "unread": unread}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +74,26 @@ class GroupLag:
     members: int
     partitions: Sequence[PartitionLag]
     """Partitions with a committed offset, by topic and partition."""
+    without_commit: Sequence[WithoutCommit] = ()
+    """Other partitions of members, by topic and partition."""
 
     def total(self, sees_topic: Callable[[str], bool] = lambda _: True) -> Total:
         """Return the total of the partitions whose topics are seen."""
-        return total(each for each in self.partitions if sees_topic(each.topic))
+        return total(
+            (each for each in self.partitions if sees_topic(each.topic)),
+            (each for each in self.without_commit if sees_topic(each.topic)),
+        )
 
 
-def total(partitions: Iterable[PartitionLag]) -> Total:
+def total(partitions: Iterable[PartitionLag], without_commit: Iterable[WithoutCommit]) -> Total:
     """Return the sum and the largest."""
     seen = list(partitions)
     lags = [each.lag for each in seen if each.lag is not None]
     ages_s = [each.lag_s for each in seen if each.lag_s is not None]
     behind = sum(lag > 0 for lag in lags)
-    return Total(sum(lags) if lags else None, max(ages_s, default=None), behind, len(seen))
+    messages = [each.messages for each in without_commit if each.messages is not None]
+    lag = sum(lags) if lags or (messages and not seen) else None
+    return Total(lag, max(ages_s, default=None), behind, len(seen), sum(map(bool, messages)), sum(messages))
 
 
 class Lags(NamedTuple):
@@ -103,6 +125,8 @@ async def lags_of(gateway: Gateway, timeout_s: float, offsets_partitions: Iterab
     async for row in in_turns(found):
         for topic, partition, offset in _positions(row):
             positions.setdefault((topic, partition), set()).add(offset)
+        for each in _without_commit(row):
+            positions.setdefault(each, set())
     ends = await ends_of(gateway, positions, timeout_s)
     groups = [_lag(row, ends) async for row in in_turns(found)]
     return Lags(groups, sorted(missing), ends.silent)
@@ -122,10 +146,15 @@ def _positions(row: GroupOffsets) -> Iterator[tuple[str, int, int]]:
             yield topic, partition, offset
 
 
+def _without_commit(row: GroupOffsets) -> Iterator[TopicPartition]:
+    return ((topic, partition) for topic, partitions in row.without_commit.items() for partition in partitions)
+
+
 def _lag(row: GroupOffsets, ends: Ends) -> GroupLag:
     partitions = []
     for topic, partition, offset in sorted(_positions(row)):
         end = ends.at((topic, partition), offset)
         lag = None if end is None else max(end.end_offset - offset, 0)
         partitions.append(PartitionLag(topic, partition, lag, lag_s(lag, end)))
-    return GroupLag(row.group, row.state, row.type, row.protocol_type, row.members, partitions)
+    without = [WithoutCommit(*each, ends.messages(each)) for each in sorted(_without_commit(row))]
+    return GroupLag(row.group, row.state, row.type, row.protocol_type, row.members, partitions, without)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.gateway.attribution.series import group_label
-from muster.gateway.lag.groups import NOTHING, GroupLag, lags_of
+from muster.gateway.lag.groups import GroupLag, lags_of
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.metrics.exposition import Exposition, labels
 from muster.gateway.metrics.families import LAG
@@ -34,10 +34,13 @@ class LagScrape:
             group = labels(group=group_label(each.group))
             of_group = each.total()
             if self.is_partial and any(partition.lag is None for partition in each.partitions):
-                of_group = NOTHING
+                of_group = of_group._replace(lag=None, lag_s=None)
             elif self.is_partial and any(partition.lag and partition.lag_s is None for partition in each.partitions):
                 of_group = of_group._replace(lag_s=None)
-            if of_group.lag is not None:
+            is_known = not self.is_partial or all(other.messages is not None for other in each.without_commit)
+            if is_known and (each.partitions or each.without_commit):
+                out.add("muster_group_partitions_without_commit", group, of_group.without_commit)
+            if of_group.lag is not None and of_group.partitions:
                 out.add("muster_group_total_lag_messages", group, of_group.lag)
                 out.add("muster_group_partitions_behind", group, of_group.behind)
             if of_group.lag_s is not None:

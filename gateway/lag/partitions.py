@@ -30,17 +30,27 @@ class Owner(NamedTuple):
 
 
 def rows(
-    committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, End], owners: Mapping[TopicPartition, Owner]
+    committed: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, End],
+    owners: Mapping[TopicPartition, Owner],
+    messages: Mapping[TopicPartition, int],
 ) -> list[dict[str, Any]]:
     """One row for each partition that is committed or assigned, by topic and partition. Unknown values are None.
+
+    ``messages``: in the logs. They are in the rows of partitions that are assigned without a committed offset.
 
     ``lag`` is in messages; below 0 if the committed offset is beyond the end of the log. ``lag_s`` is how long ago the
     first unconsumed record was appended, with milliseconds; 0 if there is none.
     """
-    return [_row(key, committed.get(key), ends.get(key), owners.get(key)) for key in sorted({*committed, *owners})]
+    return [
+        _row(key, committed.get(key), ends.get(key), owners.get(key), messages.get(key))
+        for key in sorted({*committed, *owners})
+    ]
 
 
-def _row(key: TopicPartition, committed: int | None, end: End | None, owner: Owner | None) -> dict[str, Any]:
+def _row(
+    key: TopicPartition, committed: int | None, end: End | None, owner: Owner | None, messages: int | None
+) -> dict[str, Any]:
     lag = None if committed is None or end is None else end.end_offset - committed
     return {
         "topic": key[0],
@@ -49,15 +59,29 @@ def _row(key: TopicPartition, committed: int | None, end: End | None, owner: Own
         "end_offset": end.end_offset if end else None,
         "lag": lag,
         "lag_s": lag_s(lag, end),
+        "messages_without_commit": messages if committed is None else 0,
         "member_id": owner.member_id if owner else None,
         "client_id": owner.client_id if owner else None,
         "host": host_text(owner.host) if owner else None,
     }
 
 
-def worst_first(lag_s: float | None, lag: int | None, name: str) -> tuple[Any, ...]:
-    """Sorts by the age of the oldest unconsumed record, then by messages; what is unknown comes last."""
-    return (*largest_first(lag_s), *largest_first(lag), name)
+def lacks_commit(row: Mapping[str, Any]) -> bool:
+    """Return whether such a row has messages, as far as is known, and no committed offset."""
+    return row["committed_offset"] is None and bool(row["end_offset"]) and row["messages_without_commit"] != 0
+
+
+def worst_first(group: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorts groups with messages in partitions without a commit before all others, as nobody knows their age.
+
+    Then by the age of the oldest unconsumed record, then by messages; what is unknown comes last.
+    """
+    return -group["messages_without_commit"], *oldest_first(group)
+
+
+def oldest_first(group: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorts groups by the age of the oldest unconsumed record, then by messages."""
+    return (*largest_first(group["lag_s"]), *largest_first(group["lag"]), group["group"])
 
 
 def largest_first(value: float | None) -> tuple[bool, float]:

@@ -338,6 +338,11 @@ LAG = (
     _gauge("muster_group_max_lag_seconds{group}", "Largest lag among the group's partitions."),
     _gauge("muster_group_partitions_behind{group}", "Partitions in which the group has a lag."),
     _gauge(
+        "muster_group_partitions_without_commit{group}",
+        "Partitions that members have, with messages, and that the group has not committed an offset of: they are in "
+        "no lag.",
+    ),
+    _gauge(
         "muster_folded_lag_series",
         "Partitions of groups that metrics.max.group.series keeps out; they count in the series of their group.",
     ),

@@ -42,6 +42,7 @@ def test_a_slow_group_is_listed_with_its_lag(muster: Muster, behind: str) -> Non
     [row] = [line.split() for line in muster.cli("groups", "list").splitlines() if line.startswith(behind)]
     assert row[1:6] == ["Empty", "classic", "-", "0", str(left)]
     assert float(row[6]) > 0
+    assert row[7] == "0"
     found = json.loads(muster.cli("groups", "lag", behind, "--json"))
     assert (found["lag"], found["behind"]) == (left, PARTITIONS)
     assert found["lag_s"] == max(each["lag_s"] for each in found["partitions"])
@@ -51,6 +52,40 @@ def test_a_slow_group_is_listed_with_its_lag(muster: Muster, behind: str) -> Non
         row["group"] for row in json.loads(muster.cli("groups", "list", "--state", "Stable", "--json"))
     }
     assert behind in muster.cli("groups", "list", "--bootstrap-server", muster.bootstrap)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_that_never_commits_is_listed_first(
+    muster: Muster, behind: str, fresh: Callable[[str], str], protocol: str
+) -> None:
+    topic, group = fresh("t"), fresh("newcomers")
+    create(muster, topic)
+    producer = Producer(muster.bootstrap, topic)
+    producer.send(10 * PARTITIONS)
+    producer.flush()
+    config = {"group.id": group, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": muster.bootstrap, "enable.auto.commit": False, **config})
+    consumer.subscribe([topic])
+    first = eventually(lambda: consumer.poll(0.5), lambda message: message is not None, "its first message")
+    assert first is not None
+    assert first.error() is None
+
+    def listed() -> list[str]:
+        return muster.cli("groups", "list").splitlines()
+
+    place = lambda lines, name: next(at for at, line in enumerate(lines) if line.startswith(name))  # noqa: E731
+    of_all = eventually(listed, lambda lines: any(line.startswith(group) for line in lines), "the group")
+    assert of_all[place(of_all, group)].split()[-3:] == ["-", "-", str(PARTITIONS)]
+    assert place(of_all, group) < place(of_all, behind)
+    by_lag = muster.cli("groups", "lag", "--sort", "lag", "--limit", "10000").splitlines()
+    assert place(by_lag, behind) < place(by_lag, group)
+    messages = 10 * PARTITIONS
+    shown = muster.run("groups", "lag", group).stderr
+    assert f"{PARTITIONS} partitions without a commit ({messages} messages in their logs) are in no sum" in shown
+    consumer.commit(offsets=[TopicPartition(topic, each, 10) for each in range(PARTITIONS)], asynchronous=False)
+    found = json.loads(muster.cli("groups", "lag", group, "--json"))
+    assert (found["without_commit"], found["unread"]) == (0, found["lag"])
+    consumer.close()
 
 
 def test_an_unknown_group_has_no_lag(muster: Muster, fresh: Callable[[str], str]) -> None:

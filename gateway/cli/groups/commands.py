@@ -17,7 +17,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import delete, evict
 from muster.gateway.cli.groups.describe import describe
 from muster.gateway.cli.groups.history import history
-from muster.gateway.cli.groups.lag import lag, of_all_groups, of_groups, seconds
+from muster.gateway.cli.groups.lag import lag, lag_cells, of_all_groups, of_groups
 from muster.gateway.cli.groups.reset import reset_offsets
 from muster.gateway.cli.groups.waiting import waiting
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
@@ -38,6 +38,11 @@ _COLUMNS = (
     "MEMBERS",
     "LAG",
     "LAG (S)",
+    "NO COMMIT",
+)
+_ONLY_OVER_HTTP = (
+    *("members", "lag", "lag_s", "behind", "partitions"),
+    *("without_commit", "messages_without_commit", "unread"),
 )
 _NO_LAG = "neither members nor lag: leave --bootstrap-server out, or see muster groups describe"
 
@@ -80,18 +85,17 @@ def list_(
     as_json: bool,
 ) -> None:
     """Show every group: its state, its type, its protocol type (consumer, connect or another; empty without members so
-    far), its members, and its lag, the largest first.
+    far), its members, and its lag, the worst first, as in muster groups lag.
 
-    LAG is in messages. LAG (S) is the age of the oldest unconsumed message, in seconds.
+    LAG is in messages. LAG (S) is the age of the oldest unconsumed message, in seconds. NO COMMIT counts the partitions
+    that members have, with messages, and that the group has committed no offset of: they are in no lag.
     """
     rows, note = _rows(bootstrap_server, directory, address, states, types)
     if as_json:
         print_json(rows)
     else:
-        columns = ("group", "state", "type", "protocol_type", "members", "lag")
-        print_table(
-            _COLUMNS, [(*(row[name] for name in columns), seconds(row["lag_s"])) for row in rows], of_groups(rows)
-        )
+        columns = ("group", "state", "type", "protocol_type", "members")
+        print_table(_COLUMNS, [(*(row[name] for name in columns), *lag_cells(row)) for row in rows], of_groups(rows))
         if not rows:
             terminal.line("no such group" if states or types else "there are no groups", err=True)
     if note:
@@ -120,7 +124,7 @@ def _rows_over_kafka(bootstrap: str, states: tuple[str, ...], types: tuple[str, 
             "state": group.group_state,
             "type": group.group_type,
             "protocol_type": group.protocol_type or None,
-            **dict.fromkeys(("members", "lag", "lag_s", "behind", "partitions")),
+            **dict.fromkeys(_ONLY_OVER_HTTP),
             "simple": not group.protocol_type,
         }
         for group in _listed(admin(bootstrap), states, types)

@@ -23,7 +23,7 @@ from muster.gateway.cli.kafka import admin, end_offsets
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
-from muster.gateway.lag.partitions import End, Owner, rows
+from muster.gateway.lag.partitions import End, Owner, lacks_commit, rows
 
 _MEMBERS = (
     Column("MEMBER", Kind.ID),
@@ -108,7 +108,7 @@ def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[
         for topic, partitions in wanted.items()
         for partition, end in _ends(client, topic, partitions).items()
     }
-    return rows(committed, ends, owners)
+    return rows(committed, ends, owners, {})
 
 
 def _ends(client: AdminClient, topic: str, partitions: list[int]) -> dict[int, int]:
@@ -167,10 +167,12 @@ def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> 
     terminal.line()
     columns = {name: column for name, column in _PARTITIONS.items() if name != "lag_s" or not note}
     lags = [row["lag"] for row in partitions if row["lag"] is not None]
+    without = sum(lacks_commit(row) for row in partitions)
+    sums = [f"lag {sum(lags)}"] * bool(lags) + [f"{without} without a commit"] * bool(without)
     print_table(
         list(columns.values()),
         [[seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions],
-        ", ".join([counted(len(partitions), "partition"), *[f"lag {sum(lags)}"] * bool(lags)]),
+        ", ".join([counted(len(partitions), "partition"), *sums]),
     )
     if note:
         terminal.line()

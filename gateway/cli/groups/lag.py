@@ -27,7 +27,7 @@ from muster.gateway.lag.partitions import worst_first
 
 PATH = "/v1/groups/lag"
 _PAGE = 10_000
-_OF_GROUPS = (Column("GROUP", Kind.NAME), "STATE", "MEMBERS", "BEHIND", "LAG", "LAG (S)")
+_OF_GROUPS = (Column("GROUP", Kind.NAME), "STATE", "MEMBERS", "BEHIND", "LAG", "LAG (S)", "NO COMMIT")
 _OF_PARTITIONS = (
     Column("TOPIC", Kind.NAME),
     "PARTITION",
@@ -50,6 +50,13 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
     "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="Show at most this many groups."
 )
 @click.option(
+    "--sort",
+    type=click.Choice(("worst", "lag_s", "lag", "members", "group")),
+    default="worst",
+    show_default=True,
+    help="Sort groups by LAG (S), LAG, MEMBERS, the largest first, or by name.",
+)
+@click.option(
     "--watch",
     type=click.FloatRange(0.2, 3600),
     is_flag=False,
@@ -60,17 +67,22 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one object on each line.")
 def lag(
-    group: str | None, directory: Path, address: str | None, limit: int, watch: float | None, as_json: bool
+    group: str | None, directory: Path, address: str | None, limit: int, sort: str, watch: float | None, as_json: bool
 ) -> None:
-    """Show the groups with the most lag, or each partition of the group GROUP.
+    """Show how far groups are behind, or each partition of the group GROUP.
 
-    LAG is in messages, summed over partitions. LAG (S) is the age of the oldest unconsumed message in seconds, by its
-    log's clock. BEHIND counts the partitions with a lag.
+    The worst come first: groups with the most messages in partitions without a commit, then those with the oldest
+    unconsumed message.
+
+    BEHIND counts the partitions with a lag. LAG is in messages, summed over partitions. LAG (S) is the age of the
+    oldest unconsumed message in seconds, by its log's clock. NO COMMIT counts the partitions that members have, with
+    messages, and that the group has committed no offset of. They are in no other number: whether their messages are
+    unconsumed depends on the auto.offset.reset of its consumers.
     """
 
     def look() -> dict[str, Any]:
         if group is None:
-            return http.get_json(directory, address, PATH, limit=str(limit))
+            return http.get_json(directory, address, PATH, limit=str(limit), sort=sort)
         return of_group(directory, address, group)
 
     shown = _groups if group is None else _partitions
@@ -111,8 +123,7 @@ def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, 
         found |= {each["group"]: each for each in page["groups"]}
         if offset + _PAGE >= page["total"]:
             break
-    worst = sorted(found.values(), key=lambda each: worst_first(each["lag_s"], each["lag"], each["group"]))
-    return worst, _missing(page)
+    return sorted(found.values(), key=worst_first), _missing(page)
 
 
 def seconds(lag_s: float | None) -> str | None:
@@ -120,9 +131,15 @@ def seconds(lag_s: float | None) -> str | None:
     return None if lag_s is None else f"{lag_s:.3f}".rstrip("0").rstrip(".")
 
 
+def lag_cells(summary: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return LAG, LAG (S) and NO COMMIT of a group. The first is unknown without a committed offset."""
+    lag = summary["lag"] if summary["partitions"] else None
+    return lag, seconds(summary["lag_s"]), summary["without_commit"]
+
+
 def _groups(response: dict[str, Any]) -> _Table:
-    names = ("group", "state", "members", "behind", "lag")
-    rows = [(*(each[name] for name in names), seconds(each["lag_s"])) for each in response["groups"]]
+    names = ("group", "state", "members", "behind")
+    rows = [(*(each[name] for name in names), *lag_cells(each)) for each in response["groups"]]
     left = response["total"] - len(rows)
     below = [f"and {counted(left, 'more group')}: --limit, or muster groups list"] if left else []
     if not rows:
@@ -135,8 +152,11 @@ def of_groups(summaries: Sequence[Mapping[str, Any]]) -> str | None:
     """Return their sums in words, of what is known; None if there are no groups."""
     if not summaries:
         return None
-    members, lag = ([each[name] for each in summaries if each[name] is not None] for name in ("members", "lag"))
+    members, lag, without = (
+        [each[name] for each in summaries if each[name] is not None] for name in ("members", "lag", "without_commit")
+    )
     sums = [counted(sum(members), "member")] * bool(members) + [f"lag {sum(lag)}"] * bool(lag)
+    sums += [f"{counted(sum(without), 'partition')} without a commit"] * any(without)
     return ", ".join([counted(len(summaries), "group"), *sums])
 
 
@@ -146,11 +166,16 @@ def _partitions(response: dict[str, Any]) -> _Table:
         (*(each[name] for name in names), seconds(each["lag_s"]), each["client_id"]) for each in response["partitions"]
     ]
     total = f"group {response['group']} is {response['state']}"
-    if response["lag"] is not None:
+    if response["lag"] is not None and any(each["committed_offset"] is not None for each in response["partitions"]):
         behind = f"{counted(response['lag'], 'message')} in {counted(response['behind'], 'partition')}"
         age = "" if response["lag_s"] is None else f", {seconds(response['lag_s'])} s"
         total += f", {behind} behind{age}"
-    return _OF_PARTITIONS, rows, None, [total]
+    below = [total]
+    if without := response["without_commit"]:
+        logs, verb = ("its log", "is") if without == 1 else ("their logs", "are")
+        messages = counted(response["messages_without_commit"], "message")
+        below.append(f"{counted(without, 'partition')} without a commit ({messages} in {logs}) {verb} in no sum")
+    return _OF_PARTITIONS, rows, None, below
 
 
 def _missing(response: dict[str, Any]) -> str | None:

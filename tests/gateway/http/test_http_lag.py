@@ -69,7 +69,42 @@ def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: F
         {"partition": 2, "committed_offset": None, "end_offset": 0, "lag": None, "lag_s": None, **mine},
         {"partition": 3, "committed_offset": 9, "end_offset": 0, "lag": -9, "lag_s": None, **nobody},
     ]
-    assert body["partitions"] == [{"topic": topic.name, **row} for row in expected]
+    assert body["partitions"] == [{"topic": topic.name, **row, "messages_without_commit": 0} for row in expected]
+
+
+def without_commit(found: dict[str, Any]) -> tuple[Any, ...]:
+    names = ("lag", "lag_s", "behind", "without_commit", "messages_without_commit", "unread")
+    return tuple(found[name] for name in names)
+
+
+def test_partitions_of_members_without_a_commit_are_counted_apart(full: Serving, fresh: Fresh) -> None:
+    """A consumer ends at its first message, another has not committed in one partition."""
+    topic, newcomers, billing = full.create(fresh("t"), 4), fresh("new"), fresh("billing")
+    find(full.client, 4, newcomers, billing)
+    for partition, count in ((0, 5), (1, 2), (3, 4)):
+        produce(full, topic, partition, count)
+    for group, offsets in ((newcomers, ()), (billing, ((topic, 0, 5),))):
+        member = Member(full.connect(), group)
+        member.join()
+        member.sync({member.id: assignment(topic, 0, 1, 2)})
+        member.commit(*offsets)
+        _, body = lag_of(full, group)
+        none_of = 0 if offsets else 5
+        assert without_commit(body) == (0, 0.0 if offsets else None, 0, 1 if offsets else 2, 2 + none_of, 2 + none_of)
+        assert [row["messages_without_commit"] for row in body["partitions"]] == [none_of, 2, 0]
+        of_all = lags_until(full, group)
+        assert without_commit(of_all[group]) == without_commit(body)
+    late = fresh("late")
+    find(full.client, 4, late)
+    Member(full.client, late).commit((topic, 3, 0))
+    found = [each for each in lags_until(full, late) if each in (newcomers, billing, late)]
+    assert found == [newcomers, billing, late]
+    by_age = [row["group"] for row in all_lags(full, "?sort=lag_s&limit=10000")[1]["groups"]]
+    assert [each for each in by_age if each in (newcomers, billing, late)] == [late, billing, newcomers]
+
+    member.leave()
+    gone = lag_of(full, billing)[1]
+    assert without_commit(gone) == (0, 0.0, 0, 0, 0, 0)
 
 
 def test_a_group_that_reads_the_offsets_topic_and_one_that_reads_nothing(full: Serving, fresh: Fresh) -> None:
@@ -84,7 +119,7 @@ def test_a_group_that_reads_the_offsets_topic_and_one_that_reads_nothing(full: S
     member = Member(full.connect(), idle)
     member.join()
     member.sync({})
-    sums = {"lag": None, "lag_s": None, "behind": 0}
+    sums = {"lag": None, "lag_s": None, "behind": 0, "without_commit": 0, "messages_without_commit": 0, "unread": None}
     assert lag_of(full, idle) == (200, {"group": idle, "state": "Stable", **sums, "partitions": []})
 
 
@@ -226,7 +261,7 @@ def test_seconds(lag: int | None, end: End | None, expected: float | None) -> No
 
 def test_every_partition_that_is_committed_or_assigned_has_one_row_in_order() -> None:
     owner = Owner("m", "c", "/h")
-    found = rows({("b", 10): 1, ("b", 9): 1}, {}, {("a", 3): owner, ("b", 9): owner})
+    found = rows({("b", 10): 1, ("b", 9): 1}, {}, {("a", 3): owner, ("b", 9): owner}, {})
     assert [(row["topic"], row["partition"], row["member_id"]) for row in found] == [
         ("a", 3, "m"),
         ("b", 9, "m"),

@@ -44,6 +44,7 @@ def test_each_alert_has_its_page() -> None:
             assert part in sections[name], name
 
 
+_WITHOUT_COMMIT = 'muster_group_partitions_without_commit{group="g"}'
 CASES: list[tuple[str, dict[str, str], set[str]]] = [
     ("a gateway does not answer", {'up{job="muster",instance="gateway-2"}': "0"}, {"MusterGatewayDown"}),
     ("the controller is lost", {"muster_controller_connected": "0"}, {"MusterControllerMissing"}),
@@ -93,6 +94,9 @@ CASES: list[tuple[str, dict[str, str], set[str]]] = [
         {'muster_group_total_lag_messages{group="g"}': "100+100", 'muster_group_max_lag_seconds{group="g"}': "9"},
         set(),
     ),
+    ("a group that commits nothing", {_WITHOUT_COMMIT: "3"}, {"MusterGroupWithoutCommit"}),
+    ("its members end and return", {_WITHOUT_COMMIT: "3 0 0 " * 12 + "3"}, {"MusterGroupWithoutCommit"}),
+    ("a group that has just begun", {_WITHOUT_COMMIT: "0x22 3"}, set()),
     (
         "an old transaction",
         {'muster_transaction_oldest_seconds{transactions_partition="3"}': "901"},

@@ -143,6 +143,7 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
         "total_lag_messages": 0,
         "max_lag_seconds": 0,
         "partitions_behind": 0,
+        "partitions_without_commit": 0,
     }
 
     second.leave()

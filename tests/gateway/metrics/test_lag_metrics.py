@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.gateway.lag.groups import GroupLag, PartitionLag
+from muster.gateway.lag.groups import GroupLag, PartitionLag, WithoutCommit
 from muster.gateway.lag.metrics import LagScrape
 from muster.gateway.metrics.exposition import expose
 from tests.gateway.group_client import Fresh, Member, delete, find
-from tests.gateway.http.test_http_lag import produce
+from tests.gateway.http.test_http_lag import assignment, produce
 from tests.gateway.metrics.test_group_metrics import Series, metrics, scraped
 from tests.gateway.serving import Serving
 
@@ -48,6 +48,36 @@ def test_from_the_first_record_behind_to_the_end_of_the_group(full: Serving, fre
         for labels in series
         if "lag" in name and ("group", group) in labels
     ]
+
+
+def test_partitions_without_a_commit_until_the_first_one(full: Serving, fresh: Fresh) -> None:
+    topic, group = full.create(fresh("t"), 3), fresh("g")
+    find(full.client, 4, group)
+    produce(full, topic, 0, 5)
+    produce(full, topic, 1, 2)
+    member = Member(full.connect(), group)
+    member.join()
+    member.sync({member.id: assignment(topic, 0, 1, 2)})
+    found = metrics(full)
+    assert of(found["muster_group_partitions_without_commit"], group=group) == 2
+    assert of(found["muster_group_total_lag_messages"], group=group) is None
+    member.commit((topic, 0, 1))
+    found = metrics(full)
+    assert of(found["muster_group_partitions_without_commit"], group=group) == 1
+    assert of(found["muster_group_total_lag_messages"], group=group) == 4
+    member.commit((topic, 1, 0))
+    assert of(metrics(full)["muster_group_partitions_without_commit"], group=group) == 0
+    member.leave()
+    delete(full.client, group)
+    assert of(metrics(full)["muster_group_partitions_without_commit"], group=group) is None
+
+
+def test_partitions_without_a_commit_are_not_counted_while_a_log_does_not_respond() -> None:
+    found = [WithoutCommit("t", 0, 7), WithoutCommit("t", 1, None)]
+    for is_partial, expected in ((False, [1.0]), (True, [])):
+        scrape = LagScrape([GroupLag("g", "Stable", "classic", "consumer", 1, [], found)], 5, is_partial)
+        series = scraped(expose(1, [scrape.write]).decode())
+        assert list(series.get("muster_group_partitions_without_commit", {}).values()) == expected
 
 
 def lags(*sizes: int) -> list[GroupLag]:
