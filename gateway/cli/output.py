@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import click
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -74,12 +75,14 @@ def print_table(
     stderr says so, another the total. ``below`` has, by title, lines that are written to stdout in place of a column
     that is left out. What is too wide even then is folded
     (:func:`muster.actors.runtime.rich_console.print_table`). In a pipe and with ``--wide`` all is shown.
+    On a terminal, the total alone is shown of a table without rows.
     Returns what is shown nowhere: titles of columns that are left out though they have content, and kinds of shortened
     cells.
     """
     console = _console()
     shown = _narrowed(console, columns, rows)
-    rich_console.print_table(console, shown.titles, shown.rows, shown.are_numbers)
+    if shown.rows or total is None or not rich_console.has_width(rich_console.console()):
+        rich_console.print_table(console, shown.titles, shown.rows, shown.are_numbers)
     instead = [title for title in shown.missing if below.get(title)]
     for line in (line for title in instead for line in below[title]):
         print_text(line)
@@ -120,6 +123,20 @@ def print_text(text: str, *, err: bool = False) -> None:
     if len(broken) > 1:
         broken = whole.wrap(console, console.width - len(_INDENT))
     console.print(f"\n{_INDENT}".join(line.plain.rstrip() for line in broken), soft_wrap=True)
+
+
+def print_fields(*fields: str) -> None:
+    """Write a line of fields; on a terminal that is too narrow, several, which are broken between fields."""
+    width = _console().width
+    lines = list(fields[:1])
+    for field in fields[1:]:
+        longer = f"{lines[-1]}{_INDENT}{field}"
+        if cell_len(longer) > width:
+            lines.append(f"{_INDENT}{field}")
+        else:
+            lines[-1] = longer
+    for line in lines:
+        print_text(line)
 
 
 class _Shown(NamedTuple):

@@ -13,6 +13,8 @@ from muster.gateway.cli.errors import CliError
 _ALIKE = 0.8
 """Similarity of names, for difflib."""
 _DIGITS = re.compile(r"\d+")
+_SENTENCE = 1000
+"""Maximum length of the text for a command, in characters."""
 _VERBOSE = ("-v", "--verbose")
 
 
@@ -26,6 +28,13 @@ class Commands(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {name!r}.{meant(name, self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help, in as many lines as it needs: click cuts it."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, each.get_short_help_str(_SENTENCE)) for name, each in commands if each and not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -29,6 +29,8 @@ def test_help_has_an_example(path: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert f"Example: muster {' '.join(path)}".strip() in " ".join(shown.output.split())
     assert "Usage:" in shown.output
+    listed = shown.output.partition("Commands:")[2].splitlines()
+    assert not [line for line in listed if line.endswith("...")], "a text is cut"
 
 
 @pytest.mark.parametrize(("former", "name"), [("audit", "attribution-audit"), ("administration", "audit-log")])

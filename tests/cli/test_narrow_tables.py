@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import main, mapping
 from muster.gateway.cli.groups import waiting
-from muster.gateway.cli.output import print_table, print_text, with_wide
+from muster.gateway.cli.output import print_fields, print_table, print_text, with_wide
 from muster.gateway.cli.security import acls, user
 from muster.gateway.cli.storage import log_replay
 from tests.narrow_terminal import terminal
@@ -123,6 +123,22 @@ def test_a_long_text_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) ->
     with terminal(20, monkeypatch) as screen:
         print_text("words that are\x1b long, and more of them")
     assert screen.lines == ["words that are\\x1b", "  long, and more of", "  them"]
+
+
+def test_fields_are_not_broken_from_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = ("group readers", "state Empty", "coordinator 127.0.0.1:9093", "members 0")
+    for width, expected in ((80, ["  ".join(fields)]), (50, ["  ".join(fields[:2]), f"  {'  '.join(fields[2:])}"])):
+        with terminal(width, monkeypatch) as screen:
+            print_fields(*fields)
+        assert screen.lines == expected
+
+
+def test_an_empty_table_is_its_total(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    with terminal(80, monkeypatch) as screen:
+        print_table(COLUMNS, [], "0 groups")
+    assert screen.lines == ["0 groups"]
+    print_table(COLUMNS, [], "0 groups")
+    assert capfd.readouterr().out == "GROUP  TYPE  PROTOCOL TYPE  LAG\n"
 
 
 def test_help_has_the_option() -> None:

@@ -21,7 +21,7 @@ from muster.gateway.cli.groups.lag import seconds
 from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.kafka import admin, end_offsets
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import counted, print_fields, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.lag.partitions import End, Owner, lacks_commit, rows
 
@@ -144,11 +144,13 @@ def _as_json(group: Group) -> dict[str, Any]:
 
 
 def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> None:
-    epoch = "" if group.epoch is None else f"  epoch {group.epoch}"
-    protocol = f"{group.protocol or '-'} ({group.protocol_type or '-'})"
-    print_text(
-        f"group {group.name}  state {group.state}  protocol {protocol}{epoch}  "
-        f"coordinator {group.coordinator}  members {len(group.members)}"
+    print_fields(
+        f"group {group.name}",
+        f"state {group.state}",
+        f"protocol {group.protocol or '-'} ({group.protocol_type or '-'})",
+        *([] if group.epoch is None else [f"epoch {group.epoch}"]),
+        f"coordinator {group.coordinator}",
+        f"members {len(group.members)}",
     )
     terminal.line()
     print_table(
