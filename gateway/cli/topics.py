@@ -27,6 +27,7 @@ from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.host_port import host_port
 
+_DEFAULT = ConfigSource.DEFAULT_CONFIG.name
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -128,10 +129,13 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
 @topics.command(epilog="Example: muster topics describe flights --json")
 @click.argument("name", type=NAME)
 @by_bootstrap
+@click.option("--all", "is_all", is_flag=True, help="Show the configs that have their default, too, as --json does.")
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def describe(name: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
-    """Show the topic NAME: its configs, and the start, end and leader of each partition."""
+def describe(
+    name: str, bootstrap_server: str | None, directory: Path, address: str | None, is_all: bool, as_json: bool
+) -> None:
+    """Show the topic NAME: the configs that are set, and the start, end and leader of each partition."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions, configs = _partitions(client, name), _configs(client, name)
     if as_json:
@@ -144,12 +148,16 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
         [(each["partition"], each["leader"], each["earliest"], each["latest"]) for each in partitions],
         f"{counted(len(partitions), 'partition')}, {counted(offsets, 'offset')}",
     )
-    terminal.line()
-    print_table(
-        (Column("CONFIG", Kind.NAME), Column("VALUE", Kind.LIST), Column("FROM", optional=True)),
-        [(each["name"], each["value"], each["source"]) for each in configs],
-        counted(len(configs), "config"),
-    )
+    shown = [each for each in configs if is_all or each["source"] != _DEFAULT]
+    if shown:
+        terminal.line()
+        print_table(
+            (Column("CONFIG", Kind.NAME), Column("VALUE", Kind.LIST), Column("FROM", optional=True)),
+            [(each["name"], each["value"], each["source"]) for each in shown],
+        )
+    left = len(configs) - len(shown)
+    has_default = f", {left} {'has its' if left == 1 else 'have their'} default: --all" if left else ""
+    print_text(f"{counted(len(shown), 'config')}{'' if is_all else ' set'}{has_default}", err=True)
 
 
 def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ COMMANDS = (
     "groups waiting",
     f"groups reset-offsets {GROUP} --all-topics --to-earliest",
     "topics list",
-    f"topics describe {TOPIC}",
+    f"topics describe {TOPIC} --all",
     "quotas list",
     "acls list",
     "fault list",
@@ -98,6 +98,20 @@ def shown(muster: Muster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> S
 @pytest.mark.parametrize("command", COMMANDS)
 def test_tables_fit(filled: Muster, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     shown(filled, monkeypatch, *command.split()).check(WIDTH)
+
+
+def test_a_topic_shows_the_configs_that_are_set(filled: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {each["name"] for each in json.loads(output(filled, "topics", "describe", TOPIC, "--json"))["configs"]}
+
+    def configs(*more: str) -> set[str]:
+        lines = shown(filled, monkeypatch, "topics", "describe", TOPIC, *more).lines
+        return {line.split()[0] for line in lines if line} & every
+
+    assert configs() == set()
+    assert configs("--all", "--wide") == every
+    output(filled, "topics", "alter", TOPIC, "--config", "retention.ms=86400000")
+    assert configs() == {"retention.ms"}
+    output(filled, "topics", "alter", TOPIC, "--delete-config", "retention.ms")
 
 
 def test_notes_that_do_not_fit_are_below_the_plan(filled: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
