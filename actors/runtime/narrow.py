@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+ONLY_ALIKE = -1
+"""A column's ``optional`` if it may be left out only where all its cells are alike."""
 NOTHING = "-"
 """A cell without content."""
 GAP = 2
@@ -32,6 +34,7 @@ class Kind(Enum):
     WHOLE = "not at all"
     ID = "to its first digits, unique in the table; what is in front of them as a name"
     NAME = "in the middle; different names stay different"
+    CONSTANT = "as a name, but only after all others"
     LIST = "to its first items, separated by commas, and the number of the others"
     TEXT = "at the end"
 
@@ -42,8 +45,8 @@ class Column(NamedTuple):
     title: str
     kind: Kind = Kind.WHOLE
     optional: int = 0
-    """Above 0 if it may be left out. Of several, one without content goes first, then that with the largest number, of
-    equal ones the rightmost.
+    """Above 0, or ONLY_ALIKE, if it may be left out. Of several, one without content goes first, then one whose cells
+    are all alike, then that with the largest number, of equal ones the rightmost.
     """
 
 
@@ -70,15 +73,27 @@ def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, el
     ]
     if _width(columns, whole, kept) <= width:
         return Fitted(kept, _rows(whole, kept, len(rows)), shortened=frozenset(), fits=True)
-    for least in (_COMFORT, _LEAST):
-        while (found := _shrunk(columns, short, kept, width, least, ellipsis)) is None and least is _COMFORT:
-            if not (optional := [index for index in kept if columns[index].optional]):
+    alike = [are_alike(cells) for cells in whole]
+
+    def rank(index: int) -> tuple[bool, bool, int, int]:
+        return {*whole[index]} <= {NOTHING}, alike[index], columns[index].optional, index
+
+    for least, constants in ((_COMFORT, True), (_LEAST, True), (_LEAST, False)):
+        stay = [_stays_whole(column, constants=constants) for column in columns]
+        while (found := _shrunk(columns, short, kept, width, least, ellipsis, stay)) is None and least is _COMFORT:
+            optional = [each for each in kept if columns[each].optional > 0 or (columns[each].optional and alike[each])]
+            if not optional:
                 break
-            kept.remove(max(optional, key=lambda index: ({*whole[index]} <= {NOTHING}, columns[index].optional, index)))
+            kept.remove(max(optional, key=rank))
         if found is not None:
             shortened = {columns[at].kind for at, cells in zip(kept, found, strict=True) if cells != whole[at]}
             return Fitted(kept, _rows(found, range(len(kept)), len(rows)), frozenset(shortened), fits=True)
     return Fitted(kept, _rows(whole, kept, len(rows)), shortened=frozenset(), fits=False)
+
+
+def are_alike(cells: Sequence[str]) -> bool:
+    """Whether there are several, and all have the same content."""
+    return len(cells) > 1 and len({*cells}) == 1
 
 
 def is_abbreviation(text: str, whole: str) -> bool:
@@ -99,11 +114,12 @@ def _shrunk(
     width: int,
     least: int,
     ellipsis: str,
+    stay: Sequence[bool],
 ) -> list[list[str]] | None:
     """Return the columns, the widest shortened as far as necessary; None if that is not possible."""
     widths = [_widest(columns[index], cells[index]) for index in kept]
     floors = [
-        size if _stays_whole(columns[index]) else min(size, max(least, cell_len(columns[index].title)))
+        size if stay[index] else min(size, max(least, cell_len(columns[index].title)))
         for index, size in zip(kept, widths, strict=True)
     ]
     room = width - GAP * (len(kept) - 1)
@@ -120,9 +136,13 @@ def _shrunk(
     return None
 
 
-def _stays_whole(column: Column) -> bool:
+def _stays_whole(column: Column, *, constants: bool) -> bool:
     """Whether its cells are not shortened; a text that may be left out is left out instead."""
-    return column.kind is Kind.WHOLE or (column.kind is Kind.TEXT and column.optional > 0)
+    return (
+        column.kind is Kind.WHOLE
+        or (column.kind is Kind.CONSTANT and constants)
+        or (column.kind is Kind.TEXT and column.optional > 0)
+    )
 
 
 def _shares(widths: Sequence[int], floors: Sequence[int], room: int) -> list[int]:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.logs.json_lines import JsonFormatter
-from muster.actors.runtime.narrow import NOTHING, Column, Kind, fit
+from muster.actors.runtime.narrow import NOTHING, Column, Kind, are_alike, fit
 
 log = logging.getLogger("muster")
 
@@ -72,9 +72,9 @@ def print_table(
     """Write a table to stdout; None is shown as ``-``, numbers are right-aligned.
 
     On a terminal that is too narrow, ids and names are shortened and columns left out as ``columns`` allow. A line on
-    stderr says so, another the total. ``below`` has, by title, lines that are written to stdout in place of a column
-    that is left out. What is too wide even then is folded
-    (:func:`muster.actors.runtime.rich_console.print_table`). In a pipe and with ``--wide`` all is shown.
+    stderr says so, another the total; one on stdout has the content of those whose cells are all alike. ``below`` has,
+    by title, lines that are written to stdout in place of a column that is left out. What is too wide even then is
+    folded (:func:`muster.actors.runtime.rich_console.print_table`). In a pipe and with ``--wide`` all is shown.
     On a terminal, the total alone is shown of a table without rows.
     Returns what is shown nowhere: titles of columns that are left out though they have content, and kinds of shortened
     cells.
@@ -83,6 +83,8 @@ def print_table(
     shown = _narrowed(console, columns, rows)
     if shown.rows or total is None or not rich_console.has_width(rich_console.console()):
         rich_console.print_table(console, shown.titles, shown.rows, shown.are_numbers)
+    if shown.alike:
+        print_text(f"in all rows: {', '.join(shown.alike)}")
     instead = [title for title in shown.missing if below.get(title)]
     for line in (line for title in instead for line in below[title]):
         print_text(line)
@@ -143,6 +145,8 @@ class _Shown(NamedTuple):
     titles: list[str]
     rows: list[list[str]]
     are_numbers: list[bool]
+    alike: list[str]
+    """Titles and cells of columns that are left out since all their cells are alike."""
     missing: list[str]
     """Titles of columns that are left out though they have content, and kinds of shortened cells."""
 
@@ -153,11 +157,14 @@ def _narrowed(console: Console, columns: Sequence[str | Column], rows: Iterable[
     ellipsis = "…" if console.encoding.startswith("utf") else "..."
     fitted = fit(known, _printable(cells, console), console.width, ellipsis)
     left_out = [at for at in range(len(known)) if at not in fitted.kept]
-    missing = [known[at].title for at in left_out if any(row[at] != NOTHING for row in cells)]
-    missing += ["whole names"] * bool(fitted.shortened & {Kind.ID, Kind.NAME})
+    filled = [at for at in left_out if any(row[at] != NOTHING for row in cells)]
+    same = [at for at in filled if are_alike([row[at] for row in cells])]
+    missing = [known[at].title for at in filled if at not in same]
+    missing += ["whole names"] * bool(fitted.shortened & {Kind.ID, Kind.NAME, Kind.CONSTANT})
     missing += ["whole texts"] * bool(fitted.shortened & {Kind.LIST, Kind.TEXT})
     titles = [known[at].title for at in fitted.kept]
-    return _Shown(titles, fitted.rows, [are_numbers[at] for at in fitted.kept], missing)
+    alike = [f"{known[at].title} {cells[0][at]}" for at in same]
+    return _Shown(titles, fitted.rows, [are_numbers[at] for at in fitted.kept], alike, missing)
 
 
 def _printable(cells: Iterable[Iterable[str]], console: Console) -> list[list[str]]:

@@ -18,6 +18,7 @@ _ISO_DURATION = re.compile(
 )
 _SHORT_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
 _SHORT_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _MAX_DURATION_CHARS = 100
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -39,6 +40,17 @@ def duration_ms(text: str) -> int:
 
 def _total_ms(parts: Iterable[tuple[str, str]]) -> int:
     return int(sum(Fraction(value) * _UNIT_MS[unit] for value, unit in parts))
+
+
+def utc(at_ms: int, *, millis: bool = False, narrow: bool = False) -> str:
+    """Format a time for a table, whose column says that it is UTC: ``2026-11-29 11:20:40``, also with milliseconds.
+
+    ``narrow`` leaves out the year and the milliseconds.
+    """
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    if narrow:
+        return f"{at:%m-%d %H:%M:%S}"
+    return f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3] if millis else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def moment(text: str, now: datetime) -> datetime:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -13,7 +15,7 @@ from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import main, mapping
 from muster.gateway.cli.groups import waiting
 from muster.gateway.cli.output import print_fields, print_table, print_text, with_wide
-from muster.gateway.cli.security import acls, user
+from muster.gateway.cli.security import acls, audit_log, user
 from muster.gateway.cli.storage import log_replay
 from tests.narrow_terminal import terminal
 
@@ -139,6 +141,39 @@ def test_an_empty_table_is_its_total(monkeypatch: pytest.MonkeyPatch, capfd: pyt
     assert screen.lines == ["0 groups"]
     print_table(COLUMNS, [], "0 groups")
     assert capfd.readouterr().out == "GROUP  TYPE  PROTOCOL TYPE  LAG\n"
+
+
+def test_what_is_alike_in_all_rows_is_said_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (Column("GROUP", Kind.NAME), Column("HOST", optional=1), Column("MEMBERS", optional=2))
+    with terminal(18, monkeypatch) as screen:
+        assert print_table(columns, [("billing", "127.0.0.1", 1), ("reports", "127.0.0.1", 2)]) == []
+    assert [line.split() for line in screen.lines[:3]] == [["GROUP", "MEMBERS"], ["billing", "1"], ["reports", "2"]]
+    assert " ".join(map(str.strip, screen.lines[3:])) == "in all rows: HOST 127.0.0.1"
+
+
+def change(principal: str, api: str, resource: str, error: str) -> dict[str, Any]:
+    at = datetime(2026, 11, 29, 11, 46, 43, tzinfo=UTC)
+    same = {"gateway": 1, "host": "127.0.0.1", "client_id": "muster-cli", "times": 1, "detail": ""}
+    return {"ts": at, **same, "principal": principal, "api": api, "resource": resource, "error": error} | {
+        "resource_type": "GROUP"
+    }
+
+
+@pytest.mark.parametrize("other", ["User:ANONYMOUS", "User:ann"])
+def test_who_did_what_on_80_columns(monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    """Names are shortened before APIs, errors and principals; a principal that all rows have is below."""
+    rows = [
+        change("User:ANONYMOUS", "CreateTopics", TOPIC, "NONE"),
+        change(other, "POST /v1/faults", GROUP, "GROUP_ID_NOT_FOUND"),
+    ]
+    with terminal(80, monkeypatch) as screen:
+        print_table(audit_log._COLUMNS, [audit_log.cells(row, narrow=True) for row in rows])
+    screen.check(80)
+    assert screen.lines[1].startswith("11-29 11:46:43")
+    text = "\n".join(screen.lines)
+    assert all(word in text for word in ("CreateTopics", "POST /v1/faults", "GROUP_ID_NOT_FOUND", "…"))
+    assert ("PRINCIPAL ANONYMOUS" in text) is (other == "User:ANONYMOUS")
+    assert audit_log.cells(rows[0])[0] == "2026-11-29 11:46:43"
 
 
 def test_help_has_the_option() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from muster.gateway.cli.groups.lag import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
+from muster.gateway.cli.times import utc
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404
 _WORTH_NAMING_MS = 50
 _LONG_MS = 1000
@@ -78,7 +77,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
 def row(entry: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
     """Return the row of a rebalance; ``narrow`` leaves out the year, the host and the reason."""
     return (
-        _time(entry["began_ms"], narrow),
+        utc(entry["began_ms"], millis=True, narrow=narrow),
         entry["generation"],
         entry["ending"],
         _cause(entry, narrow),
@@ -90,11 +89,6 @@ def row(entry: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
         _consumption_pauses(entry),
         None if entry["lost_partition_ms"] is None else f"{entry['lost_partition_ms'] / 1000:.1f}",
     )
-
-
-def _time(ms: int, narrow: bool) -> str:
-    at = _EPOCH + timedelta(milliseconds=ms)
-    return f"{at:%m-%d %H:%M:%S}" if narrow else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 def _seconds(end_ms: int | None, since_ms: int | None) -> str | None:
@@ -113,7 +107,7 @@ def _cause(entry: Mapping[str, Any], narrow: bool) -> str:
 def long_waits(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each rebalance that waited a second or more for a member."""
     return [
-        f"{_time(entry['began_ms'], narrow=True)}  {_waited_for(entry)}"
+        f"{utc(entry['began_ms'], narrow=True)}  {_waited_for(entry)}"
         for entry in entries
         if any(wait["held_ms"] >= _LONG_MS for name in _WAITS for wait in entry[name][:1])
     ]

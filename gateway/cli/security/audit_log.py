@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.narrow import ONLY_ALIKE, Column, Kind
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, with_wide
-from muster.gateway.cli.times import Moment
+from muster.gateway.cli.output import counted, is_folded, print_json, print_table, with_wide
+from muster.gateway.cli.times import Moment, utc
 
 _COLUMNS = (
-    "TIME",
+    "TIME (UTC)",
     Column("GATEWAY", optional=4),
-    Column("PRINCIPAL", Kind.NAME),
+    Column("PRINCIPAL", Kind.NAME, ONLY_ALIKE),
     Column("HOST", optional=2),
     Column("CLIENT-ID", Kind.NAME, optional=5),
-    Column("API", Kind.NAME),
+    Column("API", Kind.CONSTANT),
     Column("TYPE", optional=1),
     Column("RESOURCE", Kind.NAME),
-    Column("ERROR", Kind.NAME),
+    Column("ERROR", Kind.CONSTANT, ONLY_ALIKE),
     Column("TIMES", optional=3),
     Column("DETAIL", Kind.TEXT, optional=6),
 )
@@ -70,11 +72,17 @@ def audit_log(
     if as_json:
         print_json([{**row, "ts": round(row["ts"].timestamp() * 1000)} for row in found])
     else:
-        print_table(
-            _COLUMNS,
-            [(f"{row['ts']:%Y-%m-%dT%H:%M:%S}Z", *(row[name] for name in _FIELDS)) for row in found],
-            counted(len(found), "row"),
-        )
+        rows = [cells(row) for row in found]
+        if is_folded(_COLUMNS, rows):
+            rows = [cells(row, narrow=True) for row in found]
+        print_table(_COLUMNS, rows, counted(len(found), "row"))
+
+
+def cells(row: Mapping[str, Any], *, narrow: bool = False) -> tuple[Any, ...]:
+    """Return the cells of a change; ``narrow`` leaves out the year, and the type of a user."""
+    principal = row["principal"].removeprefix("User:") if narrow else row["principal"]
+    values = {**row, "principal": principal}
+    return (utc(round(row["ts"].timestamp() * 1000), narrow=narrow), *(values[name] for name in _FIELDS))
 
 
 def _is_done(error: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.suggestions import Commands
+from muster.gateway.cli.times import utc
 
-_COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", Column("OLDEST", optional=True), "NEWEST")
+_COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", Column("OLDEST (UTC)", optional=True), "NEWEST (UTC)")
 
 
 @click.group(cls=Commands, epilog="Example: muster tables list --storage ./muster-data")
@@ -137,4 +137,4 @@ def _row(each: Summary) -> tuple[Any, ...]:
 
 
 def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    return None if at_ms is None else utc(at_ms)

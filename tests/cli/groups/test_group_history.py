@@ -66,7 +66,7 @@ def test_a_narrow_terminal_has_long_waits_below(monkeypatch: pytest.MonkeyPatch)
         groups.main(["history", "billing"], standalone_mode=False)
     screen.check(80)
     assert ["member evicted: b-1" in line for line in screen.lines[1:3]] == [True, False]
-    assert screen.lines[3].split("  ", 1)[1].startswith("b-1 never joined, evicted after 11.6 s")
+    assert any("  b-1 never joined, evicted after 11.6 s" in line for line in screen.lines[3:])
     assert not any("WAITED FOR" in line for line in screen.lines)
 
 
@@ -113,10 +113,11 @@ def test_on_terminals(monkeypatch: pytest.MonkeyPatch, width: int, more: list[st
     done = runner().invoke(groups, ["history", "billing", *more])
     first, *rows = done.stdout.splitlines()
     assert (max(map(len, (first, *rows))) <= width) is (not more)
+    rows = rows[:2]  # columns that are left out are below if their cells are all alike
     assert head in first
     assert [line.endswith(last) for line in rows] == [True, True]
     assert "-1-0c2d3e4f" in rows[0]
-    assert ("--wide shows " in done.stderr) is (width < 300 and not more)
+    assert ("in all rows: " in done.stdout) is (width < 300 and not more)
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
