@@ -49,13 +49,14 @@ def per_partition(
 ) -> DataFrame:
     """Return one row for each partition of a group that has a committed offset, as it stands at ``now``.
 
-    group, topic, partition, member_id, client_id, host (of the last commit), committed (timestamp), offset, log_end,
-    lag_messages (null: no log end is known), lost_messages (committed, but deleted before they were consumed: by
-    retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end), lag_seconds
-    (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
+    group, topic, partition, member_id, client_id, host (of the last commit that is no reset), committed (timestamp),
+    offset, log_end, lag_messages (null: no log end is known), lost_messages (committed, but deleted before they were
+    consumed: by retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end),
+    lag_seconds (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
     consumed_per_second and produced_per_second (messages, between the first and the last commit that the verdict
     uses), catch_up_seconds (null: never at the current rates, or unknown), verdict, rule, left (all members left in
-    order since the last commit), complete (share of the rows that the verdict needs).
+    order since that commit), without_members (all left or were removed since), complete (share of the rows
+    that the verdict needs).
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
     return _judged_partitions(commits, ends, departures(group_events), _ms(now), rules)
@@ -77,10 +78,10 @@ def _judged_partitions(
     )
     ending = _with_departure(lagging, ends, departed)
     verdicts = judged(ending, now_ms=now_ms, flush_ms=rules.commits_flush_ms, recent_ms=rules.recent_ms)
-    span_s = (F.col("newest.at_ms") - F.col("oldest.at_ms")) / 1000
+    span_s = (F.col("consumer.at_ms") - F.col("oldest.at_ms")) / 1000
     return verdicts.select(
         *PARTITION,
-        *(F.col(f"newest.{name}").alias(name) for name in MEMBER),
+        *(F.col(f"consumer.{name}").alias(name) for name in MEMBER),
         F.timestamp_millis("newest.at_ms").alias("committed"),
         F.col("newest.offset").alias("offset"),
         "log_end",
@@ -90,10 +91,11 @@ def _judged_partitions(
         (F.col("lag_ms") / 1000).alias("lag_seconds"),
         F.when(F.col("lag_messages") == 0, 0.0).otherwise(F.col("appended_error_ms") / 1000).alias("lag_seconds_error"),
         (F.col("consumed") / span_s).alias("consumed_per_second"),
-        ((F.col("newest.log_end_then") - F.col("oldest.log_end_then")) / span_s).alias("produced_per_second"),
+        ((F.col("consumer.log_end_then") - F.col("oldest.log_end_then")) / span_s).alias("produced_per_second"),
         "verdict",
         "rule",
         F.coalesce("departed.in_order", F.lit(False)).alias("left"),
+        F.col("departed").isNotNull().alias("without_members"),
         (F.col("rows") / rules.intervals).alias("complete"),
     ).withColumn("catch_up_seconds", _catch_up())
 
@@ -104,7 +106,7 @@ def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame)
     not that record still exists.
     """
     joined = partitions.join(departed, "group", "left")
-    since = F.col("newest.at_ms") <= F.col("gone_ms") + CLOCK_SKEW_MS
+    since = F.col("consumer.at_ms") <= F.col("gone_ms") + CLOCK_SKEW_MS
     gone = F.when(since, F.struct("gone_ms", "in_order", "removal"))
     rows = joined.withColumn("departed", gone).drop("gone_ms", "in_order", "removal")
     rows = rows.withColumnsRenamed({"appended_ms": "oldest_ms", "appended_error_ms": "oldest_error_ms"})

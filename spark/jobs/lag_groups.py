@@ -27,7 +27,8 @@ def per_group(partitions: DataFrame, rules: Rules = RULES) -> DataFrame:
     Its verdict is the worst of its partitions. ``status`` is Burrow's status of a group: OK (for ENDED as well), WARN,
     ERR. Times are the longest; a group has caught up when its last partition has, so catch_up_seconds is null if that
     of one partition is. ``falls_behind``: its verdict is WARNING, or OK though it is behind for ``rules.recent_ms`` and
-    consumes less than is produced. ``left``: all its members left in order, and nothing was committed since.
+    consumes less than is produced. ``left``: all its members left in order, and no consumer committed since.
+    ``without_members``: they left or were removed.
     """
     status = F.when(F.col("verdict").isin(OK, ENDED), "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
     worst = partitions.groupBy("group").agg(
@@ -35,6 +36,7 @@ def per_group(partitions: DataFrame, rules: Rules = RULES) -> DataFrame:
         *(F.count_if(F.col("verdict") == name).alias(f"{name.lower()}_partitions") for name in VERDICTS[1:]),
         F.count_if(F.col("log_end").isNull()).alias("unknown_partitions"),
         F.bool_and("left").alias("left"),
+        F.bool_and("without_members").alias("without_members"),
     )
     return worst.withColumns({"status": status, "falls_behind": _falls_behind(rules)}).orderBy(
         severity().desc(), F.col("lag_messages").desc(), "group"
@@ -49,8 +51,11 @@ def _falls_behind(rules: Rules) -> Column:
 
 def total(groups: DataFrame) -> DataFrame:
     """Sum up :func:`per_group` in one row: groups, stuck_groups (STOPPED, STALLED, REWIND; not ``left``), left_groups
-    (the same, but ``left``), behind_groups (that fall behind), lag_messages, lost_messages, consumed_per_second and
+    (the same, but ``left``), behind_groups (that fall behind), waiting_groups and waiting_lag_messages (of the others
+    that are behind without members, but not ENDED), lag_messages, lost_messages, consumed_per_second and
     produced_per_second."""
+    is_waiting = F.col("verdict").isin(OK, WARNING) & ~F.col("falls_behind") & F.col("without_members")
+    is_waiting &= F.col("lag_messages") > 0
     is_stuck = F.col("verdict").isin(STALLED, STOPPED, REWIND)
     sums = ("lag_messages", "lost_messages", "consumed_per_second", "produced_per_second")
     return groups.agg(
@@ -58,6 +63,8 @@ def total(groups: DataFrame) -> DataFrame:
         F.count_if(is_stuck & ~F.col("left")).alias("stuck_groups"),
         F.count_if(is_stuck & F.col("left")).alias("left_groups"),
         F.count_if("falls_behind").alias("behind_groups"),
+        F.count_if(is_waiting).alias("waiting_groups"),
+        F.sum(F.when(is_waiting, F.col("lag_messages"))).alias("waiting_lag_messages"),
         *(F.sum(name).alias(name) for name in sums),
     )
 

@@ -63,7 +63,8 @@ RULES = Rules()
 
 
 def over_window(rows: DataFrame) -> DataFrame:
-    """Return the values that the rules need from the rows of each group's partition.
+    """Return the values that the rules need from the rows of each group's partition; ``consumer`` is of its last commit
+    that is no reset.
 
     ``rows``: group, topic, partition, age (0: the newest), at_ms, offset, lowest, previous, commits, member_id,
     client_id, host, log_end_then (null: not known).
@@ -76,7 +77,11 @@ def over_window(rows: DataFrame) -> DataFrame:
         F.lag("offset").over(order).alias("offset_before"),
         F.lag("lag").over(order).alias("lag_before"),
     )
-    newest = F.max_by(F.struct("at_ms", "offset", "member_id", "client_id", "host", "log_end_then"), -F.col("age"))
+    rows = _with_resets(rows)
+    newest = F.max_by(F.struct("at_ms", "offset"), -F.col("age"))
+    who = F.struct("at_ms", "member_id", "client_id", "host", "log_end_then")
+    consumer = F.max_by(who, F.when(~F.col("is_reset"), -F.col("age")))
+    moved = F.when(~F.col("is_reset"), F.col("offset") - F.col("offset_before"))
     oldest = F.max_by(F.struct("at_ms", "offset", "log_end_then", "previous", "commits"), "age")
     before = F.coalesce("offset_before", "previous")
     back = (F.col("offset") < F.col("offset_before")) | (F.col("lowest") < before)
@@ -84,9 +89,10 @@ def over_window(rows: DataFrame) -> DataFrame:
         rows.groupBy(*PARTITION)
         .agg(
             newest.alias("newest"),
+            consumer.alias("consumer"),
             oldest.alias("oldest"),
             F.count("*").alias("rows"),
-            F.sum(F.greatest(F.col("offset") - F.col("offset_before"), F.lit(0))).alias("consumed"),
+            F.sum(F.greatest(moved, F.lit(0))).alias("consumed"),
             F.coalesce(F.bool_or(back), F.lit(False)).alias("went_back"),
             F.max(F.greatest("offset", before)).alias("highest"),
             _none_differs().alias("offset_same"),
@@ -95,6 +101,21 @@ def over_window(rows: DataFrame) -> DataFrame:
             F.coalesce(F.bool_and(F.col("lag") >= F.col("lag_before")), F.lit(False)).alias("lag_never_fell"),
         )
         .withColumn("commits", F.col("commits") + _committed_before())
+    )
+
+
+def _with_resets(rows: DataFrame) -> DataFrame:
+    """Add ``is_reset``: the only commit since the last one of a member, and of no member itself.
+
+    ``muster groups reset-offsets`` and Kafka's tools commit so. A consumer that is no member commits more than once.
+    """
+    whole = Window.partitionBy(*PARTITION)
+    of_member = F.min(F.when(F.col("member_id").isNotNull(), F.col("age"))).over(whole)
+    is_later = F.coalesce(F.col("age") < F.col("member_age"), F.lit(False))
+    later = F.sum(F.when(F.col("is_later"), F.col("commits"))).over(whole)
+    marked = rows.withColumn("member_age", of_member).withColumn("is_later", is_later).withColumn("later", later)
+    return marked.withColumn("is_reset", F.col("is_later") & (F.col("later") <= 1)).drop(
+        "member_age", "is_later", "later"
     )
 
 
@@ -113,8 +134,8 @@ def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int)
     The input is from :func:`over_window`, with log_end, lag_messages, lag_ms, departed (struct of gone_ms, in_order and
     removal; null: the group is not known to be without members) and behind_then_ms.
     """
-    silent_ms = now_ms - F.col("newest.at_ms")
-    span_ms = F.col("newest.at_ms") - F.col("oldest.at_ms") + flush_ms
+    silent_ms = now_ms - F.col("consumer.at_ms")
+    span_ms = F.col("consumer.at_ms") - F.col("oldest.at_ms") + flush_ms
     lately = F.coalesce(F.col("lag_ms") < recent_ms, F.lit(False))
     ended = F.coalesce(F.col("departed.in_order") & (F.col("behind_then_ms") < recent_ms), F.lit(False))
     cases: list[tuple[Column, str, Column]] = [
@@ -134,7 +155,7 @@ def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int)
             STOPPED,
             F.concat(
                 F.format_string(
-                    "no commit for %s s, longer than the %s s of its last commits",
+                    "it has not committed for %s s; its last commits were made within %s s",
                     _seconds(silent_ms),
                     _seconds(span_ms),
                 ),

@@ -28,6 +28,8 @@ PAGE_ROWS = 200
 """Limit per section; other formats have more."""
 LEAD_ROWS = 6
 """Limit of a screen's table."""
+_EARLY = timedelta(minutes=5)
+"""Time of rows below which the title says how short it is."""
 _STALE = timedelta(minutes=10)
 """Age beyond which, and beyond three steps, tables are reported to have ended, by their newest row."""
 
@@ -77,7 +79,7 @@ def render_results(results: Sequence[JobResult], options: Options, damage: Seque
         "answers.html.j2",
         {},
         title=_title(jobs, options),
-        verdict=_verdict(jobs, damage),
+        verdict=_verdict(jobs, damage, results, options),
         facts=_facts(results, options),
         stale=_stale(results, options),
         jobs=jobs,
@@ -156,7 +158,7 @@ def _title(jobs: Sequence[_JobOnPage], options: Options) -> str:
     return f"Consumer groups{of}" + (f": {jobs[0].short}" if len(jobs) == 1 else "")
 
 
-def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
+def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str], results: Sequence[JobResult], options: Options) -> str:
     levels = Counter(job.screen.level for job in jobs)
     said = []
     if levels[Level.ACT]:
@@ -165,7 +167,16 @@ def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
         said.append(f"{counted(levels[Level.LOOK], 'thing')} to look at")
     if damage:
         said.append(f"{counted(len(damage), 'question')} not answered")
-    return ", ".join(said).capitalize() or "Nothing to do"
+    return ", ".join(said).capitalize() or f"Nothing to do{_early(results, options)}"
+
+
+def _early(results: Sequence[JobResult], options: Options) -> str:
+    """Say of how short a time the rows are, if too short to judge a trend; empty if a time was requested."""
+    times = [min(at, options.now) for at in _times(results)]
+    if not times or options.start is not None or max(times) - min(times) >= _EARLY:
+        return ""
+    span = max(max(times) - min(times), timedelta(seconds=options.bucket_seconds))
+    return f" so far, after {lasting(span.total_seconds())}"
 
 
 def _facts(results: Sequence[JobResult], options: Options) -> str:

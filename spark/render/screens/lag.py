@@ -48,14 +48,16 @@ def _screen(result: JobResult) -> Screen:
     left = [row for row in groups if row["verdict"] in _BAD and row["left"]]
     behind = [row for row in groups if row["falls_behind"]]
     ended = [row for row in groups if row["verdict"] == ENDED]
+    waiting = [row for row in groups if _is_waiting(row)]
     count = total.get("groups", len(groups))
     return Screen(
-        level=Level.ACT if bad else Level.LOOK if behind or left or lost else Level.WELL,
+        level=_level(bad, [*behind, *left, *lost], waiting),
         summary=_summary(
             count,
             _Some(bad, total.get("stuck_groups")),
             _Some(behind, total.get("behind_groups")),
             _Some(left, total.get("left_groups")),
+            _waiting(waiting, total, count),
         ),
         more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
@@ -76,7 +78,22 @@ class _Some:
         return f"{self.count:,}{of} {verb}{'s' if self.count == 1 else ''} {rest}: {self.names}."
 
 
-def _summary(count: int, bad: _Some, behind: _Some, left: _Some) -> str:
+def _level(bad: Sequence[Row], look: Sequence[Row], waiting: Sequence[Row]) -> Level:
+    """Return the level; a group without members is not yet to be looked at while it may be only restarting."""
+    if bad:
+        return Level.ACT
+    if look or any((row["lag_seconds"] or 0) >= _BEHIND_S for row in waiting):
+        return Level.LOOK
+    return Level.INFO if waiting else Level.WELL
+
+
+def _is_waiting(row: Row) -> bool:
+    """Return whether a group has unread messages and nobody to read them, and no other sentence says so."""
+    is_other = row["falls_behind"] or row["verdict"] in (*_BAD, ENDED)
+    return bool(row["without_members"] and row["lag_messages"] and not is_other)
+
+
+def _summary(count: int, bad: _Some, behind: _Some, left: _Some, waiting: str) -> str:
     if not count:
         return "No group has committed anything."
     whole = counted(count, "group")
@@ -87,7 +104,20 @@ def _summary(count: int, bad: _Some, behind: _Some, left: _Some) -> str:
         said.append(behind.sentence("fall", "" if bad.count else f" of {whole}", "behind"))
     if left.count:
         said.append(f"Left by their members before the end of their topics: {left.names}.")
+    if waiting:
+        said.append(waiting)
     return " ".join(said) or f"No group falls behind: {whole}."
+
+
+def _waiting(rows: Sequence[Row], total: Row, groups: int) -> str:
+    """Return the sentence on the groups that wait for a member; empty if there are none."""
+    if not rows:
+        return ""
+    count = total.get("waiting_groups", len(rows))
+    behind = total.get("waiting_lag_messages", sum(row["lag_messages"] for row in rows))
+    names = listed([named(row["group"]) for row in rows], count=count)
+    verbs = "has no members and is" if count == 1 else "have no members and are"
+    return f"{count:,} of {counted(groups, 'group')} {verbs} {behind:,} behind: {names}."
 
 
 def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
@@ -123,6 +153,8 @@ def _catches_up(row: Row) -> str:
             return "never"
     if row["lag_messages"] == 0:
         return "now"
+    if row["without_members"]:
+        return "never without members"
     if row["catch_up_seconds"] is not None:
         return lasting(round(row["catch_up_seconds"]))
     if row["verdict"] == OK and row["lag_seconds"] is not None and row["lag_seconds"] < _BEHIND_S:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from muster.spark.jobs.job import Options
 from muster.spark.jobs.lag import JOB, gone, over_time, per_partition
@@ -184,7 +185,7 @@ def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> N
         end(600, 6_100, 2, log_start_offset=4_000),
     ]
     found = run(spark, commits, ends, [row for rows in groups.values() for row in rows]).cache()
-    silent = "no commit for 300 s, longer than the 100 s of its last commits"
+    silent = "it has not committed for 300 s; its last commits were made within 100 s"
     assert {group: rest for group, *rest in result(found, "group", "verdict", "rule")} == {
         "cron": ["ENDED", "its members left 299 s ago, 1 s behind"],
         "caught up": ["OK", "no lag now"],
@@ -204,6 +205,27 @@ def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> N
     ended = per_group(found.where("group = 'cron'"))
     columns = ("status", "verdict", "lag_messages", "ended_partitions", "catch_up_seconds")
     assert result(ended, *columns) == [("OK", "ENDED", 3_000, 1, None)]
+
+
+def test_a_reset_of_offsets_is_no_commit_of_the_consumer(spark: SparkSession) -> None:
+    """The members left at 301 s; a tool commits once at 400 s. One that commits for longer is a consumer itself."""
+    groups = ("left", "reset", "reads on")
+    tool: dict[str, Any] = {"member_id": None, "generation": None, "client_id": "muster-cli", "host": "10.0.0.9"}
+    commits = [
+        *(commit(s, 10 * s, group=group) for group in groups for s in range(210, 301, 10)),
+        commit(400, 4_000, group="reset", **tool),
+        *(commit(s, 10 * s, group="reads on", **tool) for s in (400, 410)),
+    ]
+    events = [row for group in groups for row in story(group, *ALONE, (301, "member_left", 0), (301, EMPTY, 0))]
+    found = run(spark, commits, [*growing(0)], events).cache()
+    columns = ("group", "verdict", "left", "without_members", "client_id", "offset")
+    assert sorted(result(found, *columns)) == [
+        ("left", "ENDED", True, True, "rdkafka", 3_000),
+        ("reads on", "WARNING", False, False, "muster-cli", 4_100),
+        ("reset", "ENDED", True, True, "rdkafka", 4_000),
+    ]
+    judged = per_group(found.withColumn("verdict", F.lit("OK")))
+    assert result(total(judged), "waiting_groups", "waiting_lag_messages") == [(2, 3_100 + 2_100)]
 
 
 def lag(row: Any) -> tuple[Any, ...]:
@@ -243,7 +265,7 @@ def test_commits_no_more(by_hand: dict[int, Any]) -> None:
     """The last commits span 90 s, and a flush window; the last one was 300 s ago. 3,050 came at 295.1 s."""
     row = by_hand[4]
     assert lag(row) == (3_050, pytest.approx(304.9), 10.0, "STOPPED")
-    assert row["rule"] == "no commit for 300 s, longer than the 100 s of its last commits"
+    assert row["rule"] == "it has not committed for 300 s; its last commits were made within 100 s"
     assert row["catch_up_seconds"] is None
 
 

@@ -38,6 +38,7 @@ def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: An
         "produced_per_second": 10.0,
         "lost_messages": 0,
         "left": verdict == "ENDED",
+        "without_members": verdict == "ENDED",
         "falls_behind": verdict == "WARNING",
         "rule": "by some rule",
     } | changes

@@ -75,7 +75,10 @@ def over_time(name: str, x: str, y: str) -> Shown:
 
 def results() -> list[JobResult]:
     """Return results of 14 minutes with a dozen groups, with every long name."""
-    rule = "no commit for 424 s, longer than the 61 s of its last commits; its last member was removed: session expired"
+    rule = (
+        "it has not committed for 424 s; its last commits were made within 61 s; "
+        "its last member was removed: session expired"
+    )
     verdicts = ("STOPPED", "WARNING", "OK")
     groups = [
         standing(group, verdicts[place % 3], 10**7 + place, lag_seconds=86_000.0, rule=rule)

@@ -75,6 +75,14 @@ def test_the_page_begins_with_what_must_be_done_and_leaves_out_groups_that_ended
     assert "job placement: torn" in header
 
 
+def test_the_title_says_that_it_is_early() -> None:
+    rows = [{"at": NOON + timedelta(minutes=minute), "group": "billing", "bytes": 1} for minute in range(11)]
+    early = html.unescape(page_of(drawn_section("lines", rows[:3]), now=NOON + timedelta(minutes=3)))
+    assert '<p class="verdict">Nothing to do so far, after 2 min 0 s</p>' in early
+    late = page_of(drawn_section("lines", rows), now=NOON + timedelta(minutes=11))
+    assert '<p class="verdict">Nothing to do</p>' in late
+
+
 def test_tables_that_ended_long_ago_are_said_to_have() -> None:
     rows = [{"at": NOON + timedelta(minutes=minute), "group": "billing", "bytes": 1} for minute in range(3)]
     page = page_of(drawn_section("lines", rows), now=NOON + timedelta(days=2))
@@ -132,6 +140,22 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
     assert screen("lag", section("groups", *groups[3:])).level == Level.WELL
     assert screen("lag", section("groups", standing("too late", lost_messages=1))).level == Level.LOOK
     assert screen("lag", section("groups")).summary == "No group has committed anything."
+
+
+def test_a_group_without_members_does_not_keep_up() -> None:
+    """Until its oldest unread message is 100 s old it may be only restarting."""
+    young = standing("readers", lag=41, lag_seconds=12.0, without_members=True, left=True)
+    found = screen("lag", section("groups", young, standing("well")))
+    sentence = "1 of 2 groups has no members and is 41 behind: readers."
+    assert (found.level, found.summary) == (Level.INFO, sentence)
+    assert [row["catches_up"] for row in found.rows] == ["never without members", "now"]
+    old = young | {"lag_seconds": 100.0}
+    assert screen("lag", section("groups", old, standing("well"))).level == Level.LOOK
+    both = screen("lag", section("groups", old, young | {"group": "writers"}, standing("slow", "WARNING", 400)))
+    assert both.summary == (
+        "1 of 3 groups falls behind: slow (400 behind). "
+        "2 of 3 groups have no members and are 82 behind: readers and writers."
+    )
 
 
 def test_what_was_down() -> None:
