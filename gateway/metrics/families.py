@@ -423,7 +423,7 @@ RECONCILER = (
     ),
     _counter(
         "muster_reconciler_repairs_missed_total{reason}",
-        "Repairs that were not done: too late, since another client wrote the node meanwhile, or refused, since it is "
+        "Repairs that were not done: too late, since another client wrote the node first, or refused, since it is "
         "too large for ZooKeeper.",
     ),
     _gauge(

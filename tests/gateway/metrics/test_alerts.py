@@ -40,7 +40,7 @@ def test_each_alert_has_its_page() -> None:
     for name, rule in alerts().items():
         assert rule["annotations"]["runbook_url"] == f"docs/operations/alerts.md#{name.lower()}"
         assert rule["labels"]["severity"] in ("critical", "warning")
-        for part in ("**Meaning.**", "**Impact.**", "**Look at.**", "**Mend.**"):
+        for part in ("**Meaning.**", "**Impact.**", "**Look at.**", "**Fix.**"):
             assert part in sections[name], name
 
 
