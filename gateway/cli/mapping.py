@@ -102,7 +102,7 @@ def list_(directory: Path, address: str | None, as_json: bool, **wanted: str | N
     given = _given(wanted)
     if as_json:
         print_json(rows)
-    elif rows or not given:
+    elif rows:
         known = [row for row in rows if "path" not in row]
         groups = counted(len({row["group"] for row in known}), "group")
         print_table(_NODES, [_cells(row, _NODES) for row in known], f"{counted(len(known), 'node')} of {groups}")

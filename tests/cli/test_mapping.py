@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from muster.gateway.cli import mapping
 from muster.gateway.cli.mapping_rows import Filter, aside_rows, divergence_rows, node_rows, planned_rows
 from muster.placement.mapping.divergence import Aside, Difference, Divergence
 from muster.placement.mapping.nodes import encode_registration, kop_path, registration_path
 from muster.placement.mapping.registration import Registration
 from tests.cli.conftest import Muster, one_line
+from tests.cli.runner import runner
 from tests.placement.strategies import registration
 
 EVERYTHING = Filter()
@@ -62,6 +64,12 @@ def test_nodes_are_decoded_and_what_is_no_registration_is_named() -> None:
 def test_filters(wanted: Filter, groups: set[str]) -> None:
     held = nodes(ODD, registration("billing"), registration("dashboard"))
     assert {row["group"] for row in node_rows(held, wanted)} == groups
+
+
+def test_a_list_of_nothing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping, "_call_reconciler", lambda *_: {})
+    shown = runner().invoke(mapping.list_, [])
+    assert (shown.stdout, shown.stderr) == ("", "the mapping is empty\n")
 
 
 def test_rows_of_differences_and_plans_say_what_they_are_about() -> None:

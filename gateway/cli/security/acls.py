@@ -146,7 +146,8 @@ def list_(
         return
     print_table(_COLUMNS, [tuple(row.values()) for row in rows], counted(len(rows), "ACL") if rows else None)
     if not rows:
-        terminal.line("there are no such ACLs", err=True)
+        named = bool(topics or groups or transactional_ids or cluster or principal)
+        terminal.line(f"there are no {'such ' if named else ''}ACLs", err=True)
 
 
 def _changes(command: F) -> F:

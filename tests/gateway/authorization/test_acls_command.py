@@ -66,6 +66,9 @@ def test_acls_are_added_listed_and_removed(running: Serving) -> None:
     assert "User:ann" in run(running, "list")[0]
     assert run(running, "remove", *options, "--yes") == ("", "removed 2 ACLs\n")
     assert rows(running) == {deny}
+    assert run(running, "list", "--topic", "é t")[1] == "there are no such ACLs\n"
+    run(running, "remove", "--cluster", "--yes")
+    assert run(running, "list")[1] == "there are no ACLs\n"
 
 
 def test_prefixes_and_what_applies_to_a_resource(running: Serving) -> None:
@@ -100,12 +103,12 @@ def test_what_producers_and_consumers_need(running: Serving) -> None:
         (("add", *ANN), 2, "Name a resource"),
         (("add", "--allow-principal", "ann", "--topic", "t"), 1, "write TYPE:NAME, for example User:ann"),
         (("add", *ANN, "--group", "g", "--operation", "Write"), 1, "Write means nothing for a Group"),
-        (("add", *ANN, "--topic", "t", "--deny-host", "10.0.0.1"), 2, "A host is of a principal"),
+        (("add", *ANN, "--topic", "t", "--deny-host", "10.0.0.1"), 2, "--deny-host needs --deny-principal"),
         (("add", *ANN, "--consumer", "--topic", "t"), 2, "--consumer needs --topic and --group"),
         (("add", *ANN, "--producer", "--topic", "t", "--operation", "Read"), 2, "choose the operations"),
         (("add", "--deny-principal", "User:a", "--producer", "--topic", "t"), 2, "need --allow-principal"),
         (("add", *ANN, "--group", "a/b"), 1, "ZooKeeper has no node of this name"),
-        (("remove",), 2, "Name what to remove"),
+        (("remove",), 2, "Name a resource"),
         (("remove", "--topic", "t", "--operation", "Read"), 2, "need --allow-principal"),
     ],
 )
