@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.ports import Ports
+from muster.gateway.cli.lifecycle.watchdog import MARKER
 
 HOST = "127.0.0.1"
 
@@ -29,6 +32,23 @@ def test_clients_are_refused_and_others_do_not_get_it() -> None:
         Ports().take(HOST, port, 1, "say another")
     held.release()
     socket.create_server((HOST, port)).close()
+
+
+LISTEN = (
+    "import socket; held = socket.create_server(('127.0.0.1', 0)); print(held.getsockname()[1], flush=True); input()"
+)
+
+
+@pytest.mark.parametrize(("name", "who"), [(MARKER, "another Muster"), ("OTHER", r"python[\d.]*")])
+def test_the_process_that_has_it_is_named(name: str, who: str) -> None:
+    command, piped = [sys.executable, "-c", LISTEN], subprocess.PIPE
+    with subprocess.Popen(command, env={name: "x"}, stdin=piped, stdout=piped, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with pytest.raises(CliError, match=rf"is taken by {who} \(pid {process.pid}\); say another"):
+            Ports().take(HOST, port, 1, "say another")
+        process.stdin.close()
 
 
 def test_a_port_whose_last_connections_the_kernel_still_remembers() -> None:

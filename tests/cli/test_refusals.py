@@ -91,7 +91,7 @@ def listener_behind_a_free_port() -> socket.socket:
 
 
 @pytest.mark.parametrize("which", ["kafka", "second kafka", "metrics"])
-def test_a_taken_port(muster: Muster, which: str) -> None:
+def test_a_taken_port(muster: Muster, tmp_path: Path, which: str) -> None:
     with listener_behind_a_free_port() as taken:
         port = taken.getsockname()[1]
         arguments = {
@@ -103,6 +103,14 @@ def test_a_taken_port(muster: Muster, which: str) -> None:
     assert f"port {port} on 127.0.0.1 is taken" in error
     assert f"(pid {os.getpid()})" in error
     assert ("--set metrics.port" if which == "metrics" else "--port") in error
+    assert not (tmp_path / "muster-data").exists()
+
+
+def test_a_failed_start_leaves_a_directory_that_was_there(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "muster-data").mkdir()
+    with listener_behind_a_free_port() as taken:
+        one_line(muster("up", "--port", str(taken.getsockname()[1])))
+    assert (tmp_path / "muster-data" / "meta.properties").exists()
 
 
 @pytest.mark.parametrize(

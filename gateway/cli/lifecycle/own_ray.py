@@ -28,6 +28,7 @@ from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX
 from muster.gateway.cli.lifecycle.ray_connection import keep_stdout, use_token
+from muster.gateway.cli.lifecycle.watchdog import MARKER
 from muster.gateway.cli.lifecycle.worker_launch import FORKS, SETUP
 
 _RAY_DIR = "r"
@@ -75,7 +76,6 @@ _FORKS_BACKLOG = 64
 _START_RAYLET = "start_raylet"
 _SETUP_PATH = "setup_worker_path"
 """Option of Ray for the program that starts a worker."""
-_MARKER = "MUSTER_UP_ID"
 
 
 class OwnRay:
@@ -95,12 +95,12 @@ class OwnRay:
     def start(self) -> None:
         """Start Ray and connect to it. CliError if it does not start."""
         marker = secrets.token_hex(8)
-        self._watchdog = _guarded(f"{_MARKER}={marker}", self.temp_dir)
+        self._watchdog = _guarded(f"{MARKER}={marker}", self.temp_dir)
         _write_token(self.token_path)
         others = set(psutil.Process().children())
         os.environ.update(self._environment)
         scratch = str(self.temp_dir / "tmp")  # Spark's: for what executors spill, even if they are killed
-        os.environ.update({_MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
+        os.environ.update({MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
         for name, value in _RAY_SETTINGS.items():
             os.environ.setdefault(f"RAY_{name}", value)
         use_token(self.token_path)

@@ -11,10 +11,13 @@ from contextlib import suppress
 import psutil
 
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.watchdog import MARKER
 
 _FREE_PORTS = range(20_000, 32_000)
 """Below the ports of outgoing connections, so that none takes a port between the check and its use."""
 _TRIES = 200
+_TITLES = ("ray::GatewayActor", "ray::StandbyActor")
+"""Processes that may listen for Muster's clients. On a given Ray they have no mark in their environment."""
 
 
 class Ports:
@@ -95,6 +98,15 @@ def _listeners(port: int) -> Iterator[str]:
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-                yield f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+                name = "another Muster" if _is_of_muster(connection.pid) else psutil.Process(connection.pid).name()
+                yield f"{name} (pid {connection.pid})"
     except psutil.Error:
         return
+
+
+def _is_of_muster(pid: int) -> bool:
+    process = psutil.Process(pid)
+    try:
+        return " ".join(process.cmdline()).strip() in _TITLES or MARKER in process.environ()
+    except psutil.AccessDenied:  # another user's environment
+        return False

@@ -72,6 +72,8 @@ class Start:
         check_certificates(self._config)
         check_listeners(self._config, on_cluster=self._address is not None)
         keep_files_private()
+        if not self._storage.exists():
+            self._undo.callback(storage.remove_unused, self._storage)
         cluster_id = prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         if self._address is not None:

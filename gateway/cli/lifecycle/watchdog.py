@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+MARKER = "MUSTER_UP_ID"
+"""Variable in the environment of the processes of a ``muster up``."""
 _TRIES = 100
 _PAUSE_S = 0.05
 
