@@ -15,6 +15,7 @@ from muster.gateway.capture.recorder import SECRET_APIS, Limits, Recorder
 from muster.gateway.cli.coordinator import addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted
 from muster.placement.host_port import host_port
 
@@ -57,19 +58,19 @@ _SECRETS = f"{', '.join(list(SECRET_APIS.values())[:-1])} and {list(SECRET_APIS.
 )
 @click.option(
     "--max-frames",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=1000,
     show_default=True,
     help="Maximum number of files; later frames are only relayed.",
 )
 @click.option(
     "--max-frame-bytes",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=65_536,
     show_default=True,
     help="Larger frames are relayed but not written.",
 )
-@click.option("--each", type=click.IntRange(1), help="Maximum frames per client, API and version. Default: all.")
+@click.option("--each", type=Whole(1), help="Maximum frames per client, API and version. Default: all.")
 def capture(listen: str, bootstrap: str, folder: Path, max_frames: int, max_frame_bytes: int, each: int | None) -> None:
     """Run the proxy. Help is in the decorator, since it names the APIs that are left out."""
     brokers = list(addresses(bootstrap))

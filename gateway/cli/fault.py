@@ -138,7 +138,7 @@ def _fields(command: F) -> F:
 
 @fault.command(
     short_help="Inject a fault.",
-    epilog="Example: muster fault inject error --api Heartbeat --group orders --error NOT_COORDINATOR --once",
+    epilog="Example: muster fault inject error --api Heartbeat --error NOT_COORDINATOR --once",
 )
 @click.argument("action", type=NAME)
 @_fields

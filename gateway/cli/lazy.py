@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from muster.gateway.cli.help import with_own_lines
 from muster.gateway.cli.suggestions import Commands
 
 
@@ -53,7 +54,7 @@ class LazyCommands(Commands):
             return None
         module, _, attribute = found.target.partition(":")
         command: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-        return command
+        return with_own_lines(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

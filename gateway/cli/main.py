@@ -90,10 +90,11 @@ def _print_version(context: click.Context, _: click.Parameter, is_requested: boo
     epilog="""Example: muster up --port 9092
 
     \b
-    Completion with Tab: put your shell's line into ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish.
-      bash: eval "$(_MUSTER_COMPLETE=bash_source muster)"
-      zsh:  eval "$(_MUSTER_COMPLETE=zsh_source muster)"
+    Completion with Tab: put your shell's line into its file:
+      bash: eval "$(_MUSTER_COMPLETE=bash_source muster)"       (~/.bashrc)
+      zsh:  eval "$(_MUSTER_COMPLETE=zsh_source muster)"        (~/.zshrc)
       fish: _MUSTER_COMPLETE=fish_source muster | source
+            (~/.config/fish/config.fish)
     """,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

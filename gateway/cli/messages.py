@@ -34,6 +34,7 @@ from muster.gateway.cli.kafka import (
     text_of,
 )
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, counted, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
@@ -46,7 +47,7 @@ _SEND_TIMEOUT_MS = 30_000
 @by_bootstrap
 @click.option("--key-separator", type=NAME, metavar="TEXT", help="Separator between key and value in each line.")
 @click.option("--header", "headers", multiple=True, type=NAME, metavar="NAME=VALUE", help="Give each message a header.")
-@click.option("--partition", type=click.IntRange(0), help="Send to this partition. Default: by the key, or any.")
+@click.option("--partition", type=Whole(0), help="Send to this partition. Default: by the key, or any.")
 def produce(
     topic: str,
     bootstrap_server: str | None,
@@ -145,8 +146,8 @@ def _header(text: str) -> tuple[str, bytes]:
 @click.argument("topic", type=NAME)
 @by_bootstrap
 @click.option("--from-beginning", is_flag=True, help="Begin with the first message. Default: those from now on.")
-@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: at Ctrl-C.")
-@click.option("--partition", type=click.IntRange(0), help="Show only messages of this partition.")
+@click.option("--count", type=Whole(1), help="End after so many messages. Default: at Ctrl-C.")
+@click.option("--partition", type=Whole(0), help="Show only messages of this partition.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with keys and headers, one message on each line.")
 def tail(
     topic: str,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.help import with_own_lines
 
 _ALIKE = 0.8
 """Similarity of names, for difflib."""
@@ -19,7 +21,14 @@ _VERBOSE = ("-v", "--verbose")
 
 
 class Commands(click.Group):
-    """Group whose error for an unknown command names similar ones."""
+    """Group whose error for an unknown command names similar ones, and whose help cuts no text."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        with_own_lines(self)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(with_own_lines(cmd), name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -22,6 +22,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import EARLIEST, LATEST, TIMEOUT_S, admin, end_offsets, metadata, partitions_of, result
 from muster.gateway.cli.messages import produce, tail
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
@@ -66,7 +67,7 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @topics.command(epilog="Example: muster topics create flights --partitions 6 --config retention.ms=86400000")
 @click.argument("name", type=NAME)
 @by_bootstrap
-@click.option("--partitions", type=click.IntRange(1), help="Number of partitions. Default: num.partitions.")
+@click.option("--partitions", type=Whole(1), help="Number of partitions. Default: num.partitions.")
 @click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="Set a config of the topic.")
 def create(
     name: str,
@@ -83,7 +84,7 @@ def create(
     terminal.line(f"created {name}", err=True)
 
 
-@topics.command(epilog="Example: muster topics alter flights --config retention.ms=86400000 --delete-config segment.ms")
+@topics.command(epilog="Example: muster topics alter flights --config retention.ms=86400000")
 @click.argument("name", type=NAME)
 @by_bootstrap
 @click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="Set a config of the topic.")

@@ -15,6 +15,7 @@ from muster.gateway.cli import http
 from muster.gateway.cli.groups.admin import EVICTED
 from muster.gateway.cli.groups.lag import unknown
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
 from muster.gateway.cli.times import utc
@@ -45,7 +46,7 @@ _COLUMNS = (
 )
 @click.argument("group", type=NAME)
 @by_http
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
+@click.option("--limit", type=Whole(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 @with_wide
 @click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
 def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:

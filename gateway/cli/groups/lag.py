@@ -20,6 +20,7 @@ from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Real, Whole
 from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, table, with_wide
 from muster.gateway.cli.running import by_http
 from muster.gateway.cli.suggestions import not_found
@@ -46,9 +47,7 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
 )
 @click.argument("group", type=NAME, required=False)
 @by_http
-@click.option(
-    "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="Show at most this many groups."
-)
+@click.option("--limit", type=Whole(1, _PAGE), default=20, show_default=True, help="Show at most this many groups.")
 @click.option(
     "--sort",
     type=click.Choice(("worst", "lag_s", "lag", "members", "group")),
@@ -58,7 +57,7 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
 )
 @click.option(
     "--watch",
-    type=click.FloatRange(0.2, 3600),
+    type=Real(0.2, 3600),
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",

@@ -24,6 +24,7 @@ from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
 from muster.gateway.cli.kafka import TIMEOUT_S, admin, group_names, refused, result
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import not_found, similar
@@ -78,13 +79,13 @@ class _Plan:
 @click.command(
     "reset-offsets",
     short_help="Move a group's committed offsets, or undo that.",
-    epilog="Example: muster groups reset-offsets billing --topic invoices:0,1 --by-duration PT1H --execute",
+    epilog="Example: muster groups reset-offsets billing --topic invoices:0,1 --by-duration PT1H",
 )
 @click.argument("group", type=NAME)
 @click.option("--to-earliest", is_flag=True, help="To the first message.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-current", is_flag=True, help="To the committed offset; with --export, to save it.")
-@click.option("--to-offset", type=click.IntRange(0, reset_options.LARGEST_OFFSET), metavar="N", help="To offset N.")
+@click.option("--to-offset", type=Whole(0, reset_options.LARGEST_OFFSET), metavar="N", help="To offset N.")
 @click.option("--shift-by", type=int, metavar="N", help="N messages forward, or back if N is negative.")
 @click.option(
     "--to-datetime",

@@ -41,9 +41,7 @@ def enlist(cluster_file: Path) -> None:
         LocalNodeProvider(config["provider"], config["cluster_name"])  # type: ignore[no-untyped-call]  # writes the list
 
 
-@host.command(
-    epilog="Example: python -m muster.gateway.cli.lifecycle.host merge cluster.yaml deploy/aws.yaml > aws.yaml"
-)
+@host.command(epilog="Example: python -m muster.gateway.cli.lifecycle.host merge cluster.yaml aws.yaml")
 @click.argument("base", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("changes", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def merge(base: Path, changes: Path) -> None:

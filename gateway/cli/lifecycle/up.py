@@ -18,6 +18,7 @@ from muster.actors.runtime.settings import JSON_LOG, LogFormat
 from muster.gateway.cli.errors import CliError, StopRequested
 from muster.gateway.cli.lifecycle.detach import detach
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.options import with_properties
 from muster.gateway.cli.output import LoggedSteps, Progress, log_as_json
 from muster.gateway.cli.properties import read_config
@@ -47,9 +48,7 @@ _STOPPING = "stopping; a second signal exits at once"
 @click.option(
     "--address", type=NAME, metavar="RAY_ADDRESS", help="Address of a running Ray, or auto. Default: start one."
 )
-@click.option(
-    "--nodes", metavar="N", type=click.IntRange(1), help="With --address: wait for N nodes first, at most 5 min."
-)
+@click.option("--nodes", metavar="N", type=Whole(1), help="With --address: wait for N nodes first, at most 5 min.")
 @click.option(
     "--insecure",
     is_flag=True,

@@ -69,10 +69,19 @@ def _resources(command: F) -> F:
     """Add the options that name resources; all may be repeated."""
     for option in (
         click.option("--cluster", is_flag=True, help="ACLs of the cluster itself."),
-        click.option("--transactional-id", "transactional_ids", multiple=True, type=NAME, metavar="ID"),
-        click.option("--group", "groups", multiple=True, type=NAME, metavar="GROUP"),
         click.option(
-            "--topic", "topics", multiple=True, type=NAME, metavar="TOPIC", help="Name or prefix of a topic; * for all."
+            "--transactional-id",
+            "transactional_ids",
+            multiple=True,
+            type=NAME,
+            metavar="ID",
+            help="A transactional id, or a prefix; * for all.",
+        ),
+        click.option(
+            "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="A group, or a prefix; * for all."
+        ),
+        click.option(
+            "--topic", "topics", multiple=True, type=NAME, metavar="TOPIC", help="A topic, or a prefix; * for all."
         ),
     ):
         command = option(command)
@@ -173,21 +182,28 @@ def _changes(command: F) -> F:
             metavar="IP",
             help="Host of --allow-principal. Default: *.",
         ),
-        click.option("--deny-principal", "denied", multiple=True, type=NAME, metavar="TYPE:NAME"),
+        click.option(
+            "--deny-principal",
+            "denied",
+            multiple=True,
+            type=NAME,
+            metavar="TYPE:NAME",
+            help="Whom to deny, even if another ACL allows it. May be repeated.",
+        ),
         click.option(
             "--allow-principal",
             "allowed",
             multiple=True,
             type=NAME,
             metavar="TYPE:NAME",
-            help="For example User:ann; User:* is everyone.",
+            help="Whom to allow: User:ann; User:* is everyone. May be repeated.",
         ),
     ):
         command = option(command)
     return command
 
 
-@acls.command(epilog="Example: muster acls add --allow-principal User:ann --consumer --topic flights --group billing")
+@acls.command(epilog="Example: muster acls add --allow-principal User:ann --producer --topic flights")
 @by_bootstrap
 @_resources
 @_pattern_type(_ADDED, "literal")
@@ -210,7 +226,7 @@ def add(bootstrap_server: str | None, directory: Path, address: str | None, patt
 def remove(
     bootstrap_server: str | None, directory: Path, address: str | None, pattern_type: str, yes: bool, **chosen: Any
 ) -> None:
-    """Remove the ACLs that ``add`` with the same options adds; without a principal, all of the resources."""
+    """Remove the ACLs that add with the same options adds; without a principal, all of the resources."""
     style = _FOUND[pattern_type.lower()]
     if chosen["allowed"] or chosen["denied"]:
         filters = [AclBindingFilter(*acl) for acl in _chosen(style, chosen)]

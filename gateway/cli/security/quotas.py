@@ -14,6 +14,7 @@ from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.coordinator import Gateway, addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Real, Whole
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
@@ -52,7 +53,7 @@ def _rate(_context: click.Context, _option: click.Parameter, text: str | None) -
     return bytes_per_s
 
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = Real(is_open=True)
 
 
 def _entity(command: Any) -> Any:
@@ -114,9 +115,11 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @click.option(
     "--group-rate", type=NAME, callback=_rate, metavar="RATE", help="Bytes that --group may fetch per second."
 )
-@click.option("--request-percentage", type=_POSITIVE, help="Share of a gateway's time for requests, in percent.")
+@click.option(
+    "--request-percentage", type=Real(is_open=True, shown="PERCENT"), help="Share of a gateway's time for requests."
+)
 @click.option("--mutation-rate", type=_POSITIVE, help="Partitions that may be created and deleted per second.")
-@click.option("--connection-rate", type=click.IntRange(min=1), help="Connections per second of --ip.")
+@click.option("--connection-rate", type=Whole(1), help="Connections per second of --ip.")
 def set_(bootstrap_server: str | None, directory: Path, address: str | None, **chosen: Any) -> None:
     """Set quotas; others of the user, client or address stay. They are in force when the command ends."""
     group, rate = chosen.pop("group"), chosen.pop("group_rate")
@@ -137,7 +140,12 @@ def set_(bootstrap_server: str | None, directory: Path, address: str | None, **c
 @by_bootstrap
 @_entity
 @click.option(
-    "--quota", "keys", multiple=True, type=click.Choice(tuple(_KEYS.values())), help="Only this quota; may be repeated."
+    "--quota",
+    "keys",
+    multiple=True,
+    type=click.Choice(tuple(_KEYS.values())),
+    metavar="QUOTA",
+    help=f"Only this quota: {', '.join(_KEYS.values())}. May be repeated.",
 )
 def remove(
     bootstrap_server: str | None, directory: Path, address: str | None, keys: tuple[str, ...], **chosen: Any

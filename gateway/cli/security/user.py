@@ -15,6 +15,7 @@ from muster.gateway.cli.coordinator import Gateway, addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_security
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.security.users import Users, UsersOfController, UsersOfFile, UsersOfGateway
@@ -52,9 +53,7 @@ def _users(bootstrap_server: str | None, directory: Path, address: str | None, f
         yield UsersOfController(directory, address)
 
 
-@click.group(
-    cls=Commands, epilog="Example: muster user add ann --bootstrap-server HOST:PORT --command-config admin.properties"
-)
+@click.group(cls=Commands, epilog="Example: muster user add ann --command-config admin.properties")
 def user() -> None:
     """List, add and remove users that may log in.
 
@@ -95,7 +94,13 @@ def list_(as_json: bool, **where: Any) -> None:
     metavar="MECHANISM",
     help=f"{' or '.join(SCRAM_MECHANISMS)}; may be repeated. Default: both. PLAIN works with each.",
 )
-@click.option("--iterations", type=click.IntRange(DEFAULT_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS)
+@click.option(
+    "--iterations",
+    type=Whole(DEFAULT_ITERATIONS, MAX_ITERATIONS),
+    default=DEFAULT_ITERATIONS,
+    show_default=True,
+    help=f"How often SCRAM hashes the password, at most {MAX_ITERATIONS}.",
+)
 @click.option(
     "--password-file",
     type=click.File(encoding="utf-8"),

@@ -43,9 +43,7 @@ def zookeeper() -> None:
     """
 
 
-@zookeeper.command(
-    "secure", epilog="Example: muster zookeeper secure --config muster.properties --set zookeeper.connect=zk:2181"
-)
+@zookeeper.command("secure", epilog="Example: muster zookeeper secure --config muster.properties")
 @_properties
 def secure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None) -> None:
     """Let only Muster change its nodes.

@@ -21,6 +21,7 @@ import click
 from muster.actors.runtime.ray_imports import let_processes_import
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Real, Whole
 from muster.gateway.cli.running import by_storage_or_address, state_of
 from muster.gateway.cli.times import Moment, Size, Zone
 
@@ -34,46 +35,48 @@ def spark_options(command: F) -> F:
     """Add the options of every command that runs jobs; the command passes them all to :func:`become_spark`."""
     for option in reversed(
         (
-            click.option("--from", "start", type=Moment(), help="Start of the time range: ISO 8601, or -1h, -7d."),
-            click.option("--to", "end", type=Moment(), help="End of the time range, in the same formats."),
+            click.option(
+                "--from", "start", type=Moment(), help="Start: ISO 8601, or -1h, -7d. Default: the first row."
+            ),
+            click.option("--to", "end", type=Moment(), help="End, in the same formats. Default: now."),
             click.option(
                 "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this group. May be repeated."
             ),
-            click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
-            click.option("--top", type=click.IntRange(1), help="Maximum rows of a ranking."),
+            click.option(
+                "--bucket", "bucket_seconds", type=Whole(1, shown="SECONDS"), help="Step of time series. Default 60."
+            ),
+            click.option("--top", type=Whole(1), help="Maximum rows of a ranking. Default 20."),
             click.option(
                 "--price-per-gib",
-                type=click.FloatRange(0),
+                type=Real(shown="PRICE"),
                 callback=_finite,
                 help="Charge groups for the bytes sent to them.",
             ),
             click.option("--timezone", type=Zone(), help="Time zone of days and hours. Default UTC."),
             click.option(
                 "--commits-flush-ms",
-                type=click.IntRange(100),
+                type=Whole(100, shown="MS"),
                 help="lag: metrics.commits.flush.ms of the cluster, if it is not 10000.",
             ),
             click.option(
                 "--end-offsets-flush-ms",
-                type=click.IntRange(100),
+                type=Whole(100, shown="MS"),
                 help="lag: metrics.end.offsets.flush.ms of the cluster, if it is not 10000.",
             ),
-            click.option("--lag-intervals", type=click.IntRange(2), help="lag: number of commits per verdict."),
-            click.option(
-                "--what-if-partitions", type=click.IntRange(1), help="placement: assume this many offsets partitions."
-            ),
-            click.option("--what-if-nodes", type=click.IntRange(1), help="placement: assume this many nodes."),
+            click.option("--lag-intervals", type=Whole(2), help="lag: number of commits per verdict. Default 10."),
+            click.option("--what-if-partitions", type=Whole(1), help="placement: assume this many offsets partitions."),
+            click.option("--what-if-nodes", type=Whole(1), help="placement: assume this many nodes."),
             click.option("--local", is_flag=True, help="Run Spark on this machine instead of through RayDP."),
             click.option(
                 "--executors",
-                type=click.IntRange(1),
+                type=Whole(1),
                 default=1,
                 show_default=True,
                 help="Number of executors, as actors on the Ray cluster.",
             ),
             click.option(
                 "--executor-cores",
-                type=click.IntRange(1),
+                type=Whole(1),
                 default=1,
                 show_default=True,
                 help="Cores of each; with --local, of this machine.",

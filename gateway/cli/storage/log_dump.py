@@ -17,6 +17,7 @@ from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, print_json
 from muster.gateway.cli.storage.offsets_records import decoded, in_words
 from muster.placement.view import OFFSETS_TOPIC
@@ -42,8 +43,8 @@ class _Found(NamedTuple):
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
-@click.option("--offset", type=click.IntRange(0), default=0, help="Start with the record at this offset.")
-@click.option("--max", "limit", type=click.IntRange(1), help="Show at most this many records.")
+@click.option("--offset", type=Whole(0), default=0, help="Start with the record at this offset.")
+@click.option("--max", "limit", type=Whole(1), help="Show at most this many records.")
 @click.option(
     "--format",
     "style",

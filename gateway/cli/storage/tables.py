@@ -16,6 +16,7 @@ from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.suggestions import Commands
 from muster.gateway.cli.times import utc
@@ -88,12 +89,10 @@ def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
 
 @tables.command("compact", epilog="Example: muster tables compact --delay-ms 0")
 @_storage
+@click.option("--delay-ms", type=Whole(0, shown="MS"), help="Value of metrics.compaction.delay.ms. Default 15 minutes.")
+@click.option("--grace-ms", type=Whole(0, shown="MS"), help="Value of metrics.compaction.grace.ms. Default a day.")
 @click.option(
-    "--delay-ms", type=click.IntRange(min=0), help="Value of metrics.compaction.delay.ms. Default 15 minutes."
-)
-@click.option("--grace-ms", type=click.IntRange(min=0), help="Value of metrics.compaction.grace.ms. Default a day.")
-@click.option(
-    "--retention-ms", type=click.IntRange(min=0), help="Value of metrics.retention.ms. Default: nothing expires."
+    "--retention-ms", type=Whole(0, shown="MS"), help="Value of metrics.retention.ms. Default: nothing expires."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compact_(
