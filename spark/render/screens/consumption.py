@@ -26,7 +26,7 @@ _COLUMNS = (
     Lead(name="share_percent", label="of all"),
     Lead(name="messages", label="messages"),
     Lead(name="resent", label="of them sent again", head="sent again"),
-    Lead(name="resent_percent", label="sent again, % of distinct", head="sent again %", minor=True),
+    Lead(name="resent_percent", label="sent again %", minor=True),
     Lead(name="mean_bytes", label="mean message", minor=True),
 )
 _COST = Lead(name="cost", label="cost")
