@@ -39,6 +39,7 @@ setup: $(STAMP)
 	echo "== 3 of 3: this checkout"; \
 	PYTHONWARNINGS=ignore $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --no-build-isolation -e . -e ./pytest-muster; \
 	cat $(PROJECTS) > $(INSTALLED)
+	$(if $(filter setup,$(MAKECMDGOALS)),@echo "ready: .venv/bin/muster up")
 
 .PHONY: $(STAMP)
 $(STAMP):

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-INSTALL = Path(__file__).parents[2] / "deploy" / "install.py"
+ROOT = Path(__file__).parents[2]
+INSTALL = ROOT / "deploy" / "install.py"
 
 
 def test_what_fails_is_shown(tmp_path: Path) -> None:
@@ -33,3 +34,17 @@ def test_what_is_there_already_is_one_line(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("   done in ")
+
+
+def test_what_is_set_up_is_ready(tmp_path: Path) -> None:
+    """The last line of ``make setup`` is what to do next; targets that set up first do not say it."""
+    projects = ("pyproject.toml", "pytest-muster/pyproject.toml")
+    for name in ("Makefile", "requirements.lock", "tests/rings/rings.toml", *projects):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/.requirements.lock").write_bytes((ROOT / "requirements.lock").read_bytes())
+    (tmp_path / ".venv/.installed").write_bytes(b"".join((ROOT / name).read_bytes() for name in projects))
+    said = subprocess.run(["make", "setup"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "ready: .venv/bin/muster up\n", "")
+    assert "ready:" not in subprocess.run(["make", "-n", "lint"], cwd=tmp_path, capture_output=True, text=True).stdout

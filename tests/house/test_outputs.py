@@ -12,7 +12,8 @@ import pytest
 from tests.house.test_docs import _BLOCK, PAGES, ROOT, spans
 
 _WRITES = re.compile(
-    r"(?:^|\s)(?:--(?:out|output|storage|json)[ =]|add \S+ --file |-out |-keyout |>\s*)([\w./-]+)(?=\s|$)"
+    r"(?:^|\s)(?:--(?:out|output|storage|json|detach|export|ready-file)[ =]|add \S+ --file |-out |-keyout |>\s*)"
+    r"([\w./-]+)(?=\s|$)"
 )
 _PLACEHOLDER = re.compile(r"[A-Z-]+|\d[\d.]*")
 BY_DEFAULT = ("muster-data/", "demo-data/", "demo-report.html")
@@ -53,7 +54,7 @@ def test_outputs_of_documented_commands_are_ignored(page: Path) -> None:
 def test_outputs_are_found() -> None:
     """In a sentence, by an option, by a redirection, and a directory."""
     found = {name for page in PAGES for name in outputs(page)}
-    assert {"report.html", "may.json", "auth_token", "key.pem", "data/"} <= found
+    assert {"report.html", "may.json", "auth_token", "key.pem", "data/", "muster.log"} <= found
 
 
 @pytest.mark.parametrize("name", BY_DEFAULT)
