@@ -444,14 +444,15 @@ class MusterConfig(
             return None
         return tls_settings(METRICS, partial(self.of_listener, METRICS))
 
-    def first_metrics_port(self, *, on_cluster: bool) -> int:
-        """Return the port of the first gateway, or of all where each has its own node; 0: free ones.
+    @property
+    def first_metrics_port(self) -> int:
+        """The port of the first gateway, or of all where each has its own node; 0: free ones.
 
-        Fixed on a cluster, whose Prometheus has a list of hosts and ports.
+        Fixed by default, so that the addresses in Prometheus' configuration remain valid after a restart.
         """
         if self.metrics_port is not None:
             return self.metrics_port
-        return DEFAULT_METRICS_PORT if on_cluster and self.all_listeners[0].port else 0
+        return DEFAULT_METRICS_PORT if self.all_listeners[0].port else 0
 
     @property
     def actor_ports(self) -> range:

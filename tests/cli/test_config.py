@@ -69,18 +69,16 @@ def test_a_wrong_property_is_refused_by_name(properties: dict[str, str], message
 
 
 @pytest.mark.parametrize(
-    ("properties", "alone", "on_cluster"),
+    ("properties", "port"),
     [
-        ({}, 0, 9404),
-        ({"listeners": "PLAINTEXT://:0"}, 0, 0),
-        ({"metrics.port": "0"}, 0, 0),
-        ({"metrics.port": "9999", "listeners": "PLAINTEXT://:0"}, 9999, 9999),
+        ({}, 9404),
+        ({"listeners": "PLAINTEXT://:0"}, 0),
+        ({"metrics.port": "0"}, 0),
+        ({"metrics.port": "9999", "listeners": "PLAINTEXT://:0"}, 9999),
     ],
 )
-def test_where_metrics_begin(properties: dict[str, str], alone: int, on_cluster: int) -> None:
-    config = MusterConfig.from_properties(properties)
-    assert config.first_metrics_port(on_cluster=False) == alone
-    assert config.first_metrics_port(on_cluster=True) == on_cluster
+def test_where_metrics_begin(properties: dict[str, str], port: int) -> None:
+    assert MusterConfig.from_properties(properties).first_metrics_port == port
 
 
 def test_ports_of_actors() -> None:

@@ -177,7 +177,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         staying.until_read(producer.acknowledged)
         staying.until_known()
         stable, generation_before = staying.stability(), generation(muster, MEMBERS_GROUP)
-        muster.arguments += ["--port", muster.bootstrap.rpartition(":")[2]]
+        muster.arguments += ["--port", muster.bootstrap.rpartition(":")[2], "--set", "metrics.port=0"]
         muster.kill_everything()
         loop.stop.set()
         feeder.join(WAIT_S)

@@ -17,8 +17,8 @@ class MetricsProperties(BaseModel):
         ge=0,
         le=65535,
         description="Port of the first gateway's /metrics; further gateways on a host use the following ports, and "
-        "gateways on nodes of their own all use this one. 0: free ports. none: 9404 with --address, unless the "
-        "listener's port is 0; else free ports.",
+        "gateways on nodes of their own all use this one. 0: free ports. none: 9404, or free ports if the listener's "
+        "port is 0.",
     )
     metrics_samples_flush_ms: Long = Field(
         5_000, ge=100, description="How often samples are written as Parquet, in ms."

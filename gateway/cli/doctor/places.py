@@ -86,7 +86,7 @@ def ports(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
     count = 1 if on_cluster else config.gateway_count or 1
     default = "" if on_cluster else _LOOPBACK
     listeners = config.all_listeners
-    metrics = config.first_metrics_port(on_cluster=on_cluster)
+    metrics = config.first_metrics_port
     wanted = [(f"port {each.name}", each.host or default, each.port) for each in listeners]
     held = Ports()
     try:

@@ -96,7 +96,7 @@ class Start:
             host=self._host,
             gateway_ports=gateway_ports,
             metrics_ports=metrics_ports,
-            metrics_port=self._config.first_metrics_port(on_cluster=self._address is not None),
+            metrics_port=self._config.first_metrics_port,
             log_format=self._log_format,
         )
         self._undo.callback(self._remove_state)
@@ -126,7 +126,7 @@ class Start:
     def _choose(self, ports: Ports) -> tuple[tuple[tuple[int, ...], ...] | None, tuple[int, ...] | None]:
         """Return ports of each gateway's listeners, and of /metrics. Other nodes choose free ones themselves."""
         count, listeners = self._config.gateway_count, self._config.all_listeners
-        metrics = self._config.first_metrics_port(on_cluster=self._address is not None)
+        metrics = self._config.first_metrics_port
         if self._address is None:
             hint = "choose another with --port, or --port 0 for free ones"
             if len(listeners) > 1:
@@ -135,7 +135,9 @@ class Start:
             http = listeners[0].host or _LOOPBACK
             return (
                 tuple(zip(*taken, strict=True)),
-                ports.take(http, metrics, count or 1, "choose another with --set metrics.port=PORT"),
+                ports.take(
+                    http, metrics, count or 1, "choose another with --set metrics.port=PORT, or 0 for free ones"
+                ),
             )
         if count is None:
             return None, None

@@ -35,7 +35,7 @@ _STOPPING = "stopping; a second signal exits at once"
     "--port",
     type=NAME,
     metavar="P",
-    help="Port of the first gateway; the others count up. 0 picks free ports. Default 9092.",
+    help="Port of the first gateway; the others count up. 0 picks free ports, also for /metrics. Default 9092.",
 )
 @click.option("--storage", "directory", metavar="DIR", help="Storage directory. Default ./muster-data.")
 @click.option(
