@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from muster.actors.group.events import Removal
 from muster.actors.tables.rebalance_entry import RebalanceProtocol
+from muster.spark.jobs.shared.waits import lost_by_trigger
 
 STATIC_MEMBERSHIP = "static membership"
 LONGER_SESSION_TIMEOUT = "longer session timeout"
@@ -82,7 +83,7 @@ def _static_membership(rebalances: DataFrame, flaps: DataFrame) -> DataFrame:
             F.col("culprit.client_id").alias("of_client"),
             F.col("culprit.host").alias("of_host"),
         )
-        .agg(F.count("*").alias("caused"), _lost_seconds().alias("lost_partition_seconds"))
+        .agg(F.count("*").alias("caused"), (F.sum(lost_by_trigger()) / 1000).alias("lost_partition_seconds"))
     )
     same = (
         (F.col("group") == F.col("of_group"))
@@ -219,9 +220,8 @@ def _nobody() -> tuple[Column, Column]:
     return F.lit(None).cast("string").alias("client_id"), F.lit(None).cast("string").alias("host")
 
 
-def _lost_seconds(counts: Column | None = None) -> Column:
-    lost = F.col("lost_partition_ms") if counts is None else F.when(counts, F.col("lost_partition_ms"))
-    return F.sum(lost) / 1000
+def _lost_seconds(counts: Column) -> Column:
+    return F.sum(F.when(counts, F.col("lost_partition_ms"))) / 1000
 
 
 def _short(column: str) -> Column:

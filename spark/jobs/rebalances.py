@@ -20,6 +20,7 @@ from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.jobs.rebalance_advice import advice
 from muster.spark.jobs.shared.buckets import step_of
 from muster.spark.jobs.shared.membership import FLAP_RULES, comings_and_goings, flapping, returns
+from muster.spark.jobs.shared.waits import WAITED_MS, awaited, lost_by_trigger
 from muster.spark.jobs.storms import STORM_RULES, storms
 
 _ENDINGS = (Ending.STABLE, Ending.EMPTY, Ending.RESTARTED, Ending.ABORTED)
@@ -81,24 +82,46 @@ def per_cause(rebalances: DataFrame) -> DataFrame:
 
 def triggering_members(rebalances: DataFrame) -> DataFrame:
     """Return group, client_id, host, group_instance_id, rebalances (that it caused), share (of the group's),
-    member_ids, cause (the last one), reason (the last that it gave), lost_partition_seconds; most expensive first.
+    member_ids, cause (the last one), reason (the last that it gave), waited_rebalances (that waited for it, more than
+    :data:`muster.spark.jobs.shared.waits.WAITED_MS`), waited_seconds (the longest wait), lost_partition_seconds; most
+    expensive first.
 
-    Rebalances that no single member triggered do not count.
+    A rebalance that waited so long for a member is paid by it, whoever triggered it. Rebalances that no single member
+    triggered, and that waited for none, do not count.
     """
     by = ["group", "client_id", "host", "group_instance_id"]
-    known = rebalances.select(
-        "*",
-        *(F.col(f"culprit.{name}").alias(name) for name in (*by[1:], "member_id")),
-        F.count("*").over(Window.partitionBy("group")).alias("of_group"),
-    ).where("`culprit` IS NOT NULL")
+    of_group = F.count("*").over(Window.partitionBy("group")).alias("of_group")
+    common = ["group", "began", "of_group"]
+    rows = rebalances.select("*", of_group, awaited().alias("awaited"))
+    triggered = rows.where("`culprit` IS NOT NULL").select(
+        *common,
+        "culprit.*",
+        "cause",
+        "reason",
+        F.lit(1).alias("caused"),
+        F.lit(None).cast("long").alias("held_ms"),
+        lost_by_trigger().alias("lost_partition_ms"),
+    )
+    paid = F.when(~F.col("culprit.member_id").eqNullSafe(F.col("awaited.member_id")), F.col("lost_partition_ms"))
+    waited = rows.where("awaited IS NOT NULL").select(
+        *common,
+        *(F.col(f"awaited.{name}") for name in ("member_id", *by[1:])),
+        *(F.lit(None).cast("string").alias(name) for name in ("cause", "reason")),
+        F.lit(0).alias("caused"),
+        "awaited.held_ms",
+        paid.alias("lost_partition_ms"),
+    )
     return (
-        known.groupBy(*by)
+        triggered.unionByName(waited)
+        .groupBy(*by)
         .agg(
-            F.count("*").alias("rebalances"),
-            (F.count("*") / F.max("of_group")).alias("share"),
+            F.sum("caused").alias("rebalances"),
+            (F.sum("caused") / F.max("of_group")).alias("share"),
             F.count_distinct("member_id").alias("member_ids"),
-            F.max_by("cause", "began").alias("cause"),
+            F.max_by("cause", F.when(F.col("cause").isNotNull(), F.col("began"))).alias("cause"),
             F.max_by("reason", F.when(F.col("reason").isNotNull(), F.col("began"))).alias("reason"),
+            F.count("held_ms").alias("waited_rebalances"),
+            (F.max("held_ms") / 1000).alias("waited_seconds"),
             _lost_seconds(),
         )
         .orderBy(F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), *by)
@@ -190,8 +213,9 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section("causes", "Why groups rebalanced", per_cause(rebalances).limit(options.top)),
         Section(
             "culprits",
-            "Clients that triggered the most rebalances",
+            "Clients that triggered rebalances, or that these waited for",
             triggering_members(rebalances).limit(options.top),
+            f"A rebalance that waited more than {WAITED_MS / 1000:g} s for a member's JoinGroup is paid by this one. "
             "By instance id, client id and host, because member ids change.",
         ),
         Section(

@@ -2,15 +2,18 @@
 
 A rebalance is part of a storm if it is one of ``rebalances`` successive ones of its group that began within
 ``within_minutes``. Such rebalances of one group are one storm as long as none begins more than ``within_minutes``
-after the previous one.
+after the previous one. The start of a group is no storm: its members join one after the other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
+
+from muster.actors.group.events import Cause
+from muster.actors.group.state import GroupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,8 @@ class StormRules:
     rebalances: int = 5
     """2 or more."""
     within_minutes: float = 10
+    start_seconds: float = 60
+    """Time after the first member of a quiet group without members, in which joins do not count."""
 
 
 STORM_RULES = StormRules()
@@ -39,10 +44,12 @@ def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFra
         "culprit.client_id",
         "culprit.host",
         F.greatest("members_before", "members_after").alias("members"),
+        "from_state",
         "lost_partition_ms",
     )
     order = Window.partitionBy("group").orderBy("at_ms", "number")
     within_ms = round(rules.within_minutes * 60_000)
+    rows = _without_starts(rows, order, within_ms, round(rules.start_seconds * 1000))
     others = rules.rebalances - 1
     closes = F.col("at_ms") - F.lag("at_ms", others).over(order) <= within_ms
     rows = rows.withColumn("closes", F.coalesce(closes, F.lit(False)))
@@ -79,3 +86,13 @@ def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFra
         .drop("storm", "culprit")
         .orderBy(F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), "group", "began")
     )
+
+
+def _without_starts(rows: DataFrame, order: WindowSpec, within_ms: int, start_ms: int) -> DataFrame:
+    """Leave out joins shortly after a group's first member. A group that is empty again and again has one start."""
+    at_ms, before = F.col("at_ms"), F.lag("at_ms").over(order)
+    is_first = (F.col("from_state") == GroupState.EMPTY.value) & F.coalesce(at_ms - before > within_ms, F.lit(True))
+    began = F.last(F.when(F.col("is_first"), at_ms), ignorenulls=True).over(order)
+    timed = rows.withColumn("is_first", is_first).withColumn("since_ms", at_ms - began)
+    is_start = (F.col("cause") == Cause.MEMBER_JOINED.value) & (F.col("since_ms") <= start_ms)
+    return timed.where(~F.coalesce(is_start, F.lit(False))).drop("is_first", "since_ms", "from_state")

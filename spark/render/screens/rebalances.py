@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.spark.render.screens.screen import (
+    MOST,
     JobScreen,
     Lead,
     Level,
@@ -16,6 +17,7 @@ from muster.spark.render.screens.screen import (
     total_of,
 )
 from muster.spark.result import JobResult
+from muster.spark.units import lasting
 
 _COLUMNS = (
     Lead(name="group", label="group"),
@@ -37,10 +39,13 @@ def _screen(result: JobResult) -> Screen:
     troubled = list(dict.fromkeys(row["group"] for row in (*storms, *flapping)))
     total = total_of(result, "groups")
     sums = {"groups": len(groups), "rebalances": sum(row["rebalances"] for row in groups), **total}
+    summary = _summary(sums, triggering_members, troubled, advised=bool(advice))
+    waits = [_triggered_by(row) for row in triggering_members if row["waited_rebalances"]][:MOST]
     return Screen(
         level=Level.LOOK if troubled or advice else Level.WELL,
-        summary=_summary(sums, triggering_members, troubled, advised=bool(advice)),
-        more=[
+        summary=summary,
+        more=[wait for wait in waits if wait not in summary]
+        + [
             f"{named(row['group'])}: {row['advice']} ({row['setting']}). {_sentence(row['evidence'])}" for row in advice
         ],
         columns=_COLUMNS,
@@ -52,27 +57,40 @@ def _screen(result: JobResult) -> Screen:
 
 def _summary(sums: Row, triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
     if not sums["groups"]:
-        return "No group rebalanced." if not triggering_members else _triggered_by(triggering_members[0])
+        return _who(triggering_members) if triggering_members else "No group rebalanced."
     whole = f"{counted(sums['rebalances'], 'rebalance')} of {counted(sums['groups'], 'group')}"
     if troubled:
         count = sums.get("troubled_groups", len(troubled))
         verb = "rebalances" if count == 1 else "rebalance"
         of = [row for row in triggering_members if row["group"] in troubled]
-        who = f" {_triggered_by(of[0])}" if of else ""
+        who = f" {_who(of)}" if of else ""
         return f"{listed([named(group) for group in troubled], count=count)} {verb} again and again.{who}"
     return f"{whole}: {'no group again and again, but they could cost less' if advised else 'no group too often'}."
 
 
+def _who(members: list[Row]) -> str:
+    """Say of the most expensive member, and if it only was waited for, of the first that triggered, or vice versa."""
+    first = members[0]
+    others = (row for row in members[1:] if row["group"] == first["group"])
+    other = next((row for row in others if bool(row["rebalances"]) != bool(first["rebalances"])), None)
+    return " ".join(_triggered_by(row) for row in (first, other) if row is not None)
+
+
 def _triggered_by(row: Row) -> str:
-    cost = row["lost_partition_seconds"]
-    spent = "" if cost is None else f", which cost {cost:,.0f} partition-seconds"
+    lost = row["lost_partition_seconds"]
+    cost = "" if lost is None else f"cost {lost:,.0f} partition-seconds"
+    client, group = f"{named(_client(row))} at {row['host']}", named(row["group"])
+    waited = lasting(row["waited_seconds"]) if row["waited_rebalances"] else ""
+    if not row["rebalances"]:
+        return f"{group} waited {waited} for {client}{cost and f', which {cost}'}."
+    facts = " and ".join(filter(None, (waited and f"waited up to {waited} for it", cost)))
     times = counted(row["rebalances"], "rebalance")
-    return f"{named(_client(row))} at {row['host']} caused {times} of {named(row['group'])}{spent}."
+    return f"{client} caused {times} of {group}{facts and f', which {facts}'}."
 
 
 def _with_cause(group: Row, triggering_members: list[Row], advice: list[Row]) -> Row:
     of = max(
-        (row for row in triggering_members if row["group"] == group["group"]),
+        (row for row in triggering_members if row["group"] == group["group"] and row["rebalances"]),
         key=lambda row: row["rebalances"],
         default=None,
     )

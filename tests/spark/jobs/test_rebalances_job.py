@@ -148,6 +148,32 @@ def test_causes_and_triggering_members(by_hand: DataFrame) -> None:
     ]
 
 
+def test_who_was_waited_for_pays(spark: SparkSession) -> None:
+    """``d`` joined twice; once the group waited 11.6 s for ``b``, which was removed. 3 s are a heartbeat's interval."""
+    names = ("member_id", "client_id", "host", "group_instance_id")
+    waits = {name: (*who(f"m-{name}", name), None, held) for name, held in (("b", 11_600), ("c", 3_000), ("d", 5_000))}
+    assert len(waits["b"]) == len(names) + 2
+    rows = [
+        rebalance(0, 12, 35, triggered_by=who("m-d", "d"), join_waits=[waits["b"], waits["c"]]),
+        rebalance(60, 3, 9, triggered_by=who("m-d", "d"), join_waits=[waits["c"]]),
+        rebalance(120, 5, 4, triggered_by=who("m-d", "d"), join_waits=[waits["d"]]),
+        rebalance(180, 12, 2, cause="group above group.max.size", join_waits=[waits["b"]]),
+    ]
+    columns = ("client_id", "rebalances", "share", "waited_rebalances", "waited_seconds", "lost_partition_seconds")
+    assert result(triggering_members(table(spark, "rebalances", rows)), *columns) == [
+        ("b", 0, 0.0, 2, 11.6, 37.0),
+        ("d", 3, 0.75, 1, 5.0, 13.0),
+    ]
+
+
+def test_the_start_of_a_group_is_no_storm(spark: SparkSession) -> None:
+    """Five members join within a minute, and another leaves. Where each finds the group empty, it is a storm."""
+    start = [rebalance(0, from_state="Empty"), *(rebalance(5 * n) for n in range(1, 5)), rebalance(50, cause=LEFT)]
+    loop = [rebalance(20 * n, from_state="Empty", cause=JOINED if n % 2 else LEFT, group="loop") for n in range(12)]
+    rows = [*start, *loop]
+    assert result(storms(table(spark, "rebalances", rows)), "group", "rebalances") == [("loop", 10)]
+
+
 def test_longest_and_partitions_and_over_time(by_hand: DataFrame) -> None:
     assert result(longest(by_hand).limit(2), "seconds", "cause", "ending", "members") == [
         (9.0, JOINED, "restarted", 3),

@@ -62,6 +62,7 @@ def test_lag_has_a_line_for_each_group_the_worst_first_and_their_sum() -> None:
 def of_every_job() -> dict[str, JobResult]:
     """With long names wherever there is one."""
     rebalanced = {"rebalances": 14_000, "per_hour": 1_234.56, "lost_partition_seconds": 182_196.4, "max_seconds": 6.08}
+    waited = {"waited_rebalances": 1, "waited_seconds": 11.6}
     triggered = {"client_id": LONG[0], "host": "2001:db8::1234:5678:9abc:def0", "group_instance_id": None}
     outage = {"fault": "kill", "detect_seconds": 0.4, "began": NOON, "reason": "its process is gone: " + UUID}
     load = {"highest_name": "9", "max_over_mean": 8.5, "highest": 4096.0, "mean": 1024.0, "places": 50, "gini": 0.9}
@@ -81,7 +82,9 @@ def of_every_job() -> dict[str, JobResult]:
         "rebalances": result(
             "rebalances",
             section("groups", *({"group": name, "cause": "member left", **rebalanced} for name in LONG)),
-            section("culprits", {"group": LONG[0], "rebalances": 12, "lost_partition_seconds": 5.0, **triggered}),
+            section(
+                "culprits", {"group": LONG[0], "rebalances": 12, "lost_partition_seconds": 5.0, **waited, **triggered}
+            ),
         ),
         "attribution": result(
             "attribution",

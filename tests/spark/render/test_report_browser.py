@@ -104,9 +104,9 @@ def results() -> list[JobResult]:
         | {"cause": "member joined"}
         for group in GROUPS
     ]
-    triggering_members = [
-        {"group": group, "client_id": MEMBER.format(1), "host": "10.0.0.1", "group_instance_id": None}
-        | {"rebalances": 32, "lost_partition_seconds": 12_345.6}
+    triggering_members: list[dict[str, Any]] = [
+        dict[str, Any]({"group": group, "client_id": MEMBER.format(1), "host": "10.0.0.1", "group_instance_id": None})
+        | {"rebalances": 32, "lost_partition_seconds": 12_345.6, "waited_rebalances": 0, "waited_seconds": None}
         for group in GROUPS
     ]
     sent = [{"group": group, "bytes": 10**10, "messages": 10**8, "share_percent": 8.3, "cost": 1.5} for group in GROUPS]

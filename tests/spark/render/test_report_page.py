@@ -179,6 +179,7 @@ def test_who_causes_rebalances() -> None:
         return {"group": group, "rebalances": count, "lost_partition_seconds": 9.0, "cause": "member left"}
 
     triggered_by = {"group": "billing", "group_instance_id": None, "client_id": None, "host": "::1", "rebalances": 2}
+    triggered_by |= {"waited_rebalances": 0, "waited_seconds": None}
     groups = section("groups", of("billing", 9), of("calm", 1))
     triggering_members = section("culprits", {**triggered_by, "lost_partition_seconds": None})
     calm = screen("rebalances", groups, triggering_members)
@@ -195,6 +196,16 @@ def test_who_causes_rebalances() -> None:
     assert stormy.summary == (
         "billing rebalances again and again. A client without an id at ::1 caused 2 rebalances of billing."
     )
+    cheap = {**triggered_by, "client_id": "worker-d", "lost_partition_seconds": 9.0}
+    waited = {"client_id": "worker-b", "rebalances": 0, "waited_rebalances": 1, "waited_seconds": 11.6}
+    members = section("culprits", {**cheap, **waited, "lost_partition_seconds": 34.9}, cheap)
+    hung = "billing waited 11.6 s for worker-b at ::1, which cost 35 partition-seconds."
+    assert screen("rebalances", groups, members, section("storms", {"group": "billing"})).summary == (
+        f"billing rebalances again and again. {hung} "
+        "worker-d at ::1 caused 2 rebalances of billing, which cost 9 partition-seconds."
+    )
+    quiet = screen("rebalances", groups, members)
+    assert (quiet.level, quiet.more, quiet.rows[0]["caused_by"]) == (Level.WELL, [hung], "worker-d")
     assert stormy.more == ["billing: static membership (group.instance.id). Client x came back."]
     assert [(row["caused_by"], row["advice"]) for row in stormy.rows] == [
         ("A client without an id", "static membership (group.instance.id)"),
