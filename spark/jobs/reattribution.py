@@ -43,8 +43,6 @@ KEY = (
 EVIDENCE = "history"
 """Evidence of a sample that got its group here."""
 
-CLOCK_MS = 5_000
-"""Largest error of a gateway's clock, or delay of an update."""
 GRACE_MS = 30_000
 """Longest time for which a member may still fetch from a former assignment."""
 SIMPLE_GRACE_MS = 3_600_000
@@ -235,12 +233,16 @@ def _candidates(
 
 
 def _bounds() -> tuple[Column, ...]:
-    """Return when a tenure certainly held, and when it may have held."""
+    """Return when a tenure held, and when it may have held.
+
+    The former has no grace: a program on that host with that client id, such as the default one, may have read just
+    before the member joined or after it left.
+    """
     grace = F.when(F.col("kind") == "simple", SIMPLE_GRACE_MS).otherwise(GRACE_MS)
     until = F.coalesce("until_ms", F.lit((1 << 62) - SIMPLE_GRACE_MS))
     return (
-        (F.col("since_ms") - CLOCK_MS).alias("certain_from_ms"),
-        (until + CLOCK_MS).alias("certain_to_ms"),
+        F.col("since_ms").alias("certain_from_ms"),
+        until.alias("certain_to_ms"),
         (F.col("since_ms") - grace).alias("from_ms"),
         (until + grace).alias("to_ms"),
     )

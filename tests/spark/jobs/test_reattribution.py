@@ -125,11 +125,11 @@ SCENES["one group only"] = (
         unattributed(602, 2, reason="ambiguous"),  # two groups have it
         unattributed(603, 3, reason="expired"),  # two members of one group: the group, no member
         unattributed(604, 4),  # of no group
-        unattributed(-6, 0),  # earlier, by more than clocks may differ
-        unattributed(-4, 1),
-        unattributed(HOUR_S + 4, 0),
-        unattributed(HOUR_S + 6, 0),
-        unattributed(HOUR_S + 2, 0, lasts_s=5),  # ends too late
+        unattributed(-1, 0),  # by another program with that client id, before the member joined
+        unattributed(-1, 1, lasts_s=2),
+        unattributed(HOUR_S - 1, 0),
+        unattributed(HOUR_S + 1, 0),
+        unattributed(HOUR_S - 2, 0, lasts_s=5),  # ends too late
         unattributed(605, 0, reason="internal"),
         unattributed(606, 0, host="10.0.0.2", client_id=None),
         unattributed(607, 0, host="10.0.0.2", client_id=""),
@@ -153,8 +153,7 @@ def test_only_what_one_group_may_have_fetched_gets_it(found: Found) -> None:
         (600, 0): "billing/a",
         (601, 1): "billing/b",
         (603, 3): "billing/?",
-        (-4, 1): "billing/b",
-        (HOUR_S + 4, 0): "billing/a",
+        (HOUR_S - 1, 0): "billing/a",
         (606, 0): "etl/z",
         (607, 0): "web/w",
     }
