@@ -129,6 +129,7 @@ def _stacked(
         sizes = {name: sum(bar.values()) for name, bar in bars.items()}
         bars = {name: bars[name] for name in _largest(sizes, BARS) if sizes[name]}
     left = count - len(bars)
+    drawn = "is the largest" if len(bars) == 1 else f"are the {len(bars)} largest"
     bars = _with_few_parts(bars)
     said = ", ".join(f"{name} {cell(sum(bar.values())) if bar else plot.absent}" for name, bar in bars.items())
     svg = plots.stacked_bars(
@@ -139,7 +140,7 @@ def _stacked(
         x_label=plot.y_label,
         absent=plot.absent,
     )
-    return svg, f"Drawn are the {len(bars)} largest; {left:,} more are in the table." if left > 0 else ""
+    return svg, f"Drawn {drawn}; {left:,} more are in the table." if left > 0 else ""
 
 
 def _with_few_parts(bars: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:

@@ -457,6 +457,11 @@ def test_a_plot_has_the_groups_at_the_top_of_the_table_in_its_order(curves: dict
     assert "Drawn are the first 4; 7 more are in the table." in page
 
 
+def test_of_many_bars_one_alone_may_have_a_size() -> None:
+    rows = [{"topic": f"t-{number:02}", "group": "g", "bytes": 0 if number else 7} for number in range(50)]
+    assert "Drawn is the largest; 49 more are in the table." in page_of(drawn_section("bars", rows))
+
+
 def test_a_bar_has_as_many_parts_as_there_are_colours_and_the_others() -> None:
     rows = [{"topic": "t", "group": f"g-{number}", "bytes": 10 - number} for number in range(6)]
     page = page_of(drawn_section("bars", rows))
