@@ -90,7 +90,7 @@ def render_results(results: Sequence[JobResult], options: Options, damage: Seque
 def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobOnPage:
     job_screen = next((each for each in SCREENS if each.job == result.job), None)
     heading, screen = screen_of(result)
-    plotted = _plotted(result, job_screen)
+    plotted = None if screen.folded else _plotted(result, job_screen)
     plot, left_out = "", ""
     if plotted is not None and plotted.plot is not None:
         plot, left_out = drawn(plotted, plotted.plot, options, names, _ranked(screen))
@@ -100,8 +100,8 @@ def _on_page(result: JobResult, options: Options, names: Sequence[str]) -> _JobO
         heading=heading,
         screen=screen,
         more=screen.more[:MOST],
-        table=page_table(heading, screen.columns, screen.rows[:LEAD_ROWS]),
-        more_rows=_more_rows(screen),
+        table=page_table(heading, screen.columns, [] if screen.folded else screen.rows[:LEAD_ROWS]),
+        more_rows="" if screen.folded else _more_rows(screen),
         plot=plot,
         left_out=left_out,
         parts=[

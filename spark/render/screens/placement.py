@@ -41,6 +41,7 @@ def _screen(result: JobResult) -> Screen:
         level=Level.LOOK if uneven else Level.INFO if too_few else Level.WELL,
         summary=said[0] if said else "There is no load.",
         more=said[1:],
+        folded=bool(too_few) and not uneven,
         columns=_COLUMNS,
         rows=[_row(row) for row in rows],
     )

@@ -56,6 +56,8 @@ class Screen:
     """Worst first."""
     total: Row | None = None
     """Last line of the table: a :func:`total_line`, and sums by column. None: sums would mean nothing."""
+    folded: bool = False
+    """Whether the page has the plot and these rows only among the folded tables: they show nothing yet."""
     count: int | None = None
     """Number of rows, if ``rows`` may be only the first."""
 

@@ -274,6 +274,16 @@ def test_is_the_load_even() -> None:
         "No node carries twice the mean.",
         ["1 group on 50 partitions: too few to judge how even the load is."],
     )
+    few = section("skew", *both, of("partition", "groups", "9", 50.0, mean=1 / 50))
+    actors = [{"actor": f"offsets-{number}", "commits": 0 if number else 7} for number in range(50)]
+    bars = Plot(kind="bars", x=("actor",), y="commits", y_label="commits")
+    partitions = replace(section("partitions", *actors), plot=bars)
+    top, folded = render_results([result("placement", partitions, few)], Options(now=NOON)).split(
+        '<details class="all">'
+    )
+    assert "<table" not in top
+    assert "<svg" not in top
+    assert "Drawn is the largest" in folded
     many = screen("placement", section("skew", *both, of("partition", "groups", "9", 1.5, mean=20.0)))
     assert (many.level, many.summary) == (Level.LOOK, "Partition 9 has 30.0 times the bytes of the mean partition.")
     one_place = [of("node", "groups", "n-1", 1.0, places=1, mean=1.0)]
