@@ -58,7 +58,7 @@ def test_a_compaction_does_not_change_what_is_listed(tmp_path: Path) -> None:
     assert (before["oldest_ms"], before["newest_ms"]) == (NOON_MS, NOON_MS + 2 * HOUR_MS)
     listed = run(tmp_path, "list").stdout.splitlines()
     assert [line.split()[:3] for line in listed if line.startswith(LIFECYCLE)] == [[LIFECYCLE, "8", "4"]]
-    assert any(line.endswith("2023-11-15T12:00:00Z  2023-11-15T14:00:00Z") for line in listed)
+    assert any(line.endswith("2023-11-15 12:00:00  2023-11-15 14:00:00") for line in listed)
 
     assert run(tmp_path, "compact").stdout == "2 files merged into 1, 0 files removed, 0 hours expired\n"
     after = lifecycle(tmp_path)

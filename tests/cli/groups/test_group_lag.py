@@ -70,7 +70,7 @@ def test_partitions_without_a_commit_are_a_column_on_80_columns(sent: list[dict[
     head, *lines = done.stdout.splitlines()
     assert max(map(len, (head, *lines))) <= 80
     assert head.endswith("LAG  LAG (S)  NO COMMIT")
-    assert [line.split()[-3:] for line in lines] == [["-", "-", "3"], ["597", "24.5", "1"], ["7", "86400", "0"]]
+    assert [line.split()[-3:] for line in lines[:3]] == [["-", "-", "3"], ["597", "24.5", "1"], ["7", "86400", "0"]]
     assert "3 groups, 3 members, lag 604, 4 partitions without a commit" in done.stderr
 
 
