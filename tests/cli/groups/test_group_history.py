@@ -123,7 +123,8 @@ def test_on_terminals(monkeypatch: pytest.MonkeyPatch, width: int, more: list[st
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def response(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
         if path == "/v1/groups/lag":
-            return {"groups": [{"group": "nopes", "lag": 0, "lag_s": 0, "messages_without_commit": 0}], "total": 1, **nothing_missing}
+            nopes = {"group": "nopes", "lag": 0, "lag_s": 0, "messages_without_commit": 0}
+            return {"groups": [nopes], "total": 1, **nothing_missing}
         assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
         if parameters["group"] == "nope":
             raise http.HttpError(404, "unknown group nope")
