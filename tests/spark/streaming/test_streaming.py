@@ -266,10 +266,10 @@ def test_one_driver_at_a_time_and_output_and_checkpoint_of_one_stream(tmp_path: 
     with pytest.raises(StreamRefused, match="running already"):
         Checkpoint.open(checkpoint, out, [SAMPLES])
     held.release()
-    with pytest.raises(StreamRefused, match="not made together"):
+    with pytest.raises(StreamRefused, match="do not belong together"):
         Checkpoint.open(checkpoint, tmp_path / "another", [SAMPLES])
     (out / SAMPLES / "batch-000000000").mkdir(parents=True)
-    with pytest.raises(StreamRefused, match="not made together"):
+    with pytest.raises(StreamRefused, match="do not belong together"):
         Checkpoint.open(tmp_path / "a new one", out, [SAMPLES])
     with pytest.raises(StreamRefused, match="of a stream of samples, not of commits"):
         Checkpoint.open(checkpoint, out, [COMMITS])
