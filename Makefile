@@ -35,7 +35,7 @@ help:
 # The stamps are copies, made last: whatever was interrupted or is out of date starts over.
 setup: $(STAMP)
 	@set -e; \
-	if cat $(PROJECTS) | cmp -s - $(INSTALLED); then exit 0; fi; \
+	if cat $(PROJECTS) 2> /dev/null | cmp -s - $(INSTALLED) 2> /dev/null; then exit 0; fi; \
 	echo "== 3 of 3: this checkout"; \
 	PYTHONWARNINGS=ignore $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --no-build-isolation -e . -e ./pytest-muster; \
 	cat $(PROJECTS) > $(INSTALLED)
