@@ -59,12 +59,15 @@ def test_they_are_listed_with_their_type_and_described(muster: Muster, workers: 
         "lag_s": None,
         "behind": 0,
         "partitions": 0,
+        "without_commit": 0,
+        "messages_without_commit": 0,
+        "unread": None,
     }
     assert listed[registry.group]["protocol_type"] == "sr"
     assert connect.group in {row["group"] for row in output(muster, "list", "--state", "stable", bootstrap=True)}
     assert connect.group not in {row["group"] for row in output(muster, "list", "--state", "Empty")}
     line = next(line for line in run(muster, "list").stdout.splitlines() if line.split()[0] == connect.group)
-    assert line.split() == [connect.group, "Stable", "classic", "connect", "1", "-", "-"]
+    assert line.split() == [connect.group, "Stable", "classic", "connect", "1", "-", "-", "0"]
 
     for bootstrap in (False, True):
         shown = output(muster, "describe", connect.group, bootstrap=bootstrap)
