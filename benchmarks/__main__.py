@@ -18,6 +18,7 @@ _COMMANDS = {
     "failover": "failover:main",
     "lag": "lag:main",
     "attribution": "attribution.__main__:main",
+    "path": "path.command:main",
     "fetch-cost": "fetching.cost:main",
     "fetch-sessions": "fetching.sessions:main",
     "spark": "spark.scale:main",
