@@ -45,6 +45,7 @@ def test_what_is_set_up_is_ready(tmp_path: Path) -> None:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv/.requirements.lock").write_bytes((ROOT / "requirements.lock").read_bytes())
     (tmp_path / ".venv/.installed").write_bytes(b"".join((ROOT / name).read_bytes() for name in projects))
-    said = subprocess.run(["make", "--no-print-directory", "setup"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    quietly = ["make", "--no-print-directory", "setup"]  # which make test would not be otherwise
+    said = subprocess.run(quietly, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout, said.stderr) == (0, "ready: .venv/bin/muster up\n", "")
     assert "ready:" not in subprocess.run(["make", "-n", "lint"], cwd=tmp_path, capture_output=True, text=True).stdout
