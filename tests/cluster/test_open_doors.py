@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 
 import pytest
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import Permissions
 
 from muster.gateway.security.scram import SCRAM_MECHANISMS
@@ -31,7 +31,10 @@ def test_no_node_of_zookeeper_is_open(muster: Muster, fresh: Callable[[str], str
         found = _tree(zk)
         assert {f"/brokers/topics/{topic}", "/controller", "/brokers/ids/1"} <= {*found}
         for path in found:
-            acls = zk.get_acls(path)[0]
+            try:
+                acls = zk.get_acls(path)[0]
+            except NoNodeError:  # removed since, as the registrations of earlier tests' consumers are
+                continue
             others = [acl for acl in acls if acl.id.scheme != "digest"]
             assert all(acl.perms == Permissions.READ for acl in others), (path, acls)
             with pytest.raises(NoAuthError):
