@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -24,8 +26,12 @@ _ID = re.compile(r"(.*-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{3
 """A UUID or a longer hash, after the client id or instance id with which Kafka's member ids begin."""
 _BASE64 = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])()([0-9A-Za-z+/_-]{22})")
 """A UUID as clients of the consumer protocol (KIP-848) write it."""
-_TAILS = (1 / 2, 3 / 4, 1 / 4, 1, 0)
+_PASSES = 3
+"""Passes over names that look alike: each may tell apart what the one before did not."""
+_TAILS = (1 / 2, 3 / 4, 1 / 4)
 """Shares of a shortened name that its end may have, the first that tells the names apart."""
+_HEAD, _BEFORE = 4, 3
+"""Cells of the beginning, and characters before the place that tells a name apart, where its ends do not."""
 
 
 class Kind(Enum):
@@ -172,14 +178,46 @@ def _shortened(column: Column, cells: Sequence[str], width: int, ellipsis: str) 
     if column.kind is Kind.LIST:
         return [cell if cell_len(cell) <= width else _first_items(cell, width, ellipsis) for cell in cells]
     others = {*cells} - {*distinct}
-    for share in _TAILS:
-        tail = round(room * share)
-        if column.kind is Kind.ID:
-            tail = min(room, max(tail, *map(_digits_of, distinct)))
-        found = {cell: _cut(cell, width, room, tail, ellipsis) for cell in distinct}
+    least = max(map(_digits_of, distinct)) if column.kind is Kind.ID else 0
+    apart = () if column.kind is Kind.ID else (None,)
+    for share in (*_TAILS, *apart, 1, 0):
+        if share is None:
+            found = _apart(distinct, width, ellipsis)
+        else:
+            tail = min(room, max(round(room * share), least))
+            found = {cell: _cut(cell, width, room, tail, ellipsis) for cell in distinct}
         if len({*found.values()} | others) == len(distinct) + len(others):
             return [found.get(cell, cell) for cell in cells]
     return None
+
+
+def _apart(cells: Sequence[str], width: int, ellipsis: str) -> dict[str, str]:
+    """Return each cell's beginning and the part around the first place where it differs from those that look alike."""
+    room = width - cell_len(ellipsis)
+    found = {cell: _cut(cell, width, room, room // 2, ellipsis) for cell in cells}
+    for _ in range(_PASSES):
+        by_look = defaultdict(list)
+        for cell, look in found.items():
+            by_look[look].append(cell)
+        for same in by_look.values():
+            if len(same) > 1:
+                differs = common_beginning(same)
+                found |= {cell: _around(cell, differs, width, ellipsis) for cell in same}
+    return found
+
+
+def common_beginning(texts: Collection[str]) -> int:
+    """Return its length; the first and last in order share the least."""
+    pairs = zip(min(texts), max(texts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _around(cell: str, differs: int, width: int, ellipsis: str) -> str:
+    part = cell[max(differs - _BEFORE, 0) :]
+    room = width - _HEAD - cell_len(ellipsis)
+    if cell_len(part) > room:
+        part = f"{set_cell_size(part, room - cell_len(ellipsis)).rstrip()}{ellipsis}"
+    return f"{set_cell_size(cell, _HEAD).rstrip()}{ellipsis}{part}"
 
 
 def _cut(cell: str, width: int, room: int, tail: int, ellipsis: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from html import escape
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 from markupsafe import Markup
 
+from muster.actors.runtime.narrow import common_beginning
 from muster.spark.render.screens.screen import Lead, Row
 from muster.spark.units import cell_in
 
@@ -75,12 +76,6 @@ def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
         if len(text) > LONGEST and text.isascii():
             alike[text[:_BEGIN]].add(text)
     return {text: common_beginning(same) for same in alike.values() if len(same) > 1 for text in same}
-
-
-def common_beginning(texts: Collection[str]) -> int:
-    """Return its length; the first and last in order share the least."""
-    pairs = zip(min(texts), max(texts), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def shortened(text: str, alike: int = 0) -> Markup:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from muster.spark.render.job_screens import DETAIL_ROWS, print_screens
-from muster.spark.render.narrow import fitted, shortened
+from muster.spark.render.narrow import fitted
 from muster.spark.render.screens import SCREENS
 from muster.spark.render.screens.screen import Lead
 from muster.spark.result import JobResult
@@ -137,19 +137,26 @@ def test_details_have_all_tables_in_the_columns_that_fit_with_short_member_ids()
     heads, *table = lines[-DETAIL_ROWS - 2 : -1]
     assert heads.split()[:4] == ["GROUP", "TOPIC", "PARTITION", "MEMBER"]
     members = [line.split()[3] for line in table]
-    assert members[2] == "rdkafka-0ac348c2"
+    assert members[2] == "rdkafka-0ac348c2-9f62"
     assert len(set(members)) == DETAIL_ROWS
     assert "HOST" in heads
     assert left_out == ["some columns are hidden; --wide shows them"]
 
 
-def test_names_are_shortened_in_the_middle_and_never_alike() -> None:
-    assert shortened(["billing", "x" * 40], 16) == {"billing": "billing", "x" * 40: "xxxxxxxxx\u2026xxxxxx"}
-    assert list(shortened(LONG, 16).values()) == [f"the-\u2026er-{number}.of-th\u2026" for number in range(3)]
-    chinese = "\u8acb\u6c42\u66f8" * 20
-    assert shortened([chinese], 16) == {chinese: f"{chinese[:7]}\u2026"}
-    alike = [f"{'a' * 30}{first}{'b' * 30}{last}{'c' * 30}" for first, last in ("xx", "xy", "yx")]
-    assert shortened(alike, 16) == {name: name for name in alike[:2]} | {alike[2]: "aaaa\u2026aaaybbbbbb\u2026"}
+@pytest.mark.parametrize(
+    "names",
+    [
+        LONG,
+        ["\u8acb\u6c42\u66f8" * 20 + str(number) for number in range(3)],
+        [f"{'a' * 30}{first}{'b' * 30}{last}{'c' * 30}" for first, last in ("xx", "xy", "yx")],
+    ],
+)
+def test_names_are_shortened_and_never_alike(names: list[str]) -> None:
+    leads = [Lead(name="group", label="group"), Lead(name="lag", label="lag"), Lead(name="topic", label="topic")]
+    found = fitted(leads, [{"group": name, "lag": 10**12, "topic": "t" * 40} for name in names], 60)
+    assert found.left_out == []
+    assert len({row[0] for row in found.rows}) == len(names)
+    assert all("\u2026" in row[0] and sum(map(cell_len, row)) + 4 <= 60 for row in found.rows)
 
 
 def test_columns_are_left_out_from_the_least_important_one() -> None:
