@@ -308,9 +308,9 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "groups",
             "Lag per group",
             groups,
-            "Verdicts are Burrow's, of the worst partition; ENDED: its members left, and had read "
-            f"everything older than {rules.recent_ms / 1000:g} s. No catch_up_seconds: never, as it stands, or it is unknown: there is one row "
-            "of commits, or no log end.",
+            "Verdicts are Burrow's, of the worst partition; ENDED: its members left, and had read everything older "
+            f"than {rules.recent_ms / 1000:g} s. No catch_up_seconds: never, as it stands, or it is unknown: there is "
+            "one row of commits, or no log end.",
             total=total(groups),
         ),
         Section(

@@ -39,21 +39,22 @@ def fitted(columns: Sequence[Lead], rows: Sequence[Row], width: int, *, total: R
     cells = [[cell_in(row.get(lead.name), lead.name) for lead in leads] for row in rows]
     if total:
         cells.append(["" if total.get(lead.name) is None else cell_in(total[lead.name], lead.name) for lead in leads])
-    found = None
-    for others in (False, True):
-        fitting = [
-            Column(head, _kind(lead, is_number=right), _rank(place, lead, others=others, count=len(leads)))
-            for place, (head, lead, right) in enumerate(zip(heads, leads, are_numbers, strict=True))
-        ]
-        found = fit(fitting, cells, width)
-        if found.fits:
+    fitting = [
+        Column(head, _kind(lead, is_number=right), _rank(place, lead, len(leads)))
+        for place, (head, lead, right) in enumerate(zip(heads, leads, are_numbers, strict=True))
+    ]
+    tried = list(range(len(leads)))
+    while not (found := fit([fitting[at] for at in tried], [[row[at] for at in tried] for row in cells], width)).fits:
+        others = [at for at in tried[_KEPT:] if not fitting[at].optional]
+        if not others:
             break
-    assert found is not None
+        tried.remove(others[-1])
+    kept = [tried[at] for at in found.kept]
     return Fitted(
-        heads=[heads[at] for at in found.kept],
+        heads=[heads[at] for at in kept],
         rows=found.rows,
-        are_numbers=[are_numbers[at] for at in found.kept],
-        left_out=[head for at, head in enumerate(heads) if at not in found.kept],
+        are_numbers=[are_numbers[at] for at in kept],
+        left_out=[head for at, head in enumerate(heads) if at not in kept],
     )
 
 
@@ -69,10 +70,8 @@ def _kind(lead: Lead, *, is_number: bool) -> Kind:
     return Kind.ID if lead.name == _MEMBER_ID else Kind.NAME
 
 
-def _rank(place: int, lead: Lead, *, others: bool, count: int) -> int:
-    """Return the column's ``optional``: sentences go first, then minor columns, then, if they may, others."""
+def _rank(place: int, lead: Lead, count: int) -> int:
+    """Return the column's ``optional``: sentences go first, then minor columns, of each the last one."""
     if lead.is_text:
-        return 2 * count + place + 1
-    if lead.minor:
         return count + place + 1
-    return place + 1 if others and place >= _KEPT else 0
+    return place + 1 if lead.minor else 0
