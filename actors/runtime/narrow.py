@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -18,7 +18,6 @@ NOTHING = "-"
 GAP = 2
 """Blanks between two columns."""
 _COMFORT = 28
-"""Columns are left out rather than names shortened to less."""
 _LEAST = 10
 _DIGITS = 7
 """Digits of an id that are shown at least, as git shows of a commit."""
@@ -28,6 +27,8 @@ _BASE64 = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])()([0-9A-Za-z+/_-]{22})"
 """A UUID as clients of the consumer protocol (KIP-848) write it."""
 _PASSES = 3
 """Passes over names that look alike: each may tell apart what the one before did not."""
+_MORE_DIGITS = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{1,4}){1,3}(-[0-9a-f]{1,12})?$")
+"""Digits of an id that its first eight do not tell apart."""
 _TAILS = (1 / 2, 3 / 4, 1 / 4)
 """Shares of a shortened name that its end may have, the first that tells the names apart."""
 _HEAD, _BEFORE = 4, 3
@@ -68,8 +69,19 @@ class Fitted(NamedTuple):
     fits: bool
 
 
-def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, ellipsis: str = "…") -> Fitted:
-    """Shorten ids; then leave out columns until the others are readable; then shorten names and texts."""
+def fit(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    ellipsis: str = "…",
+    *,
+    comfort: int = _COMFORT,
+    least: int = _LEAST,
+) -> Fitted:
+    """Shorten ids; then leave out columns until the others are readable; then shorten names and texts.
+
+    ``comfort``: columns are left out rather than names shortened to less. ``least``: no name is shortened to less.
+    """
     kept = list(range(len(columns)))
     whole = [[row[index] for row in rows] for index in kept]
     ids = _abbreviations(cell for index in kept if columns[index].kind is Kind.ID for cell in whole[index])
@@ -84,9 +96,9 @@ def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, el
     def rank(index: int) -> tuple[bool, bool, int, int]:
         return {*whole[index]} <= {NOTHING}, alike[index], columns[index].optional, index
 
-    for least, constants in ((_COMFORT, True), (_LEAST, True), (_LEAST, False)):
+    for floor, constants, may_leave_out in ((comfort, True, True), (least, True, False), (least, False, False)):
         stay = [_stays_whole(column, constants=constants) for column in columns]
-        while (found := _shrunk(columns, short, kept, width, least, ellipsis, stay)) is None and least is _COMFORT:
+        while (found := _shrunk(columns, short, kept, width, floor, ellipsis, stay)) is None and may_leave_out:
             optional = [each for each in kept if columns[each].optional > 0 or (columns[each].optional and alike[each])]
             if not optional:
                 break
@@ -243,16 +255,18 @@ def _first_items(cell: str, width: int, ellipsis: str) -> str:
 
 
 def _abbreviations(ids: Iterable[str]) -> dict[str, str]:
-    """Return the text for each id: what is in front, and its first digits, as many for all as tell them apart."""
+    """Return the text for each id: what is in front, and as many of its digits as tell it apart, as git does."""
     parts = {each: found for each in ids if (found := _parts(each))[1]}
-    count = _DIGITS
-    while len({digits[:count] for _, digits in parts.values()}) < len({digits for _, digits in parts.values()}):
-        count += 1
-    return {each: front + digits[:count].rstrip("-") for each, (front, digits) in parts.items()}
+    ordered = sorted({digits for _, digits in parts.values()})
+    shared = [-1, *(common_beginning(pair) for pair in pairwise(ordered)), -1]
+    counts = {digits: max(_DIGITS, *(each + 1 for each in shared[at : at + 2])) for at, digits in enumerate(ordered)}
+    return {each: front + digits[: counts[digits]].rstrip("-") for each, (front, digits) in parts.items()}
 
 
 def _digits_of(abbreviation: str) -> int:
-    """Return the length of what follows the last hyphen, with it; 0 if that is no digits of an id."""
+    """Return the length of the digits at the end, with the hyphen before them; 0 if there are none of an id."""
+    if found := _MORE_DIGITS.search(abbreviation):
+        return len(found[0])
     length = len(abbreviation) - abbreviation.rfind("-")
     return length if length <= _DIGITS + 2 else 0
 

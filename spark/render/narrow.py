@@ -13,6 +13,8 @@ from muster.spark.units import cell_in
 _MEMBER_ID = "member_id"
 _KEPT = 3
 """Columns that are never left out."""
+_SHORT_NAME, _MIN_NAME = 16, 10
+"""Minimum width of a name, and where nothing else helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +41,19 @@ def fitted(columns: Sequence[Lead], rows: Sequence[Row], width: int, *, total: R
     cells = [[cell_in(row.get(lead.name), lead.name) for lead in leads] for row in rows]
     if total:
         cells.append(["" if total.get(lead.name) is None else cell_in(total[lead.name], lead.name) for lead in leads])
-    fitting = [
-        Column(head, _kind(lead, is_number=right), _rank(place, lead, len(leads)))
-        for place, (head, lead, right) in enumerate(zip(heads, leads, are_numbers, strict=True))
-    ]
-    tried = list(range(len(leads)))
-    while not (found := fit([fitting[at] for at in tried], [[row[at] for at in tried] for row in cells], width)).fits:
-        others = [at for at in tried[_KEPT:] if not fitting[at].optional]
-        if not others:
+    for others, least in ((False, _SHORT_NAME), (True, _MIN_NAME)):
+        fitting = [
+            Column(head, _kind(lead, is_number=right), _rank(place, lead, len(leads), others=others))
+            for place, (head, lead, right) in enumerate(zip(heads, leads, are_numbers, strict=True))
+        ]
+        found = fit(fitting, cells, width, comfort=_SHORT_NAME, least=least)
+        if found.fits:
             break
-        tried.remove(others[-1])
-    kept = [tried[at] for at in found.kept]
     return Fitted(
-        heads=[heads[at] for at in kept],
+        heads=[heads[at] for at in found.kept],
         rows=found.rows,
-        are_numbers=[are_numbers[at] for at in kept],
-        left_out=[head for at, head in enumerate(heads) if at not in kept],
+        are_numbers=[are_numbers[at] for at in found.kept],
+        left_out=[head for at, head in enumerate(heads) if at not in found.kept],
     )
 
 
@@ -70,8 +69,10 @@ def _kind(lead: Lead, *, is_number: bool) -> Kind:
     return Kind.ID if lead.name == _MEMBER_ID else Kind.NAME
 
 
-def _rank(place: int, lead: Lead, count: int) -> int:
-    """Return the column's ``optional``: sentences go first, then minor columns, of each the last one."""
+def _rank(place: int, lead: Lead, count: int, *, others: bool) -> int:
+    """Return the column's ``optional``: sentences go first, then minor columns, then ``others``; the last one first."""
     if lead.is_text:
+        return 2 * count + place + 1
+    if lead.minor:
         return count + place + 1
-    return place + 1 if lead.minor else 0
+    return place + 1 if others and place >= _KEPT else 0
