@@ -235,6 +235,10 @@ class Coordinator:
         """All clients that consume for a group of this partition, as last reported. Complete once loaded."""
         return self._shard.registry.registrations()
 
+    def registrations_of(self, group_id: GroupId) -> tuple[Registration, ...]:
+        """Return the clients that consume for one group, as last reported."""
+        return self._shard.registry.of_group(group_id)
+
     def waiting(self) -> tuple[RebalanceWait, ...]:
         """Every rebalance that has not ended, and whom it waits for."""
         shard = self._shard

@@ -37,6 +37,10 @@ class Registry:
     def registrations(self) -> tuple[Registration, ...]:
         return tuple(registration for members in self._known.values() for registration in members.values())
 
+    def of_group(self, group_id: GroupId) -> tuple[Registration, ...]:
+        """Return the clients of one group."""
+        return tuple(self._known.get(group_id, {}).values())
+
     def joined(self, group: Group, member: Member) -> Registration | None:
         """Register a member of the group's generation. None if it was registered before."""
         self._speakers.heard(group.id, member.id, member.context)

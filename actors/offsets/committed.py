@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import ListedGroup
+from muster.actors.group.types import GroupId
 from muster.placement.mapping.registration import Kind
 
 _CHUNK_OFFSETS = 2_000
@@ -45,12 +46,11 @@ class CommittedOffsets:
 
     async def response(self, query: dict[str, Any]) -> dict[str, Any]:
         """All groups, as JSON in chunks. Each group is consistent; other work runs after every few thousand offsets."""
-        assigned = self._assigned()
         chunks: list[str] = []
         rows: list[GroupOffsets] = []
         size = 0
         for group in list(self._core.listed()):
-            if (row := self._row(group, assigned.get(group.group_id, frozenset()))) is None:
+            if (row := self._row(group)) is None:
                 continue
             rows.append(row)
             size += 1 + sum(map(len, row.offsets.values())) + sum(map(len, row.without_commit.values()))
@@ -60,15 +60,12 @@ class CommittedOffsets:
                 await asyncio.sleep(0)
         return {"chunks": [*chunks, json.dumps(rows)]}
 
-    def _assigned(self) -> Mapping[str, set[tuple[str, int]]]:
-        """Return what members have, by group; during a rebalance of the classic protocol, what they had before it."""
-        found: dict[str, set[tuple[str, int]]] = {}
-        for registration in self._core.registrations():
-            if registration.kind is Kind.MEMBER and registration.partitions:
-                found.setdefault(registration.group, set()).update(registration.partitions)
-        return found
+    def _assigned(self, group_id: GroupId) -> set[tuple[str, int]]:
+        """Return what members have; during a rebalance of the classic protocol, what they had before it."""
+        members = (each for each in self._core.registrations_of(group_id) if each.kind is Kind.MEMBER)
+        return {partition for member in members for partition in member.partitions or ()}
 
-    def _row(self, listed: ListedGroup, assigned: Set[tuple[str, int]]) -> GroupOffsets | None:
+    def _row(self, listed: ListedGroup) -> GroupOffsets | None:
         """None for a group that was removed meanwhile."""
         name = listed.group_id
         group = self._core.groups.get(name) or self._core.consumer_groups.get(name)
@@ -79,7 +76,7 @@ class CommittedOffsets:
         for (topic, partition), committed in known.items():
             offsets.setdefault(topic, []).append((partition, committed.offset))
         without: dict[str, list[int]] = {}
-        for topic, partition in sorted(assigned - known.keys()):
+        for topic, partition in sorted(self._assigned(name) - known.keys()):
             without.setdefault(topic, []).append(partition)
         found = listed.group_state, listed.group_type, listed.protocol_type
         return GroupOffsets(name, *found, len(group.members), offsets, without)
