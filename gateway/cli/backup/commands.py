@@ -40,7 +40,7 @@ def backup(**options: Any) -> None:
     all logs as they were then: records, offsets, groups and transactions fit each other. It needs the storage
     directory, so run it on a node of the cluster, with the property file of muster up if there is one. TARGET exists
     once it is complete; it holds the users' password hashes, so only its owner can read it. muster restore SOURCE
-    starts a cluster from it.
+    creates a storage directory from it, for muster up.
     """
     from muster.gateway.cli.backup.work import back_up  # its import takes long
 
