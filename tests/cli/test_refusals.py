@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -9,9 +10,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from muster.actors.config import MusterConfig
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle import start
+from muster.gateway.cli.output import LoggedSteps
+from muster.gateway.cli.storage import fit
+from muster.gateway.cli.storage.directory import locked
 from tests.cli.conftest import Muster, one_line
 
 
@@ -64,6 +72,26 @@ def test_a_storage_path_in_use(muster: Muster, tmp_path: Path) -> None:
         lock.write("4711")
         lock.flush()
         assert "in use by the muster up with pid 4711" in one_line(muster("up", "--storage", "."))
+    assert not (tmp_path / "meta.properties").exists()  # only one of two starts in a new directory generates the id
+
+
+def test_a_start_that_is_refused_leaves_the_new_directory_to_the_one_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of them saw that the directory was not there, and the other one is the first to lock it."""
+    directory = tmp_path / "storage"
+    with contextlib.ExitStack() as other:
+
+        def prepare(storage: Path) -> Any:
+            prepared = fit.prepare(storage)
+            other.enter_context(locked(storage))
+            return prepared
+
+        monkeypatch.setattr(start, "prepare", prepare)
+        monkeypatch.setattr(start, "keep_files_private", lambda: None)  # a setting of the whole process
+        with contextlib.ExitStack() as undo, pytest.raises(CliError, match="in use by the muster up"):
+            start.Start(MusterConfig.model_validate({"storage.path": str(directory)}), None, LoggedSteps(), undo).run()
+        assert (directory / "run" / "lock").exists()
 
 
 def test_storage_in_use_on_another_host(muster: Muster, tmp_path: Path) -> None:
@@ -103,14 +131,6 @@ def test_a_taken_port(muster: Muster, tmp_path: Path, which: str) -> None:
     assert f"port {port} on 127.0.0.1 is taken" in error
     assert f"(pid {os.getpid()})" in error
     assert ("--set metrics.port" if which == "metrics" else "--port") in error
-    assert not (tmp_path / "muster-data").exists()
-
-
-def test_a_failed_start_leaves_a_directory_that_was_there(muster: Muster, tmp_path: Path) -> None:
-    (tmp_path / "muster-data").mkdir()
-    with listener_behind_a_free_port() as taken:
-        one_line(muster("up", "--port", str(taken.getsockname()[1])))
-    assert (tmp_path / "muster-data" / "meta.properties").exists()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
 from muster.gateway.cli.output import Steps, counted
 from muster.gateway.cli.storage import directory as storage
-from muster.gateway.cli.storage.fit import prepare, refuse_unfit
+from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import SENSITIVE, Access
 
@@ -72,10 +72,9 @@ class Start:
         check_certificates(self._config)
         check_listeners(self._config, on_cluster=self._address is not None)
         keep_files_private()
-        if not self._storage.exists():
-            self._undo.callback(storage.remove_unused, self._storage)
-        cluster_id = prepare(self._storage)
+        prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
+        cluster_id = cluster_id_in(self._storage)
         if self._address is not None:
             self._given = self._given_ray(self._address)
         self._forget_the_killed(self._given.address if self._given else None)

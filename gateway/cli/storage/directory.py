@@ -105,18 +105,6 @@ def locked(storage: Path) -> Iterator[None]:
         yield
 
 
-def remove_unused(storage: Path) -> None:
-    """Remove the directory if it has nothing but its id and the lock: a start in a new directory failed. No error if it
-    cannot be removed."""
-    run, meta = storage / "run", storage / "meta.properties"
-    with contextlib.suppress(OSError):
-        if {*storage.iterdir()} <= {run, meta} and {*run.iterdir()} <= {run / "lock"}:
-            (run / "lock").unlink(missing_ok=True)
-            run.rmdir()
-            meta.unlink(missing_ok=True)
-            storage.rmdir()
-
-
 def holder(storage: Path) -> int | None:
     """Return the pid of the ``muster up`` that uses the directory now, on :func:`holder_host`; None if there is
     none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, mount_of
@@ -18,8 +18,8 @@ from muster.gateway.cli.storage import directory
 _MAX_REPORTED = 3
 
 
-def prepare(storage: Path) -> str:
-    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable, not fit or too new."""
+def prepare(storage: Path) -> None:
+    """Create the directory if necessary. Raises CliError if it is not writable or not fit."""
     try:
         str(storage).encode()
     except UnicodeEncodeError:
@@ -29,7 +29,7 @@ def prepare(storage: Path) -> str:
             f"storage path {storage} is incomplete: a muster restore into it has not ended; remove the directory and "
             "restore again"
         )
-    try:
+    with _writable(storage):
         (storage / "run").mkdir(parents=True, exist_ok=True)
         _close_to_others(storage)
         room = Reserve(storage).release_if_needed()
@@ -41,7 +41,21 @@ def prepare(storage: Path) -> str:
         with tempfile.TemporaryFile(dir=storage):
             pass
         refuse_unfit(storage, check(storage))
+
+
+def cluster_id_in(storage: Path) -> str:
+    """Return its cluster id, generated in a new directory. Lock it first: two starts would generate two ids.
+
+    Raises CliError if it is too new or cannot be written.
+    """
+    with _writable(storage):
         return directory.cluster_id(storage)
+
+
+@contextlib.contextmanager
+def _writable(storage: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         hint = "free space there" if error.errno == errno.ENOSPC else "make it writable for this user"
         raise CliError(
