@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import secrets
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
-from ray.experimental import internal_kv
 
 from muster.actors.controller.actor import Controller
 from muster.actors.controller.nodes import NodeError
@@ -25,6 +26,8 @@ from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
 from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
+
+log = logging.getLogger(__name__)
 
 _STOP_S = 40.0
 _STATUS_S = 15.0
@@ -58,8 +61,16 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         logs=str(log_folder(Path(settings.storage))),
     )
     found = json.dumps({"cluster_id": settings.cluster_id, "metrics": ready.metrics})
-    internal_kv._internal_kv_put(HTTP_ADDRESSES, found, namespace=settings.namespace)
+    _in_store(lambda kv: kv._internal_kv_put(HTTP_ADDRESSES, found, namespace=settings.namespace))
     return ready
+
+
+def _in_store(change: Callable[[Any], object]) -> None:
+    """Change Ray's key-value store, which only saves commands time."""
+    try:
+        change(import_module("ray.experimental.internal_kv"))
+    except Exception as error:  # private to Ray, and free to change; commands then connect to Ray
+        log.debug("%s cannot be changed: %s", HTTP_ADDRESSES, error)
 
 
 def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, tuple[str, ...]]:
@@ -121,10 +132,10 @@ def stop_cluster(namespace: str = NAMESPACE) -> None:
     """Stop in order; what does not stop in time is killed. No effect if nothing runs."""
     with contextlib.suppress(ValueError, RayError, TimeoutError):
         ray.get(ray.get_actor("controller", namespace).stop.remote(), timeout=_STOP_S)
-    internal_kv._internal_kv_del(HTTP_ADDRESSES, namespace=namespace)
     names = _actors(namespace)
     for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)
+    _in_store(lambda kv: kv._internal_kv_del(HTTP_ADDRESSES, namespace=namespace))
 
 
 def _kill(name: str, namespace: str) -> None:
