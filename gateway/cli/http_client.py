@@ -82,8 +82,11 @@ def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
 
 
 def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
-    """Return the JSON of the response, and close the connection. Raises HttpError, OSError, HTTPException or
-    ValueError."""
+    """Return the JSON object of the response, and close the connection. Raises HttpError, OSError, HTTPException or
+    ValueError.
+
+    HttpError only for an error in Muster's form: another server's says nothing about Muster.
+    """
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
     with contextlib.closing(connection):
@@ -91,8 +94,12 @@ def _response(connection: HTTPConnection, method: str, target: str, body: Any = 
         response = connection.getresponse()
         text = response.read()
     if response.status >= 300:
-        raise HttpError(response.status, _error_of(text) or f"HTTP {response.status}")
-    found: dict[str, Any] = json.loads(text)
+        if (error := _error_of(text)) is None:
+            raise ValueError(f"HTTP {response.status}, not from Muster")
+        raise HttpError(response.status, error)
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("the response is no JSON object")
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import json
 import re
 import socket
 import threading
@@ -22,7 +21,9 @@ from muster.gateway.cli.command_config import ClientTls, Login, Security
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
+from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
+from tests.cli.runner import runner
 
 FIND, DELETE = 10, 42
 Responder = Callable[[int, bytes], bytes | None]
@@ -184,14 +185,20 @@ def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[
 
 
 def test_any_gateway_may_respond_over_http(tmp_path: Path) -> None:
-    with gateways(tmp_path, None, (200, b"no JSON"), (200, b'{"path": "PATH"}')):
+    foreign = [(404, b"<html>"), (500, b"[]"), (404, b'{"detail": "no"}'), (200, b"no JSON"), (200, b"[]")]
+    with gateways(tmp_path, None, *foreign, (200, b'{"path": "PATH"}')):
         assert cli_http.get_json(tmp_path, None, "/v1/x", group="a &/\u00fc") == {"path": "/v1/x?group=a+%26%2F%C3%BC"}
 
 
-@pytest.mark.parametrize(
-    ("body", "text"), [(json.dumps({"error": "no"}).encode(), "no"), (b"[]", "HTTP 503"), (b"<html>", "HTTP 503")]
-)
-def test_a_refusal_of_a_gateway_over_http_is_reported(tmp_path: Path, body: bytes, text: str) -> None:
-    with gateways(tmp_path, (503, body)), pytest.raises(cli_http.HttpError) as refused:
+def test_a_refusal_of_a_gateway_over_http_is_reported(tmp_path: Path) -> None:
+    with gateways(tmp_path, (503, b'{"error": "no"}')), pytest.raises(cli_http.HttpError) as refused:
         cli_http.get_json(tmp_path, None, "/v1/x")
-    assert (refused.value.status, refused.value.message) == (503, text)
+    assert (refused.value.status, refused.value.message) == (503, "no")
+
+
+@pytest.mark.parametrize("command", [["lag", "billing"], ["history", "billing"]])
+def test_a_server_that_is_no_gateway_knows_no_groups(tmp_path: Path, command: list[str]) -> None:
+    with gateways(tmp_path, (404, b"<html>")):
+        done = runner().invoke(groups, [*command, "--storage", str(tmp_path)])
+    assert "does not respond (HTTP 404, not from Muster)" in done.stderr
+    assert "there is no group" not in done.stderr

@@ -33,7 +33,7 @@ def running(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[N
 
 
 def test_the_first_gateway_that_has_one(tmp_path: Path) -> None:
-    with running(tmp_path, None, (200, b"no JSON"), OTHER, RESPONSE):
+    with running(tmp_path, None, (200, b"no JSON"), (200, b"[]"), (404, b""), OTHER, RESPONSE):
         assert status_of(tmp_path, None) == STATUS
 
 
