@@ -121,7 +121,7 @@ def is_abbreviation(text: str, whole: str) -> bool:
     """
     front, digits = _parts(whole)
     form = re.compile(".*".join(map(re.escape, text.replace("...", "…").split("…"))), re.DOTALL)
-    shown = (digits[:count] for count in range(_DIGITS, len(digits)))
+    shown = (digits[:count].rstrip("-") for count in range(_DIGITS, len(digits)))
     return any(text.endswith(each) and form.fullmatch(front + each) for each in shown)
 
 

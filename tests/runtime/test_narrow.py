@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -23,7 +23,10 @@ NAMES = st.one_of(
     st.text(st.characters(exclude_categories=("C", "Z", "M")), max_size=60),
     st.builds("spark-kafka-source-{}-driver-{}".format, st.uuids(), st.integers(0, 3)),
 )
-IDS = st.one_of(NAMES, st.builds("{}-{}".format, NAMES, st.uuids()), st.builds("c-{}".format, st.sampled_from(UUIDS)))
+BASE64 = st.from_regex(r"[0-9A-Za-z_][0-9A-Za-z_-]{18}aB3", fullmatch=True)
+IDS = st.one_of(
+    NAMES, BASE64, st.builds("{}-{}".format, NAMES, st.uuids()), st.builds("c-{}".format, st.sampled_from(UUIDS))
+)
 ROWS = st.lists(
     st.tuples(
         NAMES, IDS, st.just("127.0.0.1"), st.lists(NAMES, max_size=4).map(", ".join), NAMES, st.integers(0, 9).map(str)
@@ -84,7 +87,12 @@ def test_a_list_has_its_first_items_and_the_number_of_the_others() -> None:
     ]
 
 
-@given(st.lists(st.builds("{}-{}".format, NAMES, st.uuids()), min_size=1, max_size=5, unique=True), st.integers(10, 99))
+@given(
+    st.lists(st.builds("{}-{}".format, NAMES, st.uuids()), min_size=1, max_size=5, unique=True)
+    | BASE64.map(lambda each: [each]),
+    st.integers(10, 99),
+)
+@example(["AbcdeF-123456789012345"], 10)
 def test_what_is_shown_of_an_id_identifies_it(ids: list[str], width: int) -> None:
     for whole, shown in zip(ids, shown_ids(ids, width), strict=True):
         assert [each for each in ids if each == shown or is_abbreviation(shown, each)] == [whole]
