@@ -171,8 +171,11 @@ def tail(
         raise CliError(f"topic {topic} has {counted(len(partitions), 'partition')}, from 0; there is no {partition}")
     read = partitions if partition is None else [partition]
     start = end_offsets(client, topic, read, EARLIEST if from_beginning else LATEST)
-    # librdkafka has no consumer without a group id, and looks for the group's coordinator without joining.
-    consumer = client_of(Consumer, bootstrap, group_id="muster-cli", enable_auto_commit=False)
+    # librdkafka has no consumer without a group id, and looks for the group's coordinator without joining. By default
+    # it would skip to the end of the log if the next message has been deleted.
+    consumer = client_of(
+        Consumer, bootstrap, group_id="muster-cli", enable_auto_commit=False, auto_offset_reset="error"
+    )
     try:
         consumer.assign([TopicPartition(topic, index, offset) for index, offset in start.items()])
         terminal.line(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
@@ -192,6 +195,11 @@ def _messages(consumer: Consumer, topic: str) -> Iterator[Message]:
         error = message.error()
         if error is None:
             yield message
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise CliError(
+                f"{topic}-{message.partition()} no longer has the next message: deleted before it could be shown; "
+                "--from-beginning shows those that are left"
+            )
         elif message.topic() is not None:  # the others are about the group, of which nothing is needed
             raise CliError(f"topic {topic} cannot be read: {text_of(KafkaException(error))}")
 

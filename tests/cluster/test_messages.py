@@ -7,10 +7,15 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from muster.gateway.cli import messages
+from muster.gateway.cli.kafka import end_offsets
 from muster.gateway.cli.main import cli
 from tests.cluster.test_odd_names import ODD, SHOWN
 from tests.muster_process import Muster
@@ -66,6 +71,24 @@ def test_tail_waits_for_messages_until_ctrl_c(muster: Muster, more: list[str], c
         tail.send_signal(signal.SIGINT)
         rest, errors = tail.communicate(timeout=WAIT_S)
     assert (tail.returncode, rest, errors.strip()) == (code, "", "muster: interrupted" if code else "")
+
+
+def test_tail_skips_no_message_silently(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention deletes what it was about to read."""
+    topic = "retained"
+    assert run(muster, "produce", topic, stdin=b"1\n2\n3\n").exit_code == 0
+    client = AdminClient({"bootstrap.servers": muster.bootstrap})
+
+    def and_delete(*arguments: Any) -> dict[int, int]:
+        found = end_offsets(*arguments)
+        for done in client.delete_records([TopicPartition(topic, 0, 2)]).values():
+            done.result(WAIT_S)
+        return found
+
+    monkeypatch.setattr(messages, "end_offsets", and_delete)
+    shown = run(muster, "tail", topic, "--from-beginning", "--count", "1")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert f"{topic}-0 no longer has the next message: deleted before it could be shown" in shown.stderr
 
 
 @pytest.mark.parametrize(
