@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import click
 
+from muster.gateway.cli.running import RunningMuster
+
 _ARGUMENTS = {"--group": ("group", "groups"), "--topic": ("name", "topic")}
 """Names of the arguments that stand for these options."""
 _OVER_KAFKA = {"muster groups lag": "muster groups describe GROUP"}
@@ -28,11 +30,11 @@ def remedy(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
 
 
 def _without_bootstrap_server(context: click.Context) -> str | None:
-    if not any(parameter.name == "address" for parameter in context.command.params):
+    if not any(isinstance(parameter, RunningMuster) for parameter in context.command.params):
         return None
     over_kafka = _OVER_KAFKA.get(context.command_path)
     more = f"; with --bootstrap-server use {over_kafka}" if over_kafka else ""
-    return f"{context.info_name} needs Muster's HTTP port or Ray: use --storage or --address{more}."
+    return f"{context.command_path} needs more than Kafka's protocol: use --storage or --address{more}."
 
 
 def _command(context: click.Context, option: str, arguments: Sequence[str]) -> str | None:

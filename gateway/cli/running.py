@@ -29,11 +29,19 @@ _STATUS_S = 5.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class RunningMuster(click.Option):
+    """Option that tells where a Muster runs, without a gateway's address."""
+
+
 def by_storage_or_address(command: F) -> F:
     """Add the options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
     for option in (
         click.option(
-            "--address", type=NAME, metavar="RAY_ADDRESS", help="Use the Ray at this address (or auto) instead."
+            "--address",
+            cls=RunningMuster,
+            type=NAME,
+            metavar="RAY_ADDRESS",
+            help="Use the Ray at this address (or auto) instead.",
         ),
         click.option(
             "--storage",

@@ -43,12 +43,15 @@ def test_the_nearest_command_is_named(arguments: list[str], said: str) -> None:
         ("topics describe --topic t", "NAME is an argument: muster topics describe t."),
         (
             "groups lag --bootstrap-server h:1",
-            "lag needs Muster's HTTP port or Ray: use --storage or --address; with --bootstrap-server use "
-            "muster groups describe GROUP.",
+            "muster groups lag needs more than Kafka's protocol: use --storage or --address; with --bootstrap-server "
+            "use muster groups describe GROUP.",
         ),
-        (
-            "groups history --bootstrap-server h:1",
-            "history needs Muster's HTTP port or Ray: use --storage or --address.",
+        *(
+            (
+                f"{command} --bootstrap-server h:1",
+                f"muster {command} needs more than Kafka's protocol: use --storage or --address.",
+            )
+            for command in ("groups history", "mapping list", "drain")
         ),
     ],
 )
@@ -57,6 +60,14 @@ def test_options_of_kafkas_tools(capfd: pytest.CaptureFixture[str], arguments: s
     out, err = capfd.readouterr()
     assert out == ""
     assert f" {said} See: muster " in err
+
+
+@pytest.mark.parametrize("command", ["up", "doctor", "storage check"])
+def test_what_finds_no_running_muster_cannot_be_told_where_one_is(
+    capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main._run([*command.split(), "--bootstrap-server", "h:1"]) == 2
+    assert capfd.readouterr().err == f"muster: No such option '--bootstrap-server'. See: muster {command} --help\n"
 
 
 def test_a_usage_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
