@@ -14,6 +14,8 @@ from muster.gateway.cli.help import with_own_lines
 
 _ALIKE = 0.8
 """Similarity of names, for difflib."""
+_MOST = 5000
+"""Names that are compared; of 100,000, difflib takes seconds."""
 _DIGITS = re.compile(r"\d+")
 _SENTENCE = 1000
 """Maximum length of the text for a command, in characters."""
@@ -53,14 +55,17 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Callable[[], Iterable[str]]) -> str:
-    """Return ``; did you mean readers?``; empty if no name is close, or ``known`` raises CliError.
+    """Return ``; did you mean readers?``; empty if no name is close, too many are known, or ``known`` raises CliError.
 
     A name with another number (``job-12`` for ``job-1``) is not close.
     """
     try:
-        names = {each.lower(): each for each in known() if not _differ_in_numbers(name, each)}
+        all_names = [*known()]
     except CliError:
         return ""
+    if len(all_names) > _MOST:
+        return ""
+    names = {each.lower(): each for each in all_names if not _differ_in_numbers(name, each)}
     close = [names[each] for each in get_close_matches(name.lower(), names, n=2, cutoff=_ALIKE)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 

@@ -146,18 +146,20 @@ def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, mon
 
 
 @contextmanager
-def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[None]:
-    """Serve these HTTP responses as the gateways of a Muster with a state file.
+def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[list[str]]:
+    """Serve these HTTP responses as the gateways of a Muster with a state file. Yields the paths of requests.
 
-    None is a gateway that is not running.
+    None is a gateway that is not running. PATH in a response is the request's path.
     """
     servers, urls = [], []
+    requests: list[str] = []
     for response in responses:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             status, body = response or (0, b"")
 
             def do_GET(self) -> None:
+                requests.append(self.path)
                 self.send_response(self.status)
                 self.end_headers()
                 self.wfile.write(self.body.replace(b"PATH", self.path.encode()))
@@ -178,7 +180,7 @@ def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[
             pid=1, namespace="n", ray_address="", ray_token_path=None, ray_temp_dir=None, metrics=tuple(urls)
         )
         storage.write_state(directory, state)
-        yield
+        yield requests
     for server in servers:
         server.shutdown()
         server.server_close()

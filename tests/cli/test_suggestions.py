@@ -88,6 +88,11 @@ def test_the_nearest_group_is_named(name: str, said: str) -> None:
     assert not_found("group", name, lambda: ["readers", "g-2", "g-12", "billing"]).message == said
 
 
+def test_too_many_names_to_compare() -> None:
+    names = ["readers", *map(str, range(5000))]
+    assert not_found("group", "reader", lambda: names).message == "there is no group reader; see muster groups list"
+
+
 def test_names_that_cannot_be_read() -> None:
     def refused() -> list[str]:
         raise CliError("no")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import click
@@ -40,7 +41,8 @@ def delete(
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     admin(bootstrap)
-    failures = {group: _delete(bootstrap, group) for group in dict.fromkeys(groups)}
+    known = cache(lambda: group_names(bootstrap))
+    failures = {group: _delete(bootstrap, group, known) for group in dict.fromkeys(groups)}
     if as_json:
         print_json([{"group": group, "deleted": not why, "error": why} for group, why in failures.items()])
     for group in [group for group, why in failures.items() if not why]:
@@ -49,15 +51,18 @@ def delete(
         raise CliError("; ".join(failed))
 
 
-def _delete(bootstrap: str, group: str) -> str | None:
-    """Delete the group. Returns the reason if it could not be deleted, or None."""
+def _delete(bootstrap: str, group: str, known: Callable[[], Iterable[str]]) -> str | None:
+    """Delete the group. Returns the reason if it could not be deleted, or None.
+
+    ``known()``: names of groups to suggest instead.
+    """
     with Coordinator(bootstrap, group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error is ErrorCode.none:
         reset_undo.forget(bootstrap, group)
         return None
     if error is ErrorCode.group_id_not_found:
-        return f"there is no group {group}{similar(group, lambda: group_names(bootstrap))}"
+        return f"there is no group {group}{similar(group, known)}"
     if error is ErrorCode.non_empty_group:
         found = described(bootstrap, group)
         return f"group {group} is not empty ({found.state}), stop its members first: {in_words(found.members)}"

@@ -69,7 +69,7 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
     else:
         partitions, note = _rows_over_http(directory, address, client, bootstrap, found)
     if not found.exists and not partitions:
-        raise unknown(bootstrap, group)
+        raise unknown(group, lambda: bootstrap)
     if as_json:
         print_json({**_as_json(found), "offsets": partitions, "note": note})
     else:

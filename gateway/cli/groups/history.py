@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.groups.admin import EVICTED
-from muster.gateway.cli.groups.lag import unknown
+from muster.gateway.cli.groups.members import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
-from muster.gateway.cli.running import by_http
+from muster.gateway.cli.running import bootstrap_servers, by_http
 from muster.gateway.cli.times import utc
 
-_NOT_FOUND = 404
 _WORTH_NAMING_MS = 50
 _LONG_MS = 1000
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
@@ -61,8 +61,8 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     try:
         response = http.get_json(directory, address, "/v1/groups/history", group=group, limit=str(limit))
     except http.HttpError as refused:
-        if refused.status == _NOT_FOUND:
-            raise unknown(directory, address, group) from refused
+        if refused.status == HTTPStatus.NOT_FOUND:
+            raise unknown(group, lambda: bootstrap_servers(None, directory, address)) from refused
         raise
     if as_json:
         print_json(response)

@@ -18,12 +18,11 @@ from rich.text import Text
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
-from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups.members import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole
 from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, table, with_wide
-from muster.gateway.cli.running import by_http
-from muster.gateway.cli.suggestions import not_found
+from muster.gateway.cli.running import bootstrap_servers, by_http
 from muster.gateway.lag.partitions import worst_first
 
 PATH = "/v1/groups/lag"
@@ -102,13 +101,8 @@ def of_group(directory: Path, address: str | None, group: str) -> dict[str, Any]
         return http.get_json(directory, address, PATH, group=group)
     except http.HttpError as refused:
         if refused.status == HTTPStatus.NOT_FOUND:
-            raise unknown(directory, address, group) from refused
+            raise unknown(group, lambda: bootstrap_servers(None, directory, address)) from refused
         raise
-
-
-def unknown(directory: Path, address: str | None, group: str) -> CliError:
-    """Return the error for a group that does not exist; it names similar ones."""
-    return not_found("group", group, lambda: (each["group"] for each in of_all_groups(directory, address)[0]))
 
 
 def of_all_groups(directory: Path, address: str | None) -> tuple[list[dict[str, Any]], str | None]:

@@ -5,7 +5,7 @@ confluent-kafka describes and lists consumer groups only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster.actors.group.codec import consumer_protocol
@@ -130,12 +130,13 @@ def require(bootstrap: str, group: str) -> Group:
     """Return the group. Raises CliError if it does not exist."""
     found = described(bootstrap, group)
     if not found.exists:
-        raise unknown(bootstrap, group)
+        raise unknown(group, lambda: bootstrap)
     return found
 
 
-def unknown(bootstrap: str, group: str) -> CliError:
-    return not_found("group", group, lambda: group_names(bootstrap))
+def unknown(group: str, bootstrap: Callable[[], str]) -> CliError:
+    """Return the error for a group that does not exist; it names similar ones, if that gateway lists groups."""
+    return not_found("group", group, lambda: group_names(bootstrap()))
 
 
 def in_words(members: Sequence[Member]) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 from rich.console import Console
 
 from muster.actors.group.events import Removal
 from muster.actors.group.types import MemberId
 from muster.actors.runtime import rich_console
 from muster.actors.tables.rebalance_entry import Ending, Gone, Wait, Waits
-from muster.gateway.cli import http
 from muster.gateway.cli.groups.admin import EVICTED
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.groups.history import row
 from tests.cli.runner import runner
+from tests.cli.test_coordinator import gateways
 from tests.narrow_terminal import terminal
 from tests.tables.rebalances import A, B, aborted, entry
 
@@ -58,12 +60,15 @@ def test_how_the_wait_for_a_member_ended(cause: Removal | None, reason: str | No
     assert (cells[6], cells[8]) == (shown, "3 -> 3 (+1 -1)")
 
 
-def test_a_narrow_terminal_has_long_waits_below(monkeypatch: pytest.MonkeyPatch) -> None:
+def response(entries: list[dict[str, Any]]) -> tuple[int, bytes]:
+    return 200, json.dumps({"group": "billing", "entries": entries, "request": "PATH"}).encode()
+
+
+def test_a_narrow_terminal_has_long_waits_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evicted = {"join_waits": Waits((Wait(B, None, 11_600),)), "pending": (), "gone": (Gone(B, None, EVICTED),)}
     entries = [entry(2, reason=EVICTED, **evicted).to_json(), entry(1).to_json()]
-    monkeypatch.setattr(http, "get_json", lambda *_, **__: {"group": "billing", "entries": entries})
-    with terminal(80, monkeypatch) as screen:
-        groups.main(["history", "billing"], standalone_mode=False)
+    with gateways(tmp_path, response(entries)), terminal(80, monkeypatch) as screen:
+        groups.main(["history", "billing", "--storage", str(tmp_path)], standalone_mode=False)
     screen.check(80)
     assert ["member evicted: b-1" in line for line in screen.lines[1:3]] == [True, False]
     assert any("  b-1 never joined, evicted after 11.6 s" in line for line in screen.lines[3:])
@@ -100,17 +105,19 @@ def test_what_is_not_known() -> None:
         (80, ["--wide"], "BEGAN (UTC)", "0.8"),
     ],
 )
-def test_on_terminals(monkeypatch: pytest.MonkeyPatch, width: int, more: list[str], head: str, last: str) -> None:
+def test_on_terminals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, more: list[str], head: str, last: str
+) -> None:
     java = B._replace(member_id=MemberId("consumer-billing-1-0c2d3e4f-1111-2222-3333-0123456789ab"))
     entries = [entry(number, triggered_by=java).to_json() for number in (10, 9)]
-    monkeypatch.setattr(http, "get_json", lambda *_, **__: {"group": "billing", "entries": entries})
 
     def console(err: bool = False, wide: bool = False) -> Console:
         found = rich_console.NO_WIDTH if wide else width
         return Console(width=found, force_terminal=True, color_system=None, stderr=err)
 
     monkeypatch.setattr(rich_console, "console", console)
-    done = runner().invoke(groups, ["history", "billing", *more])
+    with gateways(tmp_path, response(entries)):
+        done = runner().invoke(groups, ["history", "billing", *more, "--storage", str(tmp_path)])
     first, *rows = done.stdout.splitlines()
     assert (max(map(len, (first, *rows))) <= width) is (not more)
     rows = rows[:2]  # columns that are left out are below if their cells are all alike
@@ -120,26 +127,33 @@ def test_on_terminals(monkeypatch: pytest.MonkeyPatch, width: int, more: list[st
     assert ("in all rows: " in done.stdout) is (width < 300 and not more)
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def response(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-        if path == "/v1/groups/lag":
-            nopes = {"group": "nopes", "lag": 0, "lag_s": 0, "messages_without_commit": 0}
-            return {"groups": [nopes], "total": 1, **nothing_missing}
-        assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
-        if parameters["group"] == "nope":
-            raise http.HttpError(404, "unknown group nope")
-        entries = [entry(2, ending=Ending.RUNNING), entry(1)] if parameters["group"] == "billing" else []
-        return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
+def history(directory: Path, response: tuple[int, bytes], *more: str) -> Result:
+    with gateways(directory, response):
+        return runner().invoke(groups, ["history", "billing", "--limit", "5", *more, "--storage", str(directory)])
 
-    nothing_missing: dict[str, Any] = {"missing_partitions": [], "missing_actors": []}
-    monkeypatch.setattr(http, "get_json", response)
-    found = runner().invoke(groups, ["history", "billing", "--limit", "5"])
+
+def test_the_command(tmp_path: Path) -> None:
+    entries = [entry(2, ending=Ending.RUNNING).to_json(), entry(1).to_json()]
+    found = history(tmp_path, response(entries))
     assert found.exit_code == 0, found.output
     head, running, last = found.stdout.splitlines()
     assert head.startswith("BEGAN (UTC)")
     assert "running" in running
     assert last.startswith("2023-11-15 12:00:01.000")
-    none = runner().invoke(groups, ["history", "quiet", "--limit", "5"])
-    assert "has had no rebalance" in none.stderr
-    unknown = runner().invoke(groups, ["history", "nope", "--limit", "5"])
-    assert (unknown.exit_code, unknown.stderr) == (1, "Error: there is no group nope; did you mean nopes?\n")
+
+
+def test_no_rebalance(tmp_path: Path) -> None:
+    assert "group billing has had no rebalance" in history(tmp_path, response([])).stderr
+
+
+def test_the_request(tmp_path: Path) -> None:
+    shown = json.loads(history(tmp_path, response([]), "--json").stdout)
+    assert shown["request"] == "/v1/groups/history?group=billing&limit=5"
+
+
+@pytest.mark.parametrize("command", ["lag", "history"])
+def test_of_a_group_that_does_not_exist_nothing_more_is_asked_over_http(tmp_path: Path, command: str) -> None:
+    with gateways(tmp_path, (404, b'{"error": "PATH"}')) as requests:
+        done = runner().invoke(groups, [command, "nope", "--storage", str(tmp_path)])
+    assert (done.exit_code, done.stderr) == (1, "Error: there is no group nope; see muster groups list\n")
+    assert [path for path in requests if path.startswith("/v1/groups/")] == [requests[0]]

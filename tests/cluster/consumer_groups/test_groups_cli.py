@@ -16,7 +16,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from muster.gateway.cli import main
+from muster.gateway.cli.groups import admin as group_admin
 from muster.gateway.cli.groups.admin import EVICTED
+from muster.gateway.cli.kafka import group_names
 from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
@@ -253,6 +255,20 @@ def test_the_group_that_was_meant(muster: Muster, fresh: Fresh) -> None:
     to_latest = ("reset-offsets", wrong, "--to-latest", "--topic")
     assert f"--execute would create it{meant}" in run(muster, *to_latest, topic).stdout
     assert f"there is no topic {topic}s; did you mean {topic}?" in refusal(muster, *to_latest, f"{topic}s")
+
+
+def test_groups_are_listed_once_for_all_that_are_missing(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+
+    def names(bootstrap: str) -> list[str]:
+        listed.append(bootstrap)
+        return group_names(bootstrap)
+
+    monkeypatch.setattr(group_admin, "group_names", names)
+    missing = ("no-such", "nothing-like-it", "nor-this")
+    said = run(muster, "delete", *missing, bootstrap=True).stderr
+    assert all(f"there is no group {name}" in said for name in missing)
+    assert listed == [muster.bootstrap]
 
 
 def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) -> None:
