@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 from rich.console import Console
 
 from muster.actors.runtime import rich_console
-from muster.gateway.cli import http
 from muster.gateway.cli.groups.commands import groups
 from tests.cli.runner import runner
+from tests.cli.test_coordinator import gateways
 
 
 def row(partition: int, committed: int | None, without: int) -> dict[str, Any]:
@@ -47,26 +51,27 @@ NEWCOMERS |= {
 }
 
 
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Return the parameters of each request."""
-    found: list[dict[str, str]] = []
+Invoke = Callable[..., Result]
 
-    def respond(*_: Any, **parameters: str) -> dict[str, Any]:
-        found.append(parameters)
-        return {"billing": BILLING, "newcomers": NEWCOMERS}.get(parameters.get("group", ""), ALL)
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Run ``invoke(response, *arguments)`` on a gateway with that response, and 80 columns."""
 
     def console(err: bool = False, wide: bool = False) -> Console:
         return Console(width=80, force_terminal=True, color_system=None, stderr=err)
 
-    monkeypatch.setattr(http, "get_json", respond)
+    def run(response: dict[str, Any], *arguments: str) -> Result:
+        with gateways(tmp_path, (200, json.dumps(response).encode())):
+            return runner().invoke(groups, [*arguments, "--storage", str(tmp_path)])
+
     monkeypatch.setattr(rich_console, "console", console)
-    return found
+    return run
 
 
 @pytest.mark.parametrize("command", ["lag", "list"])
-def test_partitions_without_a_commit_are_a_column_on_80_columns(sent: list[dict[str, str]], command: str) -> None:
-    done = runner().invoke(groups, [command])
+def test_partitions_without_a_commit_are_a_column_on_80_columns(invoke: Invoke, command: str) -> None:
+    done = invoke(ALL, command)
     head, *lines = done.stdout.splitlines()
     assert max(map(len, (head, *lines))) <= 80
     assert head.endswith("LAG  LAG (S)  NO COMMIT")
@@ -74,20 +79,30 @@ def test_partitions_without_a_commit_are_a_column_on_80_columns(sent: list[dict[
     assert "3 groups, 3 members, lag 604, 4 partitions without a commit" in done.stderr
 
 
-def test_what_is_in_no_sum_is_said(sent: list[dict[str, str]]) -> None:
-    billing = runner().invoke(groups, ["lag", "billing"]).stderr.splitlines()
-    assert billing == [
-        "group billing is Stable, 597 messages in 2 partitions behind, 2.5 s",
-        "1 partition without a commit (604 messages in its log) is in no sum",
-    ]
-    newcomers = runner().invoke(groups, ["lag", "newcomers"]).stderr.splitlines()
-    assert newcomers == [
-        "group newcomers is Stable",
-        "2 partitions without a commit (1208 messages in their logs) are in no sum",
-    ]
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        (
+            BILLING,
+            [
+                "group billing is Stable, 597 messages in 2 partitions behind, 2.5 s",
+                "1 partition without a commit (604 messages in its log) is in no sum",
+            ],
+        ),
+        (
+            NEWCOMERS,
+            [
+                "group newcomers is Stable",
+                "2 partitions without a commit (1208 messages in their logs) are in no sum",
+            ],
+        ),
+    ],
+)
+def test_what_is_in_no_sum_is_said(invoke: Invoke, response: dict[str, Any], said: list[str]) -> None:
+    assert invoke(response, "lag", response["group"]).stderr.splitlines() == said
 
 
 @pytest.mark.parametrize(("more", "sort"), [([], "worst"), (["--sort", "lag"], "lag")])
-def test_the_order_is_the_gateways(sent: list[dict[str, str]], more: list[str], sort: str) -> None:
-    assert runner().invoke(groups, ["lag", *more]).exit_code == 0
-    assert sent == [{"limit": "20", "sort": sort}]
+def test_the_order_is_the_gateways(invoke: Invoke, more: list[str], sort: str) -> None:
+    shown = json.loads(invoke({"request": "PATH"}, "lag", "--json", *more).stdout)
+    assert shown["request"] == f"/v1/groups/lag?limit=20&sort={sort}"
