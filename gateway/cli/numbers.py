@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,11 +25,14 @@ class Whole(_AnyType):
 
 
 class Real(_AnyType):
-    """Number from ``least`` to ``most``; above ``least``, if that ``is_open``."""
+    """Finite number from ``least`` to ``most``; above ``least``, if that ``is_open``."""
 
     def __init__(self, least: float = 0, most: float | None = None, *, is_open: bool = False, shown: str = "N") -> None:
         self.name = shown
         self._range = click.FloatRange(least, most, min_open=is_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        return float(self._range.convert(click.FLOAT.convert(value, param, ctx), param, ctx))
+        found = float(self._range.convert(click.FLOAT.convert(value, param, ctx), param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found

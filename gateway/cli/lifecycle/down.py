@@ -11,6 +11,7 @@ import click
 import psutil
 
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.numbers import Real
 from muster.gateway.cli.output import Progress
 from muster.gateway.cli.running import connect_to_left
 from muster.gateway.cli.storage import directory as storage
@@ -28,7 +29,7 @@ _PAUSE_S = 0.1
     help="Storage directory of the cluster. Default ./muster-data.",
 )
 @click.option(
-    "--timeout", "timeout_s", metavar="S", type=float, default=60.0, show_default=True, help="Seconds to wait."
+    "--timeout", "timeout_s", metavar="S", type=Real(), default=60.0, show_default=True, help="Seconds to wait."
 )
 @click.option("--if-running", is_flag=True, help="Succeed if none runs.")
 def down(directory: Path, timeout_s: float, if_running: bool) -> None:

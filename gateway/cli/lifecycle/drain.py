@@ -12,6 +12,7 @@ import click
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Real
 from muster.gateway.cli.output import Progress, counted
 from muster.gateway.cli.running import by_storage_or_address, connected
 
@@ -25,7 +26,7 @@ Node = Mapping[str, Any]
 @click.argument("node", type=NAME)
 @click.option("--undo", is_flag=True, help="Allow actors on the node again.")
 @click.option(
-    "--timeout", "timeout_s", metavar="S", type=float, default=300.0, show_default=True, help="Seconds to wait."
+    "--timeout", "timeout_s", metavar="S", type=Real(), default=300.0, show_default=True, help="Seconds to wait."
 )
 @by_storage_or_address
 def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str | None) -> None:
