@@ -172,9 +172,10 @@ def _printable(cells: Iterable[Iterable[str]], console: Console) -> list[list[st
 
 
 def _in_text(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> tuple[list[list[str]], list[bool]]:
-    """Return the cells, and whether each column has numbers."""
+    """Return the cells, and whether each column has numbers: a name or an id of digits is none."""
     held = [[NOTHING if cell is None else str(cell) for cell in row] for row in rows]
-    return held, [_are_numbers(cells) for cells in _columns(len(columns), held)]
+    cells = zip(columns, _columns(len(columns), held), strict=True)
+    return held, [column.kind is Kind.WHOLE and _are_numbers(each) for column, each in cells]
 
 
 def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:

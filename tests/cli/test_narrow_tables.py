@@ -178,3 +178,8 @@ def test_who_did_what_on_80_columns(monkeypatch: pytest.MonkeyPatch, other: str)
 
 def test_help_has_the_option() -> None:
     assert "--wide" in CliRunner().invoke(acls.list_, ["--help"]).output
+
+
+def test_a_name_of_digits_is_no_number(capfd: pytest.CaptureFixture[str]) -> None:
+    print_table((Column("GROUP", Kind.NAME), "LAG"), [("90100023", 7), ("12", 1000)])
+    assert capfd.readouterr().out == "GROUP      LAG\n90100023     7\n12        1000\n"

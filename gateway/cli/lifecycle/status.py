@@ -16,7 +16,7 @@ from muster.gateway.cli.output import counted, is_wide, print_json, print_table,
 from muster.gateway.cli.running import by_http, status_of
 
 _MIN_ID_CHARS = 8
-_NODES = ("NODE", "ADDRESS", "STATE", "ACTORS")
+_NODES = (Column("NODE", Kind.NAME), "ADDRESS", "STATE", "ACTORS")
 _ACTORS = (
     "ACTOR",
     "STATE",
