@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -85,15 +85,20 @@ def group_names(bootstrap: str) -> list[str]:
 
 
 def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = LATEST) -> dict[int, int]:
-    """Start or end offsets of the partitions. CliError if they cannot be fetched."""
-    if not partitions:
-        return {}
-    futures = client.list_offsets(
-        {TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S
-    )
+    """Start or end offsets of the topic's partitions. CliError if they cannot be fetched."""
+    found = list_offsets(client, ((topic, index) for index in partitions), spec)
+    return {index: offset for (_, index), offset in found.items()}
+
+
+def list_offsets(
+    client: AdminClient, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """Return the offset of each topic and partition, negative if no message has the time. Raises CliError."""
+    wanted = {TopicPartition(*each): spec for each in partitions}
+    futures = client.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
     return {
-        partition.partition: result(future, f"offsets of {topic}-{partition.partition} cannot be read").offset
-        for partition, future in futures.items()
+        (each.topic, each.partition): result(future, f"offsets of {each.topic}-{each.partition} cannot be read").offset
+        for each, future in futures.items()
     }
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.actors.runtime import terminal
@@ -22,7 +21,7 @@ from muster.gateway.cli.groups.assignments import CONSUMER
 from muster.gateway.cli.groups.members import Group, check_empty, described
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
-from muster.gateway.cli.kafka import TIMEOUT_S, admin, group_names, refused, result
+from muster.gateway.cli.kafka import EARLIEST, LATEST, admin, group_names, list_offsets, metadata
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
@@ -219,7 +218,7 @@ def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
 
 def _to_time(moment_ms: int, remark: str) -> _Target:
     def choice(client: AdminClient, partitions: Collection[Partition]) -> Choice:
-        found = _list_offsets(client, partitions, OffsetSpec.for_timestamp(moment_ms))
+        found = list_offsets(client, partitions, OffsetSpec.for_timestamp(moment_ms))
         return reset_plan.to_time({key: offset if offset >= 0 else None for key, offset in found.items()})
 
     return _Target(f"to the first message of {_iso(moment_ms)} or later{remark}", choice)
@@ -330,8 +329,7 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:
-    with refused("topics cannot be listed"):  # all: requesting one by name would create it
-        return {name: len(found.partitions) for name, found in client.list_topics(timeout=TIMEOUT_S).topics.items()}
+    return {name: len(found.partitions) for name, found in metadata(client).topics.items()}
 
 
 def _is_there(counts: Mapping[str, int], partition: Partition) -> bool:
@@ -339,18 +337,8 @@ def _is_there(counts: Mapping[str, int], partition: Partition) -> bool:
 
 
 def _bounds(client: AdminClient, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
-    earliest = _list_offsets(client, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    latest = _list_offsets(client, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    earliest, latest = (list_offsets(client, partitions, spec) for spec in (EARLIEST, LATEST))
     return {key: Bounds(earliest[key], latest[key]) for key in earliest}
-
-
-def _list_offsets(client: AdminClient, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
-    wanted = {TopicPartition(*key): spec for key in partitions}
-    futures = client.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
-    return {
-        (key.topic, key.partition): result(future, f"offsets of {key.topic}-{key.partition} cannot be read").offset
-        for key, future in futures.items()
-    }
 
 
 def _read(path: Path, group: str) -> dict[Partition, int]:
