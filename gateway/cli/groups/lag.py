@@ -52,7 +52,7 @@ _Table = tuple[Sequence[str | Column], list[tuple[Any, ...]], str | None, list[s
     type=click.Choice(("worst", "lag_s", "lag", "members", "group")),
     default="worst",
     show_default=True,
-    help="Sort groups by LAG (S), LAG, MEMBERS, the largest first, or by name.",
+    help="Sort groups by the worst, by LAG (S), LAG or MEMBERS, the largest first, or by name.",
 )
 @click.option(
     "--watch",
