@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Connect = Callable[[], "FaultApi"]
-_NOT_FOUND = 404
 _COLUMNS = (
     "ID",
     "ACTION",
@@ -116,7 +116,7 @@ class FaultApi:
         try:
             return http.send(self._urls(), method, path, body)
         except http.HttpError as error:
-            raise (UnknownTarget if error.status == _NOT_FOUND else FaultError)(error.message) from error
+            raise (UnknownTarget if error.status == HTTPStatus.NOT_FOUND else FaultError)(error.message) from error
         except http.NoHttpResponse as error:
             raise FaultError(error.message) from error
 
@@ -197,7 +197,7 @@ def list_faults(connect: Connect, as_json: bool) -> None:
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    from datetime import UTC, datetime
+    from muster.gateway.cli.times import utc
 
     fields = dict(one["fault"])
     action, when, phase = fields.pop("action"), fields.pop("when", "always"), fields.pop("phase", "before")
@@ -212,7 +212,7 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
         None if is_of_actor else phase,
         one["matched"],
         one["hits"],
-        None if expires_at_ms is None else f"{datetime.fromtimestamp(expires_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
+        None if expires_at_ms is None else utc(expires_at_ms),
     )
 
 

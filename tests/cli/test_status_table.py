@@ -88,6 +88,13 @@ def test_nodes_at_one_address_have_their_ids(capsys: pytest.CaptureFixture[str])
     assert row.split()[:3] == ["log-0", "alive", "f09d3ff8b"]
 
 
+def test_the_zone_of_a_time_is_in_its_column(capsys: pytest.CaptureFixture[str]) -> None:
+    client = {"client_id": "a", "host": "h", "api": "Fetch", "version": 3, "times": 7, "last_ms": 999, "mend": MEND}
+    show({**status(), "clients_turned_away": [client]}, wide=True)
+    (head, row) = capsys.readouterr().out.partition("TURNED AWAY")[2].splitlines()[:2]
+    assert head.index("LAST (UTC)") + len("TURNED AWAY") == row.index("1970-01-01 00:00:00  ")
+
+
 def test_a_pipe_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     show(status(error=NO_DISK), wide=False)
     piped = capsys.readouterr()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_http, status_of
+from muster.gateway.cli.times import utc
 
 _MIN_ID_CHARS = 8
 _NODES = (Column("NODE", Kind.NAME), "ADDRESS", "STATE", "ACTORS")
@@ -33,7 +33,7 @@ _TURNED_AWAY = (
     "API",
     "VERSION",
     "TIMES",
-    Column("LAST", optional=1),
+    Column("LAST (UTC)", optional=1),
     Column("MEND", optional=2),
 )
 _ALIVE = "alive"
@@ -131,8 +131,8 @@ def _row(actor: Mapping[str, Any], places: Mapping[str, str]) -> tuple[Any, ...]
 
 
 def _turned_away(client: Mapping[str, Any]) -> tuple[Any, ...]:
-    last = datetime.fromtimestamp(client["last_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     client_id = "(no client id)" if client["client_id"] is None else client["client_id"]
+    last = utc(client["last_ms"])
     return (client_id, client["host"], client["api"], client["version"], client["times"], last, client["mend"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, print_json
 from muster.gateway.cli.storage.offsets_records import decoded, in_words
+from muster.gateway.cli.times import utc
 from muster.placement.view import OFFSETS_TOPIC
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -206,6 +206,6 @@ def _time_type(header: BatchHeader) -> str:
 
 def _time(timestamp_ms: int) -> str:
     try:
-        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
-    except (ValueError, OverflowError, OSError):
+        return utc(timestamp_ms, millis=True)
+    except OverflowError:
         return str(timestamp_ms)
