@@ -14,7 +14,7 @@ from muster.gateway.cli.help import with_own_lines
 
 _ALIKE = 0.8
 """Similarity of names, for difflib."""
-_MOST = 5000
+_MAX_NAMES = 5000
 """Names that are compared; of 100,000, difflib takes seconds."""
 _DIGITS = re.compile(r"\d+")
 _SENTENCE = 1000
@@ -63,7 +63,7 @@ def similar(name: str, known: Callable[[], Iterable[str]]) -> str:
         all_names = [*known()]
     except CliError:
         return ""
-    if len(all_names) > _MOST:
+    if len(all_names) > _MAX_NAMES:
         return ""
     names = {each.lower(): each for each in all_names if not _differ_in_numbers(name, each)}
     close = [names[each] for each in get_close_matches(name.lower(), names, n=2, cutoff=_ALIKE)]

@@ -63,9 +63,7 @@ def test_options_of_kafkas_tools(capfd: pytest.CaptureFixture[str], arguments: s
 
 
 @pytest.mark.parametrize("command", ["up", "doctor", "storage check"])
-def test_what_finds_no_running_muster_cannot_be_told_where_one_is(
-    capfd: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_other_commands_take_no_address_of_a_gateway(capfd: pytest.CaptureFixture[str], command: str) -> None:
     assert main._run([*command.split(), "--bootstrap-server", "h:1"]) == 2
     assert capfd.readouterr().err == f"muster: No such option '--bootstrap-server'. See: muster {command} --help\n"
 

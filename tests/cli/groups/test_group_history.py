@@ -152,7 +152,7 @@ def test_the_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["lag", "history"])
-def test_of_a_group_that_does_not_exist_nothing_more_is_asked_over_http(tmp_path: Path, command: str) -> None:
+def test_no_further_request_for_a_group_that_does_not_exist(tmp_path: Path, command: str) -> None:
     with gateways(tmp_path, (404, b'{"error": "PATH"}')) as requests:
         done = runner().invoke(groups, [command, "nope", "--storage", str(tmp_path)])
     assert (done.exit_code, done.stderr) == (1, "Error: there is no group nope; see muster groups list\n")
