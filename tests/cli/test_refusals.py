@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -82,10 +81,9 @@ def test_a_start_that_is_refused_leaves_the_new_directory_to_the_one_that_has_it
     directory = tmp_path / "storage"
     with contextlib.ExitStack() as other:
 
-        def prepare(storage: Path) -> Any:
-            prepared = fit.prepare(storage)
+        def prepare(storage: Path) -> None:
+            fit.prepare(storage)
             other.enter_context(locked(storage))
-            return prepared
 
         monkeypatch.setattr(start, "prepare", prepare)
         monkeypatch.setattr(start, "keep_files_private", lambda: None)  # a setting of the whole process

@@ -23,7 +23,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.main import cli
 from muster.gateway.cli.output import LoggedSteps
 from muster.gateway.cli.storage import directory as storage_directory
-from muster.gateway.cli.storage.fit import prepare
+from muster.gateway.cli.storage.fit import cluster_id_in, prepare
 from muster.placement.epochs import next_epoch, next_producer_id_block
 from muster.placement.layout import broker_path
 from muster.placement.topics import TopicRegistry
@@ -40,6 +40,7 @@ def storage(tmp_path: Path, zk: ZooKeeperClient) -> Path:
     """Return a storage that has a topic with records and a config, and the remains of a topic that was deleted."""
     storage = tmp_path / "storage"
     prepare(storage)
+    cluster_id_in(storage)
     topic = TopicRegistry(zk).create(TOPIC, 1, config={"retention.ms": "777"})
     epoch = next_epoch(zk, TOPIC, 0, "log-0")
     next_producer_id_block(zk)
@@ -113,7 +114,8 @@ def test_what_is_restored(
     restored = tmp_path / "restored"
     done = runner().invoke(cli, ["restore", str(backup), "--storage", str(restored), "--zookeeper", empty_zookeeper])
     assert done.exit_code == 0, done.output
-    assert prepare(restored) == storage_directory.cluster_id(storage)
+    prepare(restored)
+    assert cluster_id_in(restored) == storage_directory.cluster_id(storage)
     assert sorted(path.name for path in (restored / "logs").iterdir()) == [f"{TOPIC}-0"]
     assert (restored / "metrics/samples/date=2026-01-01/hour=00/a.parquet").read_bytes() == b"rows"
     there = connect(empty_zookeeper, timeout_s=10)
