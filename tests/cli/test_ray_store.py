@@ -28,10 +28,8 @@ def a_ray_whose_store_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_serves_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway = {
-        "broker": SimpleNamespace(host="127.0.0.1", port=9092, at=lambda _: gateway["broker"]),
-        "metrics_url": URL,
-    }
+    address = SimpleNamespace(host="127.0.0.1", port=9092)
+    gateway = {"broker": SimpleNamespace(host="127.0.0.1", port=9092, at=lambda _: address), "metrics_url": URL}
     method = SimpleNamespace(remote=lambda: [gateway])
     monkeypatch.setattr(cluster, "_head", lambda: None)
     monkeypatch.setattr(cluster, "detached", lambda *_, **__: SimpleNamespace(start=method, ready=method))
