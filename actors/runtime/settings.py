@@ -19,6 +19,8 @@ NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""
 HTTP_ADDRESSES = "http-addresses"
 """A key in Ray's key-value store: ``{"cluster_id": ID, "metrics": [URL]}``, the gateways at the start, as JSON."""
+CLUSTER_ID_HEADER = "Muster-Cluster-Id"
+"""Header of HTTP by which a request is served by no other cluster than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,9 +91,9 @@ def on_cluster(command: F) -> F:
 class FaultApi:
     """The fault API of one cluster. Its methods raise FaultError, UnknownTarget among them."""
 
-    def __init__(self, urls: Callable[[], Iterable[str]]) -> None:
-        """Take ``urls()``: HTTP addresses of gateways, the likeliest first."""
-        self._urls = urls
+    def __init__(self, gateways: Callable[[], Iterable[http.GatewayUrl]]) -> None:
+        """Take ``gateways()``, the likeliest first."""
+        self._gateways = gateways
 
     def inject(self, fault: Fault) -> str:
         """Inject it. Returns its id."""
@@ -114,7 +114,7 @@ class FaultApi:
         from muster.actors.faults import FaultError, UnknownTarget
 
         try:
-            return http.send(self._urls(), method, path, body)
+            return http.send(self._gateways(), method, path, body)
         except http.HttpError as error:
             raise (UnknownTarget if error.status == HTTPStatus.NOT_FOUND else FaultError)(error.message) from error
         except http.NoHttpResponse as error:
@@ -122,7 +122,7 @@ class FaultApi:
 
 
 def _api(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> FaultApi:
-    given = tuple(url for urls in http_urls for url in urls.split(","))
+    given = tuple(http.GatewayUrl(url) for urls in http_urls for url in urls.split(","))
     return FaultApi(lambda: given or http.gateways(directory, address))
 
 

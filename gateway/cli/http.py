@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.http_client import METRICS, NO_ADDRESS, HttpError, NoHttpResponse, get, send
+from muster.gateway.cli.http_client import NO_ADDRESS, GatewayUrl, HttpError, NoHttpResponse, get, send
 from muster.gateway.cli.running import known_gateways, status_over_ray
 
-__all__ = ["HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
+__all__ = ["GatewayUrl", "HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
 
 
 def get_json(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
     """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NoHttpResponse or HttpError."""
     failure = ""
     try:
-        for base in gateways(directory, address):
+        for gateway in gateways(directory, address):
             try:
-                return get(base, path, parameters)
+                return get(gateway, path, parameters)
             except (OSError, HTTPException, ValueError) as error:
-                failure = f"{base} does not respond ({error})"
+                failure = f"{gateway.base} does not respond ({error})"
     except HttpError:
         raise
     except CliError as error:
@@ -30,10 +30,9 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
     raise NoHttpResponse(f"{failure}; see muster status" if failure else NO_ADDRESS)
 
 
-def gateways(directory: Path, address: str | None) -> Iterator[str]:
-    """Yield addresses of gateways at their start and, if none of these responds, their current ones. Raises
-    CliError."""
-    yield from (url.removesuffix(METRICS) for url in known_gateways(directory, address).metrics)
-    for actor in status_over_ray(directory, address)["actors"]:
-        if url := actor.get("metrics_url"):
-            yield url.removesuffix(METRICS)
+def gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]:
+    """Yield the gateways at their start and, if none of these responds, their current ones. Raises CliError."""
+    yield from known_gateways(directory, address)
+    status = status_over_ray(directory, address)
+    urls = (actor.get("metrics_url") for actor in status["actors"])
+    yield from (GatewayUrl(url, status["cluster_id"]) for url in urls if url)

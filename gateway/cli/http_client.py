@@ -9,9 +9,10 @@ import os
 from collections.abc import Iterable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from muster.actors.runtime.settings import CLUSTER_ID_HEADER
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_login, current_security
 from muster.gateway.security.mechanism_names import PLAIN
@@ -26,6 +27,24 @@ class NoHttpResponse(CliError):
     """Raised if no gateway responds over HTTP."""
 
 
+class OtherCluster(OSError):
+    """Raised if a server responds that is no gateway of the expected cluster."""
+
+
+class GatewayUrl(NamedTuple):
+    """Where a gateway is expected."""
+
+    url: str
+    """With or without /metrics."""
+    cluster_id: str = ""
+    """Empty: any cluster."""
+
+    @property
+    def base(self) -> str:
+        """The URL without the path of a request."""
+        return self.url.strip().rstrip("/").removesuffix(METRICS)
+
+
 class HttpError(CliError):
     """Raised if a gateway responds with an error."""
 
@@ -35,29 +54,33 @@ class HttpError(CliError):
 
 
 def get(
-    base: str, path: str, parameters: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+    gateway: GatewayUrl, path: str, parameters: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
 ) -> dict[str, Any]:
     """GET the path from the gateway. Returns its JSON. Raises HttpError, OSError, HTTPException, ValueError."""
     query = f"?{urlencode(parameters)}" if parameters else ""
-    return _response(_connect(base, timeout_s), "GET", f"{urlsplit(base).path}{path}{query}")
+    connection = _connect(gateway.base, timeout_s)
+    return _response(connection, "GET", f"{urlsplit(gateway.base).path}{path}{query}", cluster_id=gateway.cluster_id)
 
 
-def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
+def send(gateways: Iterable[GatewayUrl], method: str, path: str, body: Any = None) -> dict[str, Any]:
     """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
 
     NoHttpResponse, HttpError.
 
-    ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
+    What one gateway may have done is not repeated on another one.
     """
     failures: list[str] = []
-    for base in (url.strip().rstrip("/").removesuffix(METRICS) for url in urls):
+    for gateway in gateways:
+        base = gateway.base
         try:
             connection = _connect(base)
         except (OSError, ValueError) as error:
             failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
             continue
         try:
-            return _response(connection, method, f"{urlsplit(base).path}{path}", body)
+            return _response(connection, method, f"{urlsplit(base).path}{path}", body, gateway.cluster_id)
+        except OtherCluster as error:
+            failures.append(f"{base} ({error})")
         except (OSError, HTTPException, ValueError) as error:
             raise NoHttpResponse(f"{base} does not respond: {str(error) or type(error).__name__}") from error
     raise NoHttpResponse(f"no gateway listens at {', '.join(failures)}" if failures else NO_ADDRESS)
@@ -81,7 +104,9 @@ def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
     return connection
 
 
-def _response(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
+def _response(
+    connection: HTTPConnection, method: str, target: str, body: Any = None, cluster_id: str = ""
+) -> dict[str, Any]:
     """Return the JSON object of the response, and close the connection. Raises HttpError, OSError, HTTPException or
     ValueError.
 
@@ -89,10 +114,14 @@ def _response(connection: HTTPConnection, method: str, target: str, body: Any = 
     """
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
+    if cluster_id:
+        headers |= {CLUSTER_ID_HEADER: cluster_id}
     with contextlib.closing(connection):
         connection.request(method, target, data, headers)
         response = connection.getresponse()
         text = response.read()
+    if cluster_id and response.headers.get(CLUSTER_ID_HEADER) != cluster_id:
+        raise OtherCluster("no gateway of this cluster")
     if response.status >= 300:
         if (error := _error_of(text)) is None:
             raise ValueError(f"HTTP {response.status}, not from Muster")

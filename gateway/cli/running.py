@@ -6,10 +6,10 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ from muster.actors.runtime import terminal
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.settings import HTTP_ADDRESSES
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.http_client import METRICS, get
+from muster.gateway.cli.http_client import GatewayUrl, get
 from muster.gateway.cli.lifecycle import ray_connection
 from muster.gateway.cli.login import with_login
 from muster.gateway.cli.names import NAME
@@ -114,8 +114,7 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
     From a gateway that served at the start, which asks the controller; else through Ray, which takes seconds of
     processor time.
     """
-    known = known_gateways(directory, address)
-    found = _status_over_http(known)
+    found = _status_over_http(known_gateways(directory, address))
     if found is None:
         return status_over_ray(directory, address)
     if address is None and storage.holder(directory) is None:
@@ -123,37 +122,30 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
     return found
 
 
-class KnownGateways(NamedTuple):
-    """The gateways at the start of a cluster."""
+def known_gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]:
+    """Yield the gateways at the start, from the run state or that Ray's key-value store.
 
-    cluster_id: str = ""
-    metrics: tuple[str, ...] = ()
-    """URLs."""
-
-
-def known_gateways(directory: Path, address: str | None) -> KnownGateways:
-    """Read them from the run state, or from that Ray's key-value store. Raises CliError if nothing runs there."""
+    Raises CliError if nothing runs there.
+    """
     if address is None:
         state = state_of(directory)
-        return KnownGateways(state.cluster_id, state.metrics)
-    found = ray_connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
-    if found is None:
-        return KnownGateways()
-    content = json.loads(found)
-    return KnownGateways(content["cluster_id"], tuple(content["metrics"]))
+        content: dict[str, Any] = {"cluster_id": state.cluster_id, "metrics": state.metrics}
+    else:
+        found = ray_connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
+        content = {"metrics": ()} if found is None else json.loads(found)
+    for url in content["metrics"]:
+        yield GatewayUrl(url, content["cluster_id"])
 
 
-def _status_over_http(known: KnownGateways) -> dict[str, Any] | None:
+def _status_over_http(known: Iterable[GatewayUrl]) -> dict[str, Any] | None:
     """Return None if none of the gateways has a status, or may give it to this caller."""
-    for url in known.metrics:
+    for gateway in known:
         try:
-            found = get(url.removesuffix(METRICS), "/v1/status", timeout_s=_STATUS_S)
+            return get(gateway, "/v1/status", timeout_s=_STATUS_S)
         except CliError:  # it responds: the controller does not, or the caller may not
             return None
         except (OSError, HTTPException, ValueError):
             continue
-        if found.get("cluster_id") == known.cluster_id:  # the address may be another's by now
-            return found
     return None
 
 

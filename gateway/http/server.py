@@ -23,6 +23,7 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
+from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.lag.metrics import scrape_lag
@@ -67,6 +68,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
 
     callers = Callers(gateway)
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
+    same_cluster.add_check(app, gateway)
     http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)

@@ -6,13 +6,14 @@ import http.server
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.actors.runtime.settings import CLUSTER_ID_HEADER
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.cli import coordinator
@@ -26,6 +27,9 @@ from muster.gateway.cli.storage import directory as storage
 from tests.cli.runner import runner
 
 FIND, DELETE = 10, 42
+NO_RAY = "127.0.0.1:1"
+OTHER = (200, b'{"cluster_id": "other"}')
+"""The response of a server that does not say that it is of the same cluster."""
 Responder = Callable[[int, bytes], bytes | None]
 """The server's port and a request's frame -> the bytes of the response; None hangs up."""
 
@@ -146,21 +150,24 @@ def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, mon
 
 
 @contextmanager
-def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[list[str]]:
+def gateways(directory: Path, *responses: tuple[int, bytes] | None, urls: Iterable[str] = ()) -> Iterator[list[str]]:
     """Serve these HTTP responses as the gateways of a Muster with a state file. Yields the paths of requests.
 
-    None is a gateway that is not running. PATH in a response is the request's path.
+    None is a gateway that is not running. PATH in a response is the request's path. ``urls``: further gateways.
     """
-    servers, urls = [], []
+    servers, found = [], []
     requests: list[str] = []
     for response in responses:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             status, body = response or (0, b"")
+            is_own = response is not OTHER
 
             def do_GET(self) -> None:
                 requests.append(self.path)
                 self.send_response(self.status)
+                if self.is_own:
+                    self.send_header(CLUSTER_ID_HEADER, self.headers[CLUSTER_ID_HEADER])
                 self.end_headers()
                 self.wfile.write(self.body.replace(b"PATH", self.path.encode()))
 
@@ -168,7 +175,7 @@ def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[
                 """Suppress the server's log."""
 
         server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        urls.append(f"http://127.0.0.1:{server.server_port}/metrics")
+        found.append(f"http://127.0.0.1:{server.server_port}/metrics")
         if response is None:
             server.server_close()
             continue
@@ -177,7 +184,13 @@ def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[
     (directory / "run").mkdir()
     with storage.locked(directory):
         state = storage.RunState(
-            pid=1, namespace="n", ray_address="", ray_token_path=None, ray_temp_dir=None, metrics=tuple(urls)
+            pid=1,
+            namespace="n",
+            ray_address=NO_RAY,
+            ray_token_path=None,
+            ray_temp_dir=None,
+            metrics=(*found, *urls),
+            cluster_id="own",
         )
         storage.write_state(directory, state)
         yield requests
@@ -188,7 +201,7 @@ def gateways(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[
 
 def test_any_gateway_may_respond_over_http(tmp_path: Path) -> None:
     foreign = [(404, b"<html>"), (500, b"[]"), (404, b'{"detail": "no"}'), (200, b"no JSON"), (200, b"[]")]
-    with gateways(tmp_path, None, *foreign, (200, b'{"path": "PATH"}')):
+    with gateways(tmp_path, None, *foreign, OTHER, (200, b'{"path": "PATH"}')):
         assert cli_http.get_json(tmp_path, None, "/v1/x", group="a &/\u00fc") == {"path": "/v1/x?group=a+%26%2F%C3%BC"}
 
 

@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.running import status_of
-from muster.gateway.cli.storage import directory as storage
-from tests.cli.test_coordinator import gateways
+from tests.cli.test_coordinator import NO_RAY, OTHER, gateways
 
-NO_RAY = "127.0.0.1:1"
-OWN = "own"
-STATUS = {"cluster_id": OWN, "of": "gateway"}
+STATUS = {"of": "gateway"}
 RESPONSE = (200, json.dumps(STATUS).encode())
-OTHER = (200, b'{"cluster_id": "other"}')
-
-
-@contextmanager
-def running(directory: Path, *responses: tuple[int, bytes] | None) -> Iterator[None]:
-    """Run ``gateways`` with a Ray that is not there."""
-    with gateways(directory, *responses):
-        state = storage.read_state(directory)
-        assert state is not None
-        storage.write_state(directory, replace(state, ray_address=NO_RAY, cluster_id=OWN))
-        yield
 
 
 def test_the_first_gateway_that_has_one(tmp_path: Path) -> None:
-    with running(tmp_path, None, (200, b"no JSON"), (200, b"[]"), (404, b""), OTHER, RESPONSE):
+    with gateways(tmp_path, None, (200, b"no JSON"), (200, b"[]"), (404, b""), OTHER, RESPONSE):
         assert status_of(tmp_path, None) == STATUS
 
 
 @pytest.mark.parametrize("response", [None, OTHER, (503, b'{"error": "the controller"}'), (403, b"{}"), (404, b"")])
 def test_through_ray_if_none_has(tmp_path: Path, response: tuple[int, bytes] | None) -> None:
-    with running(tmp_path, response), pytest.raises(CliError, match=f"no Ray responds at {NO_RAY}"):
+    with gateways(tmp_path, response), pytest.raises(CliError, match=f"no Ray responds at {NO_RAY}"):
         status_of(tmp_path, None)
 
 
 def test_a_muster_whose_up_was_killed_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path, RESPONSE):
+    with gateways(tmp_path, RESPONSE):
         (tmp_path / "run" / "lock").unlink()
         assert status_of(tmp_path, None) == STATUS
     assert "was killed, but its actors still serve" in capsys.readouterr().err
