@@ -31,8 +31,11 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
 
 
 def gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]:
-    """Yield the gateways at their start and, if none of these responds, their current ones. Raises CliError."""
-    yield from known_gateways(directory, address)
+    """Yield the gateways at their start and, if none of these responds, the other current ones. Raises CliError."""
+    tried = set()
+    for gateway in known_gateways(directory, address):
+        tried.add(gateway.url)
+        yield gateway
     status = status_over_ray(directory, address)
     urls = (actor.get("metrics_url") for actor in status["actors"])
-    yield from (GatewayUrl(url, status["cluster_id"]) for url in urls if url)
+    yield from (GatewayUrl(url, status["cluster_id"]) for url in urls if url and url not in tried)

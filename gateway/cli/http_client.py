@@ -19,7 +19,7 @@ from muster.gateway.security.mechanism_names import PLAIN
 
 METRICS = "/metrics"
 NO_ADDRESS = "no gateway has an HTTP address; see muster status"
-_CONNECT_S = 5.0
+_CONNECT_S = 2.0
 _TIMEOUT_S = 30.0
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from http.client import HTTPException
 from pathlib import Path
@@ -26,6 +27,8 @@ from muster.gateway.cli.storage import directory as storage
 _CONNECT_S = 2.0
 _STATUS_S = 5.0
 """Limit of each gateway's response; a paused one accepts connections and says nothing."""
+_KNOWN_S = 5.0
+"""Limit of all attempts to reach the gateways of the start; the last one may take longer."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -125,7 +128,8 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 def known_gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]:
     """Yield the gateways at the start, from the run state or that Ray's key-value store.
 
-    Raises CliError if nothing runs there.
+    No further one once those before took some seconds, since their nodes may be gone. Raises CliError if nothing runs
+    there.
     """
     if address is None:
         state = state_of(directory)
@@ -133,7 +137,10 @@ def known_gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]
     else:
         found = ray_connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
         content = {"metrics": ()} if found is None else json.loads(found)
+    until_s = time.monotonic() + _KNOWN_S
     for url in content["metrics"]:
+        if time.monotonic() >= until_s:
+            return
         yield GatewayUrl(url, content["cluster_id"])
 
 
