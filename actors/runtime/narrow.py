@@ -121,7 +121,7 @@ def is_abbreviation(text: str, whole: str) -> bool:
     """
     front, digits = _parts(whole)
     form = re.compile(".*".join(map(re.escape, text.replace("...", "…").split("…"))), re.DOTALL)
-    shown = (digits[:count].rstrip("-") for count in range(_DIGITS, len(digits)))
+    shown = (digits[:count] for count in range(_DIGITS, len(digits)))
     return any(text.endswith(each) and form.fullmatch(front + each) for each in shown)
 
 
@@ -260,7 +260,7 @@ def _abbreviations(ids: Iterable[str]) -> dict[str, str]:
     ordered = sorted({digits for _, digits in parts.values()})
     shared = [-1, *(common_beginning(pair) for pair in pairwise(ordered)), -1]
     counts = {digits: max(_DIGITS, *(each + 1 for each in shared[at : at + 2])) for at, digits in enumerate(ordered)}
-    return {each: front + digits[: counts[digits]].rstrip("-") for each, (front, digits) in parts.items()}
+    return {each: front + digits[: counts[digits]] for each, (front, digits) in parts.items()}
 
 
 def _digits_of(abbreviation: str) -> int:

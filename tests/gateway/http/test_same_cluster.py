@@ -29,5 +29,5 @@ def test_another_cluster_does_nothing(full: Serving) -> None:
     assert send([gateway, GatewayUrl(full.http_url, CLUSTER_ID)], "POST", "/v1/faults", FAULT)["id"]
 
 
-def test_the_id_is_told_to_nobody(full: Serving) -> None:
+def test_nobody_gets_the_id(full: Serving) -> None:
     assert CLUSTER_ID not in full.http("/v1/groups/lag", **{"Muster-Cluster-Id": "other"})[1]
