@@ -25,6 +25,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import (
     EARLIEST,
     LATEST,
+    TIMEOUT_S,
     admin,
     client_of,
     end_offsets,
@@ -87,8 +88,8 @@ def produce(
             pass
         terminal.line(f"{counted(sent.acknowledged, 'message')} acknowledged", err=True)
     if sent.error is not None:
-        reason = text_of(KafkaException(sent.error))
-        raise CliError(f"{counted(sent.failed, 'message')} not acknowledged by {topic}: {reason}")
+        failed = counted(sent.failed, "message")
+        raise CliError(f"{failed} not acknowledged by {topic}: {sent.reason(producer)}")
 
 
 class _Sent:
@@ -104,21 +105,31 @@ class _Sent:
         """Return once librdkafka has the message. Raises CliError."""
         while True:
             try:
-                with refused(f"a message for {self.topic} cannot be sent"):
-                    producer.produce(
-                        self.topic,
-                        value,
-                        key,
-                        self.partition,
-                        headers=list(self.headers),
-                        on_delivery=self._delivered,
-                    )
+                producer.produce(
+                    self.topic,
+                    value,
+                    key,
+                    self.partition,
+                    headers=list(self.headers),
+                    on_delivery=self._delivered,
+                )
                 producer.poll(0)
                 return
             except BufferError:
                 producer.poll(_POLL_S)
+            except KafkaException as error:
+                self._delivered(error.args[0], None)
+                return
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def reason(self, producer: Producer) -> str:
+        """Return the text of the first error; the broker's, where librdkafka knew before that the topic has one."""
+        error = self.error
+        if error is not None and error.code() == KafkaError._UNKNOWN_TOPIC:
+            with refused(f"{self.topic} cannot be looked up"):
+                error = producer.list_topics(self.topic, TIMEOUT_S).topics[self.topic].error or error
+        return text_of(KafkaException(error))
+
+    def _delivered(self, error: KafkaError | None, _: Message | None) -> None:
         if error is None:
             self.acknowledged += 1
         else:
