@@ -10,8 +10,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from muster.actors.wire import codec
-from muster.actors.wire.framing import Framer, framed
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Framer, framed
 
 _LARGEST_BYTES = 1 << 30
 _CLIENT_ID = "bench"

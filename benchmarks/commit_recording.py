@@ -30,7 +30,7 @@ from muster.actors.log.files.disk import Disk
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.placement.client import Context
 
 ROUNDS = 20

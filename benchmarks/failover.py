@@ -29,7 +29,7 @@ from benchmarks.many import warm_up
 from benchmarks.members import HEARTBEAT, Member
 from benchmarks.report import Figures, output, output_options
 from muster.actors.log.format.records import build_batch
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.lifecycle import ray_connection
 from muster.gateway.cli.storage import directory as storage
 

@@ -13,7 +13,7 @@ from benchmarks.cluster import Cluster, pss_bytes
 from benchmarks.many import DESCRIBE_GROUPS, DESCRIBE_LIMIT_S, FORMING_S, Scale, describe_request, warm_up
 from benchmarks.members import Heartbeats, Member, assignment
 from benchmarks.report import Figures, percentile
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 
 GROUP, TOPIC = "large", "orders"
 _PROBES = 5

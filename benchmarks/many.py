@@ -17,8 +17,8 @@ from benchmarks.client import Connection, Errors, connect, request
 from benchmarks.cluster import Cluster, cpu_s, pss_bytes
 from benchmarks.members import HEARTBEAT_INTERVAL_S, Heartbeats, Member
 from benchmarks.report import Figures, percentile
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 
 FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = (10, 4), (15, 5), (16, 4)

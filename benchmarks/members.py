@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.client import Connection, Errors, request
 from muster.actors.group.codec.primitives import Writer
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 
 JOIN_GROUP, SYNC_GROUP, HEARTBEAT = (11, 9), (14, 5), (12, 4)
 SESSION_TIMEOUT_MS = 45_000

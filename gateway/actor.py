@@ -24,7 +24,7 @@ from muster.actors.runtime.process import holder_paths, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.tables.schemas.cluster import LIFECYCLE
-from muster.actors.wire.held_sockets import HeldSockets
+from muster.actors.wire.sockets.held import HeldSockets
 from muster.gateway.apis.schemas import load_schemas_by_and_by
 from muster.gateway.serving import ServedGateway
 from muster.placement.host_port import host_port

@@ -53,7 +53,7 @@ _SETTLE_S = 1.0
 T = TypeVar("T")
 
 ListenFor = Callable[[str, str, int], list[socket.socket]]
-"""Function like :meth:`muster.actors.wire.held_sockets.HeldSockets.listen`: sockets for a use, a host and a port."""
+"""Function like :meth:`muster.actors.wire.sockets.held.HeldSockets.listen`: sockets for a use, a host and a port."""
 
 
 class RayController:

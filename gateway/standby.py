@@ -1,8 +1,8 @@
 """Serves gateways in a standby's process from the death of their own process until the next one serves.
 
 Nothing asks for it: what holds a gateway's listening sockets sees the end of its process at once, and hears from its
-next one (:mod:`muster.actors.wire.socket_holder`). So the address of a gateway answers whatever the controller, Ray and
-ZooKeeper do meanwhile.
+next one (:mod:`muster.actors.wire.sockets.holder`). So the address of a gateway answers whatever the controller, Ray
+and ZooKeeper do meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from muster.actors.runtime.follow import ViewFollower
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.wire.socket_passing import Held, close_all
+from muster.actors.wire.sockets.passing import Held, close_all
 from muster.gateway.serving import ServedGateway
 from muster.placement.view import ClusterView
 
@@ -31,7 +31,7 @@ _LAST_S = 30.0
 
 
 class GatewayStandby:
-    """An :class:`muster.actors.wire.socket_holder.Accepting`. It serves in the event loop in which it was created."""
+    """An :class:`muster.actors.wire.sockets.holder.Accepting`. It serves in the event loop in which it was created."""
 
     def __init__(self, settings: ClusterSettings, node_id: str, view: Callable[[], ClusterView]) -> None:
         """``node_id``: of this process. ``view`` gives the newest view that this process has."""

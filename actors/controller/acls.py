@@ -7,7 +7,7 @@ from functools import partial
 
 from muster.actors.controller.admin import AclOutcome
 from muster.actors.controller.changes import NOT_BEGUN, UNKNOWN, Changes
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.acl_registry import (
     MAX_NODE_BYTES,
     AclChange,

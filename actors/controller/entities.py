@@ -7,7 +7,7 @@ from functools import partial
 
 from muster.actors.controller.admin import EntityOutcome
 from muster.actors.controller.changes import NOT_BEGUN, UNKNOWN, Changes
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.entities import Entity, EntityAlteration, UnstorableName
 from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.zookeeper.client import ZooKeeperUnreachable

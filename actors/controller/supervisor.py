@@ -27,7 +27,7 @@ from muster.actors.runtime.liveness.ending import end_process
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
-from muster.actors.wire.socket_holder import KEEP_S
+from muster.actors.wire.sockets.holder import KEEP_S
 
 log = logging.getLogger(__name__)
 

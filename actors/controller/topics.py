@@ -14,7 +14,7 @@ from muster.actors.config.derived import COORDINATOR_TOPICS
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.changes import NOT_BEGUN, UNKNOWN, Changes
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.layout import DEFAULT_BROKER
 from muster.placement.topics import (

@@ -9,14 +9,14 @@ from functools import partial
 
 from muster.actors.coordinator.batching import Batch, Lingering, Written, batches
 from muster.actors.group.types import Producer, Record, WriteId
-from muster.actors.log.commit import Done
+from muster.actors.log.committer import Done
 from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.markers import Marker
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.markers import Marker
 
 log = logging.getLogger(__name__)
 

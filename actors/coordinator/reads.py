@@ -14,10 +14,10 @@ from muster.actors.log.fetches import Fetches
 from muster.actors.log.leader_epochs import offset_for_leader_epoch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.transactions.describing import describe_producers
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Header
-from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.server import Peer
+from muster.actors.wire.internal.fetch import FetchRequest
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Header
 
 log = logging.getLogger(__name__)
 

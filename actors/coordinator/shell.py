@@ -25,16 +25,16 @@ from muster.actors.log.progress import append_times
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.runtime.memory import gc_paused
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
-from muster.actors.wire.envelope import SeenLease
-from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.leader_epochs import LeaderEpoch, write_epochs
-from muster.actors.wire.markers import Marker, write_marked
-from muster.actors.wire.producing import ProduceRequest
-from muster.actors.wire.queries import Handler, QueryHandlers
-from muster.actors.wire.server import Peer
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.envelope import SeenLease
+from muster.actors.wire.internal.fetch import FetchRequest
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch, write_epochs
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.internal.markers import Marker, write_marked
+from muster.actors.wire.internal.produce import ProduceRequest
+from muster.actors.wire.internal.queries import Handler, QueryHandlers
+from muster.actors.wire.internal.verification import VerifyRequest
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.placement.client import Context, of_client
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class WaitingRequest(NamedTuple):
 
 
 class CoordinatorShell(ABC, Generic[OutcomeT]):
-    """Serves one partition of a coordinator's topic; a :class:`muster.actors.wire.server.Handler`."""
+    """Serves one partition of a coordinator's topic; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
     def __init__(
         self,

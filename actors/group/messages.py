@@ -1,8 +1,9 @@
 """Requests and responses of the group APIs, independent of Kafka's versions. Durations are milliseconds.
 
-Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.codec`` writes them as they
-are. ``failed`` returns, for any request, the response for a failure of the whole request. Messages are dataclasses,
-except for those of which there is one for each partition: a named tuple takes a third of the time to create.
+Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.kafka.codec`` writes them as
+they are. ``failed`` returns, for any request, the response for a failure of the whole request. Messages are
+dataclasses, except for those of which there is one for each partition: a named tuple takes a third of the time to
+create.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
-from muster.actors.log.serving import LogOpener, ServedLogs
+from muster.actors.log.role import LogOpener, ServedLogs
 from muster.actors.serving.actor import RoleActor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.wire.producing import RecordError
+from muster.actors.wire.internal.produce import RecordError
 
 
 class LogError(Exception):

@@ -20,8 +20,7 @@ from muster.actors.log.errors import (
 from muster.actors.log.format.batch import NO_TIMESTAMP
 from muster.actors.log.leader_epochs import NO_EPOCH, check_leader_epoch, divergence
 from muster.actors.log.partition import PartitionLog
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import (
+from muster.actors.wire.internal.fetch import (
     READ_COMMITTED,
     AbortedTransaction,
     EpochEnd,
@@ -30,6 +29,7 @@ from muster.actors.wire.fetching import (
     FetchRequest,
     Place,
 )
+from muster.actors.wire.kafka.codec import ErrorCode
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _NOWHERE = -1

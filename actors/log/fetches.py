@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from muster.actors.log.fetch import LogById, OpenFetch, OpenLog, WaitingFetch, open_now, open_soon
-from muster.actors.wire.fetching import FetchRequest, write_fetched
-from muster.actors.wire.server import Peer
+from muster.actors.wire.internal.fetch import FetchRequest, write_fetched
+from muster.actors.wire.internal.listener import Peer
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from muster.actors.log.errors import FencedLeaderEpoch, LogError, OffsetOutOfRange, UnknownLeaderEpoch
 from muster.actors.log.partition import PartitionLog
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import EpochEnd
+from muster.actors.wire.internal.fetch import EpochEnd
+from muster.actors.wire.kafka.codec import ErrorCode
 
 NO_EPOCH = -1
 _NOWHERE = -1

@@ -1,7 +1,7 @@
 """The log of one partition: group commit, reads of durable records only, and one writer at a time.
 
-An append is checked, gets its offsets and joins the queue of ``muster.actors.log.commit`` immediately, in call order.
-Readers see records below the high watermark. No record is acknowledged before it is below the high watermark.
+An append is checked, gets its offsets and joins the queue of ``muster.actors.log.committer`` immediately, in call
+order. Readers see records below the high watermark. No record is acknowledged before it is below the high watermark.
 
 **One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. To open
 the log with leader epoch E, a writer does the following, in this order:
@@ -60,7 +60,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from muster.actors.log.commit import Committer, Done, Write, acknowledged
+from muster.actors.log.committer import Committer, Done, Write, acknowledged
 from muster.actors.log.config import LOG_APPEND_TIME, LogConfig
 from muster.actors.log.errors import (
     MessageTooLarge,
@@ -90,14 +90,14 @@ from muster.actors.log.format.control import EndOfTransaction, control_batch
 from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import NOT_A_PRODUCER, BatchProducer, build_batch
 from muster.actors.log.producers import ProducerEntry, WrittenBatch
-from muster.actors.log.reading import LogReader
+from muster.actors.log.reader import LogReader
 from muster.actors.log.transactions.decisions import Decisions
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.markers import Marker
+from muster.actors.wire.internal.markers import Marker
+from muster.actors.wire.kafka.framing import Buffer
 
 HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""

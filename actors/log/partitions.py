@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from muster.actors.log.commit import RETRY_AFTER_S
+from muster.actors.log.committer import RETRY_AFTER_S
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.files import directory as directories
 from muster.actors.log.files.room import SharedDisk
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.trouble import Trouble
-from muster.actors.wire.leader_epochs import LeaderEpoch
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch
 from muster.actors.wire.limited_log import LimitedLog
 from muster.placement.view import Topic
 from muster.placement.zookeeper.client import ZooKeeperUnreachable

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from muster.actors.log.commit import Done
+from muster.actors.log.committer import Done
 from muster.actors.log.errors import InvalidRecords, LogError, NotLeader
 from muster.actors.log.partition import Append
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.producing import ProducedPartition
+from muster.actors.wire.internal.produce import ProducedPartition
+from muster.actors.wire.kafka.codec import ErrorCode
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """A log actor's requests: produces, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Produces and fetches are messages of the internal socket. Gateways translate every client's version of the others to
-these: requests are kio entities, responses the dicts that ``muster.actors.wire.codec.encode_response`` takes, with
-errors in them; none is raised.
+these: requests are kio entities, responses the dicts that ``muster.actors.wire.kafka.codec.encode_response`` takes,
+with errors in them; none is raised.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from muster.actors.log.routing import MAY_COME, Routing
 from muster.actors.log.transactions import describing
 from muster.actors.log.transactions.verification import Transaction, Verification
 from muster.actors.log.upkeep.schedule import Upkeep
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.leader_epochs import LeaderEpoch
-from muster.actors.wire.markers import Marker
-from muster.actors.wire.verifying import TransactionVerifier
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch
+from muster.actors.wire.internal.markers import Marker
+from muster.actors.wire.internal.verification import TransactionVerifier
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 from muster.placement.view import ClusterView
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from itertools import count
 
 from muster.actors.group.lease import SeenHeartbeat
 from muster.actors.group.types import GroupId, MemberId
-from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind, SeenLease
-from muster.actors.wire.server import Peer
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import Kind, SeenLease
+from muster.actors.wire.internal.listener import Peer
 from muster.placement.lease import REPORT_MS
 
 

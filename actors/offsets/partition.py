@@ -30,12 +30,13 @@ from muster.actors.offsets.metrics import PartitionMetrics
 from muster.actors.offsets.transactions import NoCoordinators, OffsetTransactions
 from muster.actors.runtime.memory import gc_paused
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.codec import ErrorCode, Header
-from muster.actors.wire.envelope import SeenLease
-from muster.actors.wire.markers import Marker, write_marked
-from muster.actors.wire.server import Peer
-from muster.actors.wire.verifying import TransactionVerifier
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import SeenLease
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.internal.markers import Marker, write_marked
+from muster.actors.wire.internal.verification import TransactionVerifier
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, Header
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Change, Registration, RegistrationUpdate, Trace
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
@@ -50,7 +51,7 @@ class UpdateSink(Protocol):
 
 
 class OffsetsPartition(CoordinatorShell[Outcome]):
-    """Serves one partition; a :class:`muster.actors.wire.server.Handler`."""
+    """Serves one partition; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
     _core: Coordinator
 

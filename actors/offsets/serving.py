@@ -21,7 +21,7 @@ from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.rebalances import RebalanceStore
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.view import OFFSETS_TOPIC, ClusterView
 
 _FLUSH_S = 2.0

@@ -18,14 +18,14 @@ from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.errors import not_verified, translate
 from muster.actors.group.messages import Response, TxnOffsetCommit, WriteTxnMarker, failed
 from muster.actors.group.types import Outcome, Phase, Producer, Token, TxnMarker, WriteId
-from muster.actors.log.commit import Done
+from muster.actors.log.committer import Done
 from muster.actors.log.errors import LogError
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.markers import Marked, Marker
-from muster.actors.wire.verifying import TransactionVerifier, VerifyRequest
+from muster.actors.wire.internal.markers import Marked, Marker
+from muster.actors.wire.internal.verification import TransactionVerifier, VerifyRequest
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.client import Context
 from muster.placement.view import OFFSETS_TOPIC
 

@@ -18,7 +18,7 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 
 if is_worker():
     without_arrow_serialization()

@@ -13,11 +13,11 @@ from ray.exceptions import RayError
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.follow import CurrentController
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Role
+from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, connect
+from muster.actors.wire.internal.envelope import Role
+from muster.actors.wire.internal.verification import VerifyRequest
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.verifying import VerifyRequest
 from muster.placement.hashing import partition_for
 from muster.placement.view import COORDINATORS, TRANSACTIONS, TRANSACTIONS_TOPIC, ClusterView, Endpoint
 
@@ -129,7 +129,7 @@ class ActorChannels:
         return await self.to(actor)
 
     async def verify(self, request: VerifyRequest) -> list[ErrorCode]:
-        """See :class:`muster.actors.wire.verifying.TransactionVerifier`."""
+        """See :class:`muster.actors.wire.internal.verification.TransactionVerifier`."""
         topic = self.view.topics.get(TRANSACTIONS_TOPIC)
         error = ErrorCode.coordinator_not_available
         if topic is not None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from ray.exceptions import RayError
 
 from muster.actors.runtime.started import Started
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)

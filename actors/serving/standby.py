@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
-from muster.actors.log.serving import LogOpener, ServedLogs
+from muster.actors.log.role import LogOpener, ServedLogs
 from muster.actors.offsets.held import Version, news
 from muster.actors.offsets.serving import OffsetsOpener, ServedPartition
 from muster.actors.runtime.actor import Actor
@@ -25,7 +25,7 @@ from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import Opener, RoleHost
 from muster.actors.transaction_state.serving import TransactionsOpener
-from muster.actors.wire.socket_holder import Accepting, SocketHolder
+from muster.actors.wire.sockets.holder import Accepting, SocketHolder
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import OFFSETS, TRANSACTIONS, ClusterView
 

@@ -25,10 +25,10 @@ from muster.actors.transactions.coordinator import TransactionCoordinator
 from muster.actors.transactions.events import Event, MarkerFailed, TransactionCompleted, TransactionDecided
 from muster.actors.transactions.messages import Request, Response, Verified, failed
 from muster.actors.transactions.types import MarkerRequest, Outcome
-from muster.actors.wire.codec import ErrorCode, Header
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.internal.verification import VerifyRequest, write_verified
+from muster.actors.wire.kafka.codec import ErrorCode, Header
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.server import Peer
-from muster.actors.wire.verifying import VerifyRequest, write_verified
 from muster.placement.client import Context
 from muster.placement.view import TRANSACTIONS_TOPIC, ClusterView
 
@@ -51,7 +51,7 @@ class Controller(Protocol):
 
 
 class TransactionsPartition(CoordinatorShell[Outcome]):
-    """Serves one partition; a :class:`muster.actors.wire.server.Handler`."""
+    """Serves one partition; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
     _core: TransactionCoordinator
 

@@ -14,7 +14,7 @@ from muster.actors.runtime.follow import CurrentController
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.transaction_state.partition import TransactionsPartition
 from muster.actors.transactions.config import TransactionConfig
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView
 
 

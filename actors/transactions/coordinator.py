@@ -36,7 +36,7 @@ from muster.actors.transactions.messages import (
 from muster.actors.transactions.shard import Sending, Shard, TimerKind, TimerName
 from muster.actors.transactions.state import PREPARED
 from muster.actors.transactions.types import Outcome, TopicPartition, TransactionalId
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from muster.placement.client import Context
 
 

@@ -1,7 +1,7 @@
 """Requests and responses of the transaction APIs, independent of Kafka's versions. Durations are milliseconds.
 
-Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.codec`` writes them as they
-are. ``failed`` returns, for any request, the response for a failure of the whole request.
+Responses have the field names of Kafka's schemas, as kio spells them: ``muster.actors.wire.kafka.codec`` writes them as
+they are. ``failed`` returns, for any request, the response for a failure of the whole request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.actors.transactions.types import (
     TopicPartition,
     TransactionalId,
 )
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

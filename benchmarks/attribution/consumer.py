@@ -13,7 +13,7 @@ from benchmarks.attribution.world import OFFSET_COMMIT, Link, World, committed
 from benchmarks.client import Lost
 from benchmarks.members import HEARTBEAT, JOIN_GROUP, PROTOCOL, SYNC_GROUP, assignment, subscription
 from muster.actors.group.codec.consumer_protocol import assigned_partitions
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 
 FETCH, OFFSET_FETCH, LEAVE_GROUP = (1, 12), (9, 7), (13, 4)
 HEARTBEAT_S = 0.5

@@ -13,7 +13,7 @@ from benchmarks.attribution.kop import KopRule, MemoryStore, java_address
 from benchmarks.attribution.truth import Books, Group, Place, Truth
 from benchmarks.client import ApiVersion, Connection, Lost, open_connection
 from muster.actors.log.format.records import build_batch
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.batches import summarize
 
 PRODUCE, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = (0, 9), (3, 9), (8, 8), (10, 4), (19, 7)

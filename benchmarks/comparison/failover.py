@@ -11,7 +11,7 @@ from benchmarks.client import Connection, Lost, connect
 from benchmarks.comparison import groups, requests, topics
 from benchmarks.comparison.rows import Goal, Measure, Measured, Row
 from benchmarks.comparison.servers import PARTITIONS, Server
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 
 _BETWEEN_S = 0.01

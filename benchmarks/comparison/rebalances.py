@@ -11,7 +11,7 @@ from benchmarks.comparison.load import Plan, Step, Take
 from benchmarks.comparison.rows import Goal, Measure, Measured, Row, measured
 from benchmarks.comparison.servers import Server
 from benchmarks.members import assignment, subscription
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _TOPIC = "orders"
 _ALLOWED = (int(ErrorCode.rebalance_in_progress),)

@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.client import connect
 from benchmarks.cluster import Cluster
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.certificates import Authority
 from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker, free_ports
 

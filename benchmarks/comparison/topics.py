@@ -15,8 +15,8 @@ from benchmarks.comparison import requests
 from benchmarks.comparison.servers import Server
 from muster.actors.log.format.records import build_batch
 from muster.actors.runtime.process import wall_ms
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _WAIT_S = 30
 _AT_ONCE = 8

@@ -36,15 +36,15 @@ from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log import LogService
 from muster.actors.log.format.records import build_batch
-from muster.actors.log.server import LogServer
+from muster.actors.log.listener import LogServer
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.spool import Sample, SampleStore
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data.fetching import evidence
 from muster.gateway.attribution.account import Account
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.mapping.registration import Kind, Registration

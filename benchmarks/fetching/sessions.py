@@ -24,8 +24,8 @@ from benchmarks.fetching.cost import cpu_s, log_process, new_gateway, reaches_lo
 from benchmarks.report import Figures, output, output_options
 from muster.actors.log.format.records import build_batch
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Endpoint, Topic
 
 _PRODUCE, _FETCH = (0, 9), (1, 13)

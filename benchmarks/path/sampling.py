@@ -20,7 +20,7 @@ from types import FrameType
 
 from benchmarks.path.counting import relative, send
 from benchmarks.path.requests import Burst, Steps
-from muster.actors.wire.server import Peer
+from muster.actors.wire.internal.listener import Peer
 
 GATEWAY_IN, FORWARDING, ACTOR, CORE, LOG, GATEWAY_OUT, LOOP = STAGES = (
     "gateway in",

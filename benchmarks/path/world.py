@@ -23,15 +23,15 @@ from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log import LogService
 from muster.actors.log.history import LogHistory
-from muster.actors.log.server import LogServer
+from muster.actors.log.listener import LogServer
 from muster.actors.offsets import serving as offsets_serving
 from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.spool import SampleStore
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import account_of
 from muster.gateway.metrics.gateway import GatewayMetrics

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from examples.demo.checks import Commit, Membership
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _HEARTBEAT, _HEARTBEAT_VERSION = 12, 3
 _OFFSET_FETCH, _OFFSET_FETCH_VERSION = 9, 7

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.administration.trail import Change
 from muster.placement.security.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 

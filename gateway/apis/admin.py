@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.placement.topics import InvalidTopic, check_name
 from muster.placement.view import COORDINATORS, ClusterView

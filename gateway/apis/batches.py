@@ -16,7 +16,7 @@ from muster.actors.log.format.batch import (
     iter_headers,
 )
 from muster.actors.log.format.records import read_records
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 _SUMMARY = struct.Struct(">qi9xhi30xi")
 """Base offset, length, attributes, last offset delta and number of records, from a batch's header (magic 2)."""

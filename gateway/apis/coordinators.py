@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from muster.actors.wire.channel import ChannelLost, OnLease
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import ChannelLost, OnLease
+from muster.actors.wire.kafka.codec import ErrorCode
 
 if TYPE_CHECKING:
-    from muster.gateway.listener.registry import Call
+    from muster.gateway.listener.api import Call
 
 REQUEST_TIMEOUT_S = 10.0
 """How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 
 TopicKey = tuple[str | None, UUID | None]
 """The name or, in versions without names, the id."""

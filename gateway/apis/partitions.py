@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import Channel, NotSent
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.steps.reading import Steps, finish
+from muster.actors.wire.internal.channel import Channel, NotSent
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.steps.reading import Steps, finish
 from muster.placement.view import COORDINATORS, Topic
 
 if TYPE_CHECKING:
+    from muster.gateway.listener.api import Call
     from muster.gateway.listener.forward import ActorKey
     from muster.gateway.listener.gateway import Gateway
-    from muster.gateway.listener.registry import Call
 
 WRITE_GRACE_S = 5.0
 """How much longer than the client's timeout a log may take to write before the response is REQUEST_TIMED_OUT.

@@ -11,9 +11,9 @@ import gc
 import logging
 
 import muster.gateway.apis  # noqa: F401 - registers the APIs
-from muster.actors.wire import codec
-from muster.actors.wire.steps.reading import Steps
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.steps.reading import Steps
+from muster.gateway.listener.api import APIS
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 
 Address = tuple[str, int]
 """Host and port."""

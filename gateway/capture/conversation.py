@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UndecodableResponse, UnknownApi
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, Header, UndecodableRequest, UndecodableResponse, UnknownApi
 from muster.gateway.capture import advertised
 from muster.gateway.capture.advertised import PRODUCE, Address
 from muster.gateway.capture.recorder import Exchange, Recorder

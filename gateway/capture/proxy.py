@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
-from muster.actors.wire.framing import Framer, FrameTooLarge, framed
+from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, framed
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.capture.advertised import Address
 from muster.gateway.capture.conversation import Conversation

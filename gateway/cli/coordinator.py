@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import SIZE_BYTES, framed
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import SIZE_BYTES, framed
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import TIMEOUT_S
 from muster.gateway.cli.login import current_security

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.docs.markdown import table
-from muster.gateway.listener.registry import APIS, Api
+from muster.gateway.listener.api import APIS, Api
 
 
 class NotServed(NamedTuple):

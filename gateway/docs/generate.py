@@ -19,7 +19,7 @@ from muster.actors.config.types import text_of
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.docs.compatibility import render
 from muster.gateway.docs.markdown import table
-from muster.gateway.listener.registry import APIS, Api, Rule
+from muster.gateway.listener.api import APIS, Api, Rule
 from muster.gateway.metrics.families import FAMILIES, KOP, Family
 
 BEGIN, END = "<!-- begin: python -m muster.gateway.docs.generate -->", "<!-- end -->"

@@ -26,13 +26,13 @@ from muster.actors.faults.model import (
     RequestFault,
 )
 from muster.actors.faults.registry import Book
-from muster.actors.wire import codec
-from muster.actors.wire.codec import field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import field
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
+from muster.gateway.listener.api import APIS, Call, Handler, Reply
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import APIS, Call, Handler, Reply
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)

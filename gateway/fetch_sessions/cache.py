@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.fetch_sessions.contexts import FetchContext, FullFetchContext, IncrementalFetchContext
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key
 from muster.gateway.fetch_sessions.session import (

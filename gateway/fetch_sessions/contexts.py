@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.fetch_sessions.partition import CachedPartition, Result
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID, FetchSession
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from muster.actors.wire.channel import Channel, ChannelLost
+from muster.actors.wire.internal.channel import Channel, ChannelLost
 from muster.gateway.http.callers import current_caller
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.queries import Responses, query_coordinators

@@ -20,8 +20,9 @@ from typing import Any
 from aiohttp import web
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
 from muster.gateway.lag.ends import ends_of

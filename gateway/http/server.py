@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import choose_encoder
 
-from muster.actors.wire.held_sockets import Listening, listening_sockets
 from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups

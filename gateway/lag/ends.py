@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from muster.actors.wire.channel import Channel, ChannelLost
+from muster.actors.wire.internal.channel import Channel, ChannelLost
 from muster.gateway.apis.partitions import channel_to, owner_of
 from muster.gateway.lag.partitions import End, TopicPartition
 from muster.gateway.listener.forward import ActorKey

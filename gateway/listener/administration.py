@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from uuid import UUID
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.administration.requests import READERS, is_by_members
 from muster.gateway.administration.trail import Who
+from muster.gateway.listener.api import Call, Reply
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply
 
 DOOR = "kafka"
 

@@ -8,10 +8,12 @@ import time
 from typing import cast
 
 from muster.actors.config import Listener
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.framing import Framer, FrameTooLarge, pieces_of
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, pieces_of
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.listener import proxy_protocol
+from muster.gateway.listener.api import APIS, Api, Call, Reply
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
@@ -22,7 +24,6 @@ from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
 from muster.gateway.listener.limiting.turns import TURN_S, over
 from muster.gateway.listener.outgoing import Outgoing
 from muster.gateway.listener.pending import PendingRequest
-from muster.gateway.listener.registry import APIS, Api, Call, Reply
 from muster.gateway.listener.tls_failures import complaint_of, no_frame
 from muster.gateway.quotas.clients import ClientQuotas
 from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslSession

@@ -6,7 +6,7 @@ import errno
 import os
 from weakref import WeakValueDictionary
 
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 
 class _SegmentFile:

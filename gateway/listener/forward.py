@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from muster.actors.wire.channel import Channel, ChannelLost, OnUpdates, connect
-from muster.actors.wire.leader_epochs import OnLeaderEpochs
+from muster.actors.wire.internal.channel import Channel, ChannelLost, OnUpdates, connect
+from muster.actors.wire.internal.leader_epochs import OnLeaderEpochs
 from muster.placement.view import OFFSETS, TRANSACTIONS, ClusterView, Endpoint
 
 log = logging.getLogger(__name__)

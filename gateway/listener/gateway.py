@@ -13,7 +13,7 @@ from muster.actors.audit.report import Report
 from muster.actors.config import Listener, MusterConfig, group_config, in_force, transaction_config
 from muster.actors.config.parts.quota_properties import parse_overrides
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.channel import Channel, ChannelLost
+from muster.actors.wire.internal.channel import Channel, ChannelLost
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.administration.trail import Trail
 from muster.gateway.attribution.account import Account

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from muster.actors.wire.leader_epochs import LeaderEpoch
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch
 from muster.placement.view import ClusterView
 
 UNKNOWN = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from muster.actors.wire.leases import MemberLease, Use
+from muster.actors.wire.internal.leases import MemberLease, Use
 
 _MAX_MEMBERS = 4096
 """Limit per connection; the members of most clients have one each."""

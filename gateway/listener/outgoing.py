@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from muster.actors.wire.framing import SIZE_BYTES, Buffer
+from muster.actors.wire.kafka.framing import SIZE_BYTES, Buffer
+from muster.gateway.listener.api import Reply
 from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.limiting.response_memory import ResponseMemory
 from muster.gateway.listener.limiting.turns import Turns, over
-from muster.gateway.listener.registry import Reply
 from muster.gateway.security.tls.transport import TlsTransport
 
 _TOGETHER_BYTES = 1 << 20

@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from muster.actors.wire.codec import UndecodableRequest, UnknownApi
+from muster.actors.wire.kafka.codec import UndecodableRequest, UnknownApi
 from muster.gateway.administration.requests import READERS
 from muster.gateway.listener.administration import record
+from muster.gateway.listener.api import LONG_BYTES, Api, Call, Cancel, Handler, LargeRequest, Reply
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import RequestFaults
 from muster.gateway.listener.limiting.charging import timer_for
-from muster.gateway.listener.registry import LONG_BYTES, Api, Call, Cancel, Handler, LargeRequest, Reply
 
 _FETCH = 1
 
 
 class PendingRequest:
-    """Serves one request; an :class:`~muster.gateway.listener.registry.Responder`.
+    """Serves one request; an :class:`~muster.gateway.listener.api.Responder`.
 
     Calls ``on_done`` once, when it has a reply, or a complaint after which the connection cannot continue.
     """

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.actors.wire.channel import Channel
+from muster.actors.wire.internal.channel import Channel
 from muster.gateway.listener.gateway import Gateway
 from muster.placement.view import OFFSETS
 

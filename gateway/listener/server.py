@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from muster.actors.config import Listener
-from muster.actors.wire.held_sockets import Listening, listening_sockets
+from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.listener.complaints import Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import ClientConnection, Gateway

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from muster.actors.config import Listener
-from muster.actors.wire.framing import FrameTooLarge
+from muster.actors.wire.kafka.framing import FrameTooLarge
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.security.tls.transport import HANDSHAKE_S, HandshakeTimeout, NotTls

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.complaints import BadRequest, Cause
 
 MAX_CLIENTS, MAX_PER_HOST = 50, 10

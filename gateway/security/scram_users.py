@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.credentials import Entities, stored_credentials
 from muster.gateway.security.scram import DEFAULT_ITERATIONS, SCRAM_MECHANISMS, ScramCredential
 from muster.placement.security.entities import Entity, EntityAlteration

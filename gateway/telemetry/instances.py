@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.telemetry.subscriptions import Client, Subscription, Wanted, wanted_of
 
 MAX_INSTANCES = 16_384

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from muster.actors.runtime.settings import CLUSTER_ID_HEADER
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli import coordinator
 from muster.gateway.cli import http as cli_http
 from muster.gateway.cli.command_config import ClientTls, Login, Security

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.config_requests import BROKER, DELETE, SET, TOPIC, incremental
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually

@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import API_VERSIONS
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import API_VERSIONS
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID
 from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, until_read, working

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.storage import directory
 from muster.placement.hashing import partition_for
 from pytest_muster import FaultClient, UnknownTarget

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from confluent_kafka import ConsumerGroupState
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import Topic
 from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, describe, sending, until_read, working

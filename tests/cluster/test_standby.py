@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import Topic
 from tests.cluster.consumer_groups.groups import WAIT_S, create

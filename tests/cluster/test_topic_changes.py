@@ -8,7 +8,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.serving import Client
 from tests.log.support import client_batch
 from tests.muster_process import Muster

@@ -16,7 +16,7 @@ from muster.actors.config import (
 )
 from muster.actors.config.altering import Alteration, Change, InvalidAlteration, Operation, configs_after
 from muster.actors.config.resources import ResourceType
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
 
 SET, DELETE, APPEND, SUBTRACT = Operation

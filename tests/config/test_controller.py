@@ -11,7 +11,7 @@ from muster.actors.config.altering import Alteration, Change, Operation
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import NewTopic
 from muster.actors.controller.topics import TopicsAdmin
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import take_controller_epoch
 from muster.placement.topics import TopicRegistry

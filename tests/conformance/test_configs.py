@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from muster.actors.config.kept import KEPT, kept_errors
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import Tools
 from tests.conformance.topics import create_topic

@@ -20,7 +20,7 @@ from tests.scenarios.suites import recorded
 _FILE = Path(__file__).with_name("verified.csv")
 _ROOT = Path(__file__).parents[2]
 _PLAYER = PurePosixPath("tests/conformance/scenarios.py")
-_OTHERS = ("actors/wire/codec.py", "tests/conformance/pom.xml")
+_OTHERS = ("actors/wire/kafka/codec.py", "tests/conformance/pom.xml")
 """Other files that play transcripts. ``pom.xml`` has Kafka's version."""
 
 

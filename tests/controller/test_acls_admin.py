@@ -9,7 +9,7 @@ import pytest
 
 from muster.actors.controller.acls import AclsAdmin
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.acl_registry import MAX_NODE_BYTES, AclRegistry
 from muster.placement.security.acls import AclFilter, AclPatternType
 from muster.placement.zookeeper.client import ZooKeeperClient, connect

@@ -9,7 +9,7 @@ import pytest
 
 from muster.actors.controller.entities import EntitiesAdmin
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.entities import Entity, EntityAlteration
 from muster.placement.security.entity_registry import EntityRegistry
 from muster.placement.zookeeper.client import connect

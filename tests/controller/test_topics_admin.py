@@ -10,7 +10,7 @@ import pytest
 from muster.actors.config import MusterConfig
 from muster.actors.controller.admin import NewTopic
 from muster.actors.controller.topics import TopicsAdmin
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC

@@ -14,7 +14,7 @@ from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import NewTopic
 from muster.actors.controller.topics import TopicsAdmin
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.configs import ConfigRegistry
 from muster.placement.topics import TopicRegistry
 from muster.placement.zookeeper.client import connect

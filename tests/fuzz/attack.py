@@ -15,8 +15,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from muster.actors.wire import codec
-from muster.actors.wire.framing import Framer
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Framer
 from tests.fuzz.frames import Frame
 from tests.fuzz.login import SCRAM, LoginFailed, log_in
 from tests.fuzz.members import Members

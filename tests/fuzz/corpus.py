@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.actors.wire.framing import Framer
+from muster.actors.wire.kafka.framing import Framer
 from tests.fuzz.attack import Attack
 from tests.fuzz.frames import Frame
 from tests.fuzz.values import Values

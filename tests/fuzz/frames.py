@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import as_varint, nested_entity
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import as_varint, nested_entity
+from muster.gateway.listener.api import APIS
 from tests.fuzz.values import Values
 
 CORRELATION = slice(4, 8)

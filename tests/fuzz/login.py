@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.security.scram import salted_password
 
 PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"

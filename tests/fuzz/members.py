@@ -22,7 +22,7 @@ from muster.actors.group.codec.adapters import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.fuzz.frames import Frame
 from tests.fuzz.values import TOPICS
 from tests.simulation.client import STATIC_AGES, assignment, commit_body, fetch_body, subscription

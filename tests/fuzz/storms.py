@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.placement.view import Topic
 from tests.fuzz.canary import quantiles, seconds
 from tests.fuzz.child import Child

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire import codec
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka import codec
+from muster.gateway.listener.api import APIS
 from muster.placement.zookeeper.client import connect
 from tests.fuzz import corpus
 from tests.fuzz.attack import Attack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.serving import Client
 
 DESCRIBE, CREATE, DELETE = 29, 30, 31

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, field, versions_of
 from muster.placement.view import Topic
 from tests.gateway.serving import Client, Serving
 

@@ -15,7 +15,7 @@ from muster.actors.audit.commits import CommitSteps
 from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, in_force, log_config
 from muster.actors.log import LogService, PartitionLog
-from muster.actors.log.server import LogServer
+from muster.actors.log.listener import LogServer
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
 from muster.actors.offsets.partition import OffsetsPartition, UpdateSink
@@ -25,7 +25,7 @@ from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import RebalanceStore
 from muster.actors.transaction_state.partition import TransactionsPartition
 from muster.actors.transaction_state.serving import transactions_configs
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.epochs import next_epoch
 from muster.placement.mapping.registration import Change, Registration
 from muster.placement.view import (

@@ -29,8 +29,8 @@ from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, 
 from muster.actors.controller.entities import alter_entity
 from muster.actors.controller.topics import alter
 from muster.actors.tables.spool import SampleStore
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.listener.controller import ControllerUnavailable

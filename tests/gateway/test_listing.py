@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis import coordinators as module
 from muster.gateway.apis.coordinators import AT_ONCE, Listed, listed
 

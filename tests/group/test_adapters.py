@@ -51,7 +51,7 @@ from muster.actors.group.messages import (
     WriteTxnMarker,
 )
 from muster.actors.group.types import GroupId, MemberId
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.group.driver import Driver, subscription
 
 TOPIC_ID = UUID(int=7)

@@ -10,8 +10,8 @@ from muster.actors.group.codec.plain_commits import read_plain_commit
 from muster.actors.group.codec.plain_fetches import read_plain_fetch, write_plain_fetch
 from muster.actors.group.messages import FetchedGroup, FetchedTopic, OffsetCommit, OffsetFetch, OffsetFetchResponse
 from muster.actors.group.types import GroupId
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _int32 = st.integers(-(2**31), 2**31 - 1)
 _names = st.text(max_size=140)

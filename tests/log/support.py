@@ -12,7 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.files.disk import DISK, Disk
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.placement.view import ClusterView, Endpoint, Topic
 
 TOPIC_ID = UUID("00000000-0000-4000-8000-000000000001")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from muster.actors.log.format.records import Record
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
@@ -147,7 +147,7 @@ class World:
 
 @pytest.mark.parametrize("seed", seeds(few=5, many=25, fresh=25))
 def test_any_history(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     async def main() -> None:
         world = World(tmp_path / "t-0", seed)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import NotLeader, StorageError
 from muster.actors.log.files.append_times import ENTRY, AppendTimes
 from muster.actors.log.files.disk import DISK, Disk
@@ -307,7 +307,7 @@ def test_a_time_is_known_before_while_and_after_it_is_written(tmp_path: Path) ->
 
 def test_an_append_that_failed_leaves_no_time_behind(kept: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes and the entry were written, the fdatasync failed; another batch gets the offset."""
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     class Unsynced(Disk):
         fails = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import commit
+from muster.actors.log import committer
 from muster.actors.log.errors import MessageTooLarge, NotLeader, OutOfOrderSequence, StorageError
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.format.batch import iter_headers
@@ -137,7 +137,7 @@ def test_after_a_failure_only_what_is_durable_is_there_and_appending_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     def idempotent(sequence: int) -> bytes:
         return client_batch(1, producer=(9, 0, sequence))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.actors.config import MusterConfig, log_config, offsets_log_config
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
@@ -97,7 +97,7 @@ async def threads_of_appends(disk: Writers, directory: Path, **config: Any) -> l
     disk.threads.clear()
     for slow_s in (60.0, 0.0, 60.0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(commit, "_SLOW_S", slow_s)
+            patch.setattr(committer, "_SLOW_S", slow_s)
             await log.append(client_batch(1))
     threads = disk.threads[:]
     await log.close()

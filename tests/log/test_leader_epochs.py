@@ -13,7 +13,7 @@ from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.errors import OffsetOutOfRange
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.leader_epochs import divergence
-from muster.actors.wire.fetching import EpochEnd
+from muster.actors.wire.internal.fetch import EpochEnd
 from tests.log.support import client_batch, open_log, run
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=200)

@@ -203,7 +203,7 @@ def test_any_history_of_appends_and_reopens_reads_as_a_list(steps: list[list[tup
 
 
 def test_a_topic_that_is_created_again_uses_no_file_name_again(tmp_path: Path) -> None:
-    """Its leader epochs begin at 0 again. See ``muster.actors.wire.fetching``: a place is a file name."""
+    """Its leader epochs begin at 0 again. See ``muster.actors.wire.internal.fetch``: a place is a file name."""
     config = LogConfig(segment_bytes=300, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
 
     async def names(topic_id: UUID) -> set[str]:

@@ -19,10 +19,10 @@ from muster.actors.log.format.batch import iter_headers, read_header
 from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.produces import Produce
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.producing import ProducedPartition
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
+from muster.actors.wire.internal.produce import ProducedPartition
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 from muster.placement.view import ClusterView, Topic
 from tests.fuzz.batches import changed
 from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of

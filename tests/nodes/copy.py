@@ -15,10 +15,10 @@ from pathlib import Path
 
 from muster.actors.group.config import GroupConfig
 from muster.actors.log import LogConfig, LogService, PartitionLog
-from muster.actors.log.server import LogServer
+from muster.actors.log.listener import LogServer
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.server import Handler, Server
+from muster.actors.wire.internal.listener import Handler, Server
 from muster.placement.epochs import next_epoch, take_actor_epoch, when_superseded
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.topics import TopicRegistry

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from benchmarks.client import Connection, Lost, connect
 from muster.actors.log.format.records import build_batch
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.cluster.consumer_groups.groups import PARTITIONS
 
 _PRODUCE, _FETCH = (0, 9), (1, 12)

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.internal.produce import ProducedPartition, ProducePartition, ProduceRequest
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.log.support import client_batch
 

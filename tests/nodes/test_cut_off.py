@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from muster.actors.wire.channel import Channel, connect
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import Channel, connect
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Endpoint, Topic
 from tests.muster_process import eventually

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.cluster.consumer_groups.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench

@@ -21,8 +21,8 @@ import pytest
 
 from muster.actors.log import PartitionLog
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.channel import Channel, ChannelLost, connect
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import Channel, ChannelLost, connect
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.epochs import next_epoch
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC, Endpoint, Topic

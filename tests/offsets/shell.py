@@ -13,10 +13,11 @@ from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.files.disk import Disk
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import Channel, connect
-from muster.actors.wire.server import Server
-from muster.actors.wire.verifying import TransactionVerifier
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, connect
+from muster.actors.wire.internal.listener import Server
+from muster.actors.wire.internal.verification import TransactionVerifier
+from muster.actors.wire.kafka import codec
 
 CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
 TOPIC_ID = uuid.UUID("00000000-0000-4000-8000-000000000001")

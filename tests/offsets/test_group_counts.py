@@ -13,7 +13,7 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
 from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupCounts, GroupRow, PartitionMetrics, Snapshot
-from muster.actors.wire import envelope
+from muster.actors.wire.internal import envelope
 from tests.group.driver import Driver, assignment, commit, join, leave
 
 HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ import pytest
 
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.offsets.leases import Leases
-from muster.actors.wire.server import Peer, Server
+from muster.actors.wire.internal.listener import Peer, Server
 from muster.placement.lease import REPORT_MS
 from tests.wire.test_channel import Echo
 

@@ -14,8 +14,8 @@ from muster.actors.group.types import Record
 from muster.actors.log import LogConfig
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.format.batch import iter_headers
-from muster.actors.wire.channel import Channel
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import Channel
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.offsets.shell import Shell, commit, committed, exchange, run
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from muster.actors.log import LogConfig
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.markers import NO_DECISION, Marked, Marker
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.internal.markers import NO_DECISION, Marked, Marker
+from muster.actors.wire.internal.verification import VerifyRequest
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import OFFSETS_TOPIC
 from tests.offsets.shell import GROUP, TOPIC_ID, Shell, commit, committed, exchange, run
 

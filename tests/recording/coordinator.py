@@ -14,7 +14,7 @@ from pathlib import Path
 from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.offsets.shell import Shell, commit
 from tests.offsets.test_offsets_shell import join_with
 

@@ -17,7 +17,7 @@ import pytest
 from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.offsets.shell import GROUP, Shell, commit, exchange, run
 from tests.offsets.test_offsets_shell import BrokenDisk
 from tests.recording.coordinator import Recorded

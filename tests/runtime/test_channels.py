@@ -13,10 +13,10 @@ import pytest
 from ray.exceptions import RayError
 
 from muster.actors.runtime.channels import ActorChannels
-from muster.actors.wire.channel import ChannelLost, NotSent
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.server import Peer, Server
-from muster.actors.wire.verifying import VerifyRequest, write_verified
+from muster.actors.wire.internal.channel import ChannelLost, NotSent
+from muster.actors.wire.internal.listener import Peer, Server
+from muster.actors.wire.internal.verification import VerifyRequest, write_verified
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import TRANSACTIONS, TRANSACTIONS_TOPIC, ClusterView, Endpoint, Topic
 from tests.wire.test_channel import Echo

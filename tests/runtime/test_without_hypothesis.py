@@ -65,7 +65,7 @@ def test_who_has_hypothesis_keeps_it() -> None:
 
 
 def test_who_imports_it_later_has_it() -> None:
-    subprocess.run([sys.executable, "-c", "import muster.actors.wire.codec, hypothesis.strategies"], check=True)
+    subprocess.run([sys.executable, "-c", "import muster.actors.wire.kafka.codec, hypothesis.strategies"], check=True)
 
 
 def test_nobody_imports_kio_past_actors() -> None:

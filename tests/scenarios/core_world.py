@@ -12,7 +12,7 @@ from muster.actors.group.codec import adapters
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.types import GroupId, Token
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.group.driver import Driver
 from tests.scenarios.language import Scenario
 from tests.scenarios.log_text import describe

@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from muster.actors.wire.codec import Body
+from muster.actors.wire.kafka.codec import Body
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC
 from tests.scenarios.language import Command, Request, Scenario, Step

@@ -13,7 +13,7 @@ import re
 from typing import Any, Protocol
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.group.driver import assignment, subscription
 from tests.scenarios.requests import NO_TIME_MS
 

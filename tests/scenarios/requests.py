@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.placement.view import OFFSETS_TOPIC
 from tests.group.driver import assignment, subscription
 from tests.scenarios.language import Request

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse

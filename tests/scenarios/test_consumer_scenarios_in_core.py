@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.scenarios.core_world import CoreWorld
 from tests.scenarios.language import load
 from tests.scenarios.play import play

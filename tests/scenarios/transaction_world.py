@@ -20,7 +20,7 @@ from muster.actors.transactions.messages import (
     TransactionResult,
 )
 from muster.actors.transactions.types import TOPIC_DELETED
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.scenarios.language import Scenario
 from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
 from tests.scenarios.requests import newest, readable

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from muster.actors.config import MusterConfig
-from muster.actors.log import serving
-from muster.actors.log.serving import LogOpener
+from muster.actors.log import role
+from muster.actors.log.role import LogOpener
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import RoleHost
-from muster.actors.wire.channel import Channel, ChannelLost, connect
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.channel import Channel, ChannelLost, connect
+from muster.actors.wire.internal.listener import Server
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.epochs import Superseded, take_actor_epoch
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import ClusterView, Topic
@@ -153,7 +153,7 @@ def test_what_waits_at_a_hand_over_is_answered(world: World) -> None:
 
 def test_a_superseded_role_ends_and_its_process_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby that was cut off ends so: no one requests a hand-over from it."""
-    monkeypatch.setattr(serving, "_SUPERSEDED_S", 0.1)
+    monkeypatch.setattr(role, "_SUPERSEDED_S", 0.1)
 
     async def steps() -> None:
         old, new = world.host(), world.host()
@@ -175,7 +175,7 @@ def test_a_superseded_role_ends_and_its_process_does_not(world: World, monkeypat
 
 
 def test_a_superseded_actor_ends_its_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_SUPERSEDED_S", 0.1)
+    monkeypatch.setattr(role, "_SUPERSEDED_S", 0.1)
 
     async def steps() -> None:
         ended = asyncio.Event()
@@ -190,7 +190,7 @@ def test_a_superseded_actor_ends_its_process(world: World, monkeypatch: pytest.M
 
 
 def test_an_actor_that_hands_over_does_not_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_SUPERSEDED_S", 0.0)
+    monkeypatch.setattr(role, "_SUPERSEDED_S", 0.0)
     failed: list[Any] = []
 
     async def steps() -> None:

@@ -20,7 +20,7 @@ from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import Request, Response, WriteTxnMarker, WriteTxnMarkerResponse
 from muster.actors.group.state import IllegalMove
 from muster.actors.group.types import Outcome, Phase, Token, WriteId
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.placement.client import Context
 from tests.group.transactions.logged import replay, replay_latest
 from tests.simulation.log import SimulatedLog

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.simulation.actor import Actor
 from tests.simulation.schedule import Schedule
 

@@ -6,7 +6,7 @@ import random
 
 from muster.actors.group.codec.adapters import OFFSET_COMMIT
 from muster.actors.group.config import GroupConfig
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.simulation.actor import Actor, Step, StepKind
 from tests.simulation.base_world import START_MS
 from tests.simulation.client import commit_body

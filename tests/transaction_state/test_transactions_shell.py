@@ -23,13 +23,14 @@ from muster.actors.transaction_state.partition import TransactionsPartition
 from muster.actors.transaction_state.serving import transactions_configs
 from muster.actors.transactions.events import TransactionCompleted
 from muster.actors.transactions.state import TransactionState
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import Channel, connect
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Role
-from muster.actors.wire.leader_epochs import LeaderEpoch
-from muster.actors.wire.markers import Marker, write_marked
-from muster.actors.wire.server import Peer, Server
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, connect
+from muster.actors.wire.internal.envelope import Role
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch
+from muster.actors.wire.internal.listener import Peer, Server
+from muster.actors.wire.internal.markers import Marker, write_marked
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterView, Endpoint, Topic
 from tests.log.support import everything_has_run

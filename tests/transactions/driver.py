@@ -27,7 +27,7 @@ from muster.actors.transactions.messages import (
 )
 from muster.actors.transactions.state import TransactionMetadata
 from muster.actors.transactions.types import MarkerRequest, Outcome, TopicPartition, TransactionalId
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from muster.placement.client import Context
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)

@@ -23,7 +23,7 @@ from muster.actors.transactions.messages import (
     failed,
 )
 from muster.actors.transactions.types import TransactionalId
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.transactions.driver import T0, T1, U0, X, add, add_offsets, end
 
 E = ErrorCode

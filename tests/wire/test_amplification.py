@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import MAX_ELEMENTS
-from muster.actors.wire.codec import UndecodableRequest
-from muster.actors.wire.framing import Framer
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import MAX_ELEMENTS
+from muster.actors.wire.kafka.codec import UndecodableRequest
+from muster.actors.wire.kafka.framing import Framer
 
 MAX_BYTES_PER_ELEMENT = 700
 """Memory of a struct with a string, and an array with one more such struct."""

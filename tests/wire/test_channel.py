@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import channel as channel_module
-from muster.actors.wire import envelope
-from muster.actors.wire.channel import Channel, ChannelLost, OnResponse, connect
-from muster.actors.wire.envelope import SeenLease
-from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.leases import MemberLease, Use
-from muster.actors.wire.markers import Marker
-from muster.actors.wire.producing import ProduceRequest
-from muster.actors.wire.server import Peer, Server
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal import channel as channel_module
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, ChannelLost, OnResponse, connect
+from muster.actors.wire.internal.envelope import SeenLease
+from muster.actors.wire.internal.fetch import FetchRequest
+from muster.actors.wire.internal.leases import MemberLease, Use
+from muster.actors.wire.internal.listener import Peer, Server
+from muster.actors.wire.internal.markers import Marker
+from muster.actors.wire.internal.produce import ProduceRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind, Registration, Withdrawal
 from muster.placement.view import Endpoint

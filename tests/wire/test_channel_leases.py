@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind
-from muster.actors.wire.leases import ChannelLeases, MemberLease, Use
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.internal.leases import ChannelLeases, MemberLease, Use
 
 GROUP = 1
 

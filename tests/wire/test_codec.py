@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, UndecodableRequest, UndecodableResponse, UnknownApi
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, UndecodableRequest, UndecodableResponse, UnknownApi
 
 HEARTBEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.actors.wire import envelope
+from muster.actors.wire.internal import envelope
 from muster.placement.mapping.registration import (
     Kind,
     Position,

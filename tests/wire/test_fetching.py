@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import (
+from muster.actors.wire.internal.fetch import (
     READ_COMMITTED,
     AbortedTransaction,
     EpochEnd,
@@ -22,6 +21,7 @@ from muster.actors.wire.fetching import (
     write_fetch,
     write_fetched,
 )
+from muster.actors.wire.kafka.codec import ErrorCode
 
 TOPIC = UUID("00000000-0000-4000-8000-000000000001")
 PARTITIONS = (FetchPartition(TOPIC, 0, -1, 2**40, 2**31 - 1), FetchPartition(TOPIC, 2**31 - 1, 7, 0, 0, 6))

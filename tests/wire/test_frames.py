@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from kio.schema.index import api_key_map
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import UndecodableRequest, UndecodableResponse, UnknownApi
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import UndecodableRequest, UndecodableResponse, UnknownApi
 
 FILES = sorted((Path(__file__).parent / "frames").glob("*.hex"))
 _NAME = re.compile(r"(.+)-([A-Za-z]+)-v(\d+)-(\d+)-(request|response)")

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from muster.actors.wire.framing import Framer, FrameTooLarge, framed
+from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, framed
 
 WIRE = framed(b"one") + framed(b"") + framed(b"three", b"four")
 FRAMES = [b"one", b"", b"threefour"]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.wire.held_sockets import HeldSockets, listening_sockets
-from muster.actors.wire.socket_holder import SocketHolder
-from muster.actors.wire.socket_passing import Held, close_all, receive
+from muster.actors.wire.sockets.held import HeldSockets, listening_sockets
+from muster.actors.wire.sockets.holder import SocketHolder
+from muster.actors.wire.sockets.passing import Held, close_all, receive
 from tests.zookeeper_fixture import eventually
 
 SECRET = b"secret"

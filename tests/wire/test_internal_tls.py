@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from muster.actors.wire.channel import Channel, connect
-from muster.actors.wire.server import Server
-from muster.actors.wire.sockets import internal_tls
+from muster.actors.wire.internal.channel import Channel, connect
+from muster.actors.wire.internal.listener import Server
+from muster.actors.wire.sockets.options import internal_tls
 from muster.placement.view import Endpoint
 from tests.wire.test_channel import CONTEXT, Echo
 

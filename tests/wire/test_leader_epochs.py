@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire.leader_epochs import LeaderEpoch, read_epochs, write_epochs
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch, read_epochs, write_epochs
 
 EPOCHS = [LeaderEpoch(UUID(int=7), 0, 2**31 - 1), LeaderEpoch(UUID(int=2**128 - 1), 2**31 - 1, 0)]
 

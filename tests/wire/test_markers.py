@@ -6,8 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.markers import NO_DECISION, Marker, read_marked, read_markers, write_marked, write_markers
+from muster.actors.wire.internal.markers import (
+    NO_DECISION,
+    Marker,
+    read_marked,
+    read_markers,
+    write_marked,
+    write_markers,
+)
+from muster.actors.wire.kafka.codec import ErrorCode
 
 TOPIC = UUID("00000000-0000-4000-8000-000000000001")
 MARKERS = [

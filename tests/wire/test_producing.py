@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.producing import (
+from muster.actors.wire.internal.produce import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
@@ -17,6 +16,7 @@ from muster.actors.wire.producing import (
     write_produce,
     write_produced,
 )
+from muster.actors.wire.kafka.codec import ErrorCode
 
 TOPIC = UUID("00000000-0000-4000-8000-000000000001")
 BATCHES = [ProducePartition(TOPIC, 0, b"a batch"), ProducePartition(TOPIC, 2**31 - 1, b"")]

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import envelope
-from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
-from muster.actors.wire.envelope import Kind, SeenLease
-from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.markers import Marker
-from muster.actors.wire.producing import ProduceRequest
-from muster.actors.wire.queries import QueryHandlers
-from muster.actors.wire.server import Peer, Server
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, connect
+from muster.actors.wire.internal.envelope import Kind, SeenLease
+from muster.actors.wire.internal.fetch import FetchRequest
+from muster.actors.wire.internal.listener import Peer, Server
+from muster.actors.wire.internal.markers import Marker
+from muster.actors.wire.internal.produce import ProduceRequest
+from muster.actors.wire.internal.queries import QueryHandlers
+from muster.actors.wire.internal.verification import VerifyRequest
 from muster.placement.client import Context
 
 

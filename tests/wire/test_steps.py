@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import MAX_ELEMENTS
-from muster.actors.wire.steps.reading import decode_in_steps, finish
-from muster.actors.wire.steps.writing import encode_response_in_steps
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import MAX_ELEMENTS
+from muster.actors.wire.kafka.steps.reading import decode_in_steps, finish
+from muster.actors.wire.kafka.steps.writing import encode_response_in_steps
 from tests.fuzz.frames import Generator
 from tests.fuzz.values import Values
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import nested_entity
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import nested_entity
 from muster.gateway import apis  # noqa: F401  (registers them)
-from muster.gateway.listener.registry import APIS
+from muster.gateway.listener.api import APIS
 
 FLEXIBLE = [
     (key, version)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind, read_token
-from muster.actors.wire.verifying import VerifyRequest, read_verified, read_verify, write_verified, write_verify
+from muster.actors.wire.internal.envelope import Kind, read_token
+from muster.actors.wire.internal.verification import (
+    VerifyRequest,
+    read_verified,
+    read_verify,
+    write_verified,
+    write_verify,
+)
+from muster.actors.wire.kafka.codec import ErrorCode
 
 PARTITIONS = [("t", 0), ("t", 3), ("grüße", 2_147_483_647)]
 REQUEST = VerifyRequest("täx", 1 << 40, 32767, PARTITIONS, add=True, transaction_version=2)

@@ -18,10 +18,10 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_writer
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import nested_entity
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.writing import MAX_MESSAGE_CHARS, MissingField, Unwritable, writer
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import nested_entity
+from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.writer import MAX_MESSAGE_CHARS, MissingField, Unwritable, writer
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RANGES = {
@@ -223,7 +223,7 @@ def test_null_where_it_may_not_be_is_refused(version: int) -> None:
 
 
 def test_no_text_is_longer_than_its_length_can_say() -> None:
-    """Compact lengths can say more: tests write hostile requests so, which :mod:`muster.actors.wire.bounds` refuses."""
+    """Compact lengths can say more: hostile requests use that, which :mod:`muster.actors.wire.kafka.bounds` refuses."""
     assert len(codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
     with pytest.raises(Unwritable, match=r"member_id.* 32768 bytes"):
         codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})

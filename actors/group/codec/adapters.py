@@ -49,7 +49,7 @@ from muster.actors.group.messages import (
     failed,
 )
 from muster.actors.group.types import GroupId, MemberId
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9

@@ -10,7 +10,7 @@ holds it, and
 
 * the segment is found by the offset and the manifests, as for a read: an entry of a batch that was lost, or of a
   fenced writer, has an offset that this segment does not hold;
-* no segment name is used twice, and in one segment an offset is written once (``muster.actors.log.commit``): a batch
+* no segment name is used twice, and in one segment an offset is written once (``muster.actors.log.committer``): a batch
   that takes the offset of a lost batch is in another segment;
 * an entry lies within one disk sector, so it is there as a whole or as zeros, and no batch was appended in 1970.
 

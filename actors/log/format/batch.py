@@ -26,7 +26,7 @@ from muster.actors.log.errors import (
     MessageTooLarge,
     UnsupportedCompression,
 )
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size

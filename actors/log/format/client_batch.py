@@ -12,9 +12,9 @@ from muster.actors.log.errors import CorruptMessage, InvalidRecord, InvalidRecor
 from muster.actors.log.format.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, check_client_batch, read_header
 from muster.actors.log.format.compression import AT_ONCE_BYTES, NO_COMPRESSION, DecompressedTooLarge, decompress
 from muster.actors.log.format.records import scan_records
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.producing import RecordError
+from muster.actors.wire.internal.produce import RecordError
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 
 AT_ONCE_RECORDS = 4_000
 """Batches of up to so many records, and AT_ONCE_BYTES when decompressed, are checked in the event loop."""

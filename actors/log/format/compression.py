@@ -9,7 +9,7 @@ from collections.abc import Callable
 import cramjam
 
 from muster.actors.log.errors import CorruptMessage, UnsupportedCompression
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
 """Codecs, by the lowest bits of a batch's attributes."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from muster.actors.log.errors import LogError
 from muster.actors.log.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from muster.actors.log.format.records import BatchProducer, build_batch, read_records
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

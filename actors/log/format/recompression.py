@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
 from muster.actors.log.format.compression import compress, decompress
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: int, level: int | None) -> bytearray:

@@ -24,7 +24,7 @@ from muster.actors.log.format.batch import (
     seal,
 )
 from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, compress, decompress
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 _NO_HEADERS: Headers = ()

@@ -12,10 +12,10 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from muster.actors.log.errors import LogError
-from muster.actors.wire.markers import NO_DECISION, Marker
+from muster.actors.wire.internal.markers import NO_DECISION, Marker
 
 Done = asyncio.Future[LogError | None]
-"""Outcome of a write: see ``muster.actors.log.commit``."""
+"""Outcome of a write: see ``muster.actors.log.committer``."""
 _Key = tuple[int, int]
 """Partition of ``__transaction_state``, producer id."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from muster.actors.log.errors import LogError
 from muster.actors.log.fetch import LogByName
 from muster.actors.log.producers import ProducerEntry
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 
 
 async def describe_producers(entity: Any, log_of: LogByName) -> dict[str, Any]:

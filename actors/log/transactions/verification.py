@@ -25,8 +25,8 @@ from muster.actors.log.partition import PartitionLog
 from muster.actors.log.producers import EPOCH_BUMPS
 from muster.actors.log.produces import Submitted
 from muster.actors.log.transactions.guards import VerificationGuard
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.verifying import TransactionVerifier, VerifyRequest
+from muster.actors.wire.internal.verification import TransactionVerifier, VerifyRequest
+from muster.actors.wire.kafka.codec import ErrorCode
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from muster.actors.log.commit import Committer
+from muster.actors.log.committer import Committer
 from muster.actors.log.config import LogConfig
 from muster.actors.log.files import append_times, snapshot
 from muster.actors.log.files.disk import Disk

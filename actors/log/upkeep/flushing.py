@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from muster.actors.log.config import LogConfig
 from muster.actors.log.format.batch import read_header
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.framing import Buffer
 
 _MAX_S = 3600.0
 

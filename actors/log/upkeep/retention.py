@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from muster.actors.log.commit import Committer
+from muster.actors.log.committer import Committer
 from muster.actors.log.config import FOR_EVER, LogConfig
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import NO_TIMESTAMP

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.actors.log.commit import Committer
+from muster.actors.log.committer import Committer
 from muster.actors.log.errors import NotLeader, StorageError
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk

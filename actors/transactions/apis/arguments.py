@@ -15,7 +15,7 @@ from muster.actors.transactions.messages import (
     Request,
 )
 from muster.actors.transactions.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 
 
 def check_arguments(config: TransactionConfig, request: Request) -> None:

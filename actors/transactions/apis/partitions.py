@@ -27,7 +27,7 @@ from muster.actors.transactions.messages import (
 from muster.actors.transactions.shard import Shard
 from muster.actors.transactions.state import EPOCH_BUMP_VERSION, PREPARED, TransactionMetadata, TransactionState
 from muster.actors.transactions.types import TopicPartition, TransactionalId
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from muster.placement import partition_for
 from muster.placement.view import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 

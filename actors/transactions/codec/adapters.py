@@ -33,7 +33,7 @@ from muster.actors.transactions.messages import (
     failed,
 )
 from muster.actors.transactions.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TransactionalId
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 
 INIT_PRODUCER_ID = 22
 ADD_PARTITIONS_TO_TXN = 24

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from muster.actors.controller.admin import NewTopic
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import (
     INTERNAL_TOPICS,
     everywhere,
@@ -32,9 +32,9 @@ from muster.gateway.apis.guards.rights import (
     any_allowed,
 )
 from muster.gateway.apis.topics.mutations import charge_auto_creation
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_IDS = 12

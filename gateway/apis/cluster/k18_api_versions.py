@@ -18,12 +18,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.cluster.features import FEATURES
 from muster.gateway.apis.guards.guard import UNGUARDED
+from muster.gateway.listener.api import APIS, Api, Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OF_TELEMETRY = frozenset({71, 72})

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.cluster.log_dirs import Partition, log_dir, sizes_bytes, space
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 
 _FIRST_WITH_ERROR = 3
 

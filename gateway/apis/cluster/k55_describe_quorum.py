@@ -12,10 +12,10 @@ import time
 from functools import partial
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 _METADATA_TOPIC = "__cluster_metadata"
 _LISTENER = "CONTROLLER"

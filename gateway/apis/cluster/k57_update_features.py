@@ -11,12 +11,12 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.cluster.features import FEATURES
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 
 
 class _UpgradeType(IntEnum):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import until_brokers
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.operations import cluster_operations
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 
 def _body(error: ErrorCode, message: str | None) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from muster.actors.config.groups import GROUP_BYTE_RATE
 from muster.actors.config.overrides import is_dynamic
 from muster.actors.config.resources import ResourceType
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, name_error, refusal
 from muster.gateway.apis.guards.resources import of_resources
+from muster.gateway.listener.api import Call, Reply
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply
 from muster.placement.security.acls import AclOperation
 
 _SHOWN_S = 5.0
@@ -77,7 +77,7 @@ async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
 
 
 def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    """See :data:`muster.gateway.listener.registry.ErrorBody`."""
+    """See :data:`muster.gateway.listener.api.ErrorBody`."""
     return {"responses": [_response(resource, error, call.reason) for resource in call.entity().resources]}
 
 

@@ -22,12 +22,12 @@ from muster.actors.config import (
     describe_topic,
 )
 from muster.actors.config.resources import ResourceType
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import name_error
 from muster.gateway.apis.configs.altering import broker_error
 from muster.gateway.apis.guards.resources import of_resources
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.security.acls import AclOperation
 from muster.placement.view import COORDINATORS
 

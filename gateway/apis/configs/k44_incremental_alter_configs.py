@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.actors.config.altering import Alteration, Change, Operation
 from muster.gateway.apis.configs.altering import GUARD, alter, error_body
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 
 @api(44, "IncrementalAlterConfigs", guard=GUARD, error_body=error_body, is_change=True)

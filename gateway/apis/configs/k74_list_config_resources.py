@@ -8,11 +8,11 @@ has no broker loggers.
 from __future__ import annotations
 
 from muster.actors.config.resources import ResourceType
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER_CONFIGS, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(

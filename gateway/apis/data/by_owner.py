@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import ChannelLost
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.partitions import Named, owner_of, send
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call
 
 TIMEOUT_S = 30.0
 

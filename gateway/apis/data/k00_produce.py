@@ -17,9 +17,9 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.log import routing
-from muster.actors.wire.channel import Channel, ChannelLost, NotSent, OnProduced
-from muster.actors.wire.codec import ErrorCode, field, ms
-from muster.actors.wire.producing import ProducedPartition, ProducePartition, ProduceRequest
+from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, OnProduced
+from muster.actors.wire.internal.produce import ProducedPartition, ProducePartition, ProduceRequest
+from muster.actors.wire.kafka.codec import ErrorCode, field, ms
 from muster.gateway.apis.batches import summarize, transactional_producer
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, transactional_id
@@ -33,9 +33,9 @@ from muster.gateway.apis.partitions import (
     owner_of,
     repeated,
 )
+from muster.gateway.listener.api import Call, Cancel, Reply, Responder, api
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, api
 from muster.placement.view import ClusterView
 
 PRODUCE = 0

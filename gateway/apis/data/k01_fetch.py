@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data.fetching.direct import serve_directly
 from muster.gateway.apis.data.fetching.fetch import open_fetch
 from muster.gateway.apis.data.fetching.tasks import serve
@@ -22,7 +22,7 @@ from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
 from muster.gateway.fetch_sessions.cache import SessionError
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
-from muster.gateway.listener.registry import Call, Cancel, Reply, Responder, Rule, api
+from muster.gateway.listener.api import Call, Cancel, Reply, Responder, Rule, api
 
 FETCH = 1
 _SESSION_ERRORS = frozenset(

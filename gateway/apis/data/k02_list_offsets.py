@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, grouped, named, repeated
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
 INTERNAL_VERSION = 10

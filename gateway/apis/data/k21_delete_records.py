@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost, NotSent
-from muster.actors.wire.codec import ErrorCode, ms
+from muster.actors.wire.internal.channel import ChannelLost, NotSent
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, ms
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC
 from muster.gateway.apis.partitions import (
@@ -24,8 +24,8 @@ from muster.gateway.apis.partitions import (
     owner_of,
     send,
 )
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_RECORDS = 21
 INTERNAL_VERSION = 2

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.codec import ErrorCode, field
-from muster.actors.wire.markers import NO_DECISION, Marked, Marker
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.internal.markers import NO_DECISION, Marked, Marker
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, CLUSTER_ACTION, the_cluster
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, named, owner_of
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
 
 _TIMEOUT_S = 30.0
 _NO_COORDINATOR = 0

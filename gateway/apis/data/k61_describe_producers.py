@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data import by_owner
 from muster.gateway.apis.data.by_owner import Item
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import READ_TOPIC
 from muster.gateway.apis.partitions import Named, by_topic, existence_error, grouped, named
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.topics import InvalidTopic, check_name
 
 DESCRIBE_PRODUCERS = 61

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD, find_damage
-from muster.actors.wire.fetching import Place
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.internal.fetch import Place
+from muster.actors.wire.kafka.framing import Buffer
 
 MAX_NOW_BYTES = 4 << 20
 """More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""

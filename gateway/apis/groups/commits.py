@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.partition_errors import PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 
 
 class Known(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Any
 from muster.actors.group.apis.arguments import check_arguments
 from muster.actors.group.codec import adapters
 from muster.actors.group.errors import ApiError
-from muster.actors.wire import codec
-from muster.actors.wire.channel import ChannelLost, OnLease
-from muster.actors.wire.codec import Body, ErrorCode
+from muster.actors.wire.internal.channel import ChannelLost, OnLease
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Body, ErrorCode
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, call_owner
-from muster.gateway.listener.registry import APIS, Call, Cancel, Reply, Responder
+from muster.gateway.listener.api import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
 from muster.placement.view import OFFSETS
 
@@ -29,7 +29,7 @@ def _group_id(call: Call) -> str:
 
 
 def error_body(call: Call, error: ErrorCode) -> Body:
-    """See :data:`muster.gateway.listener.registry.ErrorBody`."""
+    """See :data:`muster.gateway.listener.api.ErrorBody`."""
     return adapters.error_body(call.header.api_key, call.header.api_version, call.entity(), error)
 
 

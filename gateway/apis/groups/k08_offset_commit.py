@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.actors.group.codec.plain_commits import PlainCommit, PlainTopic, read_plain_commit
-from muster.actors.wire import codec
-from muster.actors.wire.codec import field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import field
 from muster.gateway.apis.groups.commits import Known, all_known, existing_part, partition_body
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, READ_TOPIC
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 from muster.placement.view import Topic
 
 OFFSET_COMMIT = 8

@@ -13,13 +13,13 @@ from itertools import compress
 from typing import Any
 
 from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Body, ErrorCode, field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Body, ErrorCode, field
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body
 from muster.gateway.apis.guards.guard import entity_of
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, topic_name
+from muster.gateway.listener.api import Api, Call, Reply, Rule, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Api, Call, Reply, Rule, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9

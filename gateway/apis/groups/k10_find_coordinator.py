@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, ERRORS, Names
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.placement.view import OFFSETS, TRANSACTIONS
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

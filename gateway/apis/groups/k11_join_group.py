@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster.gateway.apis.groups.forwarding import Whole, error_body
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, group_id
-from muster.gateway.listener.registry import Call, api
+from muster.gateway.listener.api import Call, api
 
 
 def _parked_s(call: Call) -> float:

@@ -6,13 +6,13 @@ that members survive.
 
 from __future__ import annotations
 
-from muster.actors.wire.channel import OnLease
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.leases import MemberLease
+from muster.actors.wire.internal.channel import OnLease
+from muster.actors.wire.internal.leases import MemberLease
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import Whole, error_body, saw_group
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, group_id
-from muster.gateway.listener.registry import Call, api
+from muster.gateway.listener.api import Call, api
 
 
 def _on_lease(call: Call) -> OnLease | None:

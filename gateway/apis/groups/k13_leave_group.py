@@ -3,7 +3,7 @@
 from muster.gateway.apis.groups.forwarding import Whole, error_body
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, group_id
-from muster.gateway.listener.registry import api
+from muster.gateway.listener.api import api
 
 _WHOLE = Whole()
 leave_group = api(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from itertools import compress
 
-from muster.actors.wire import codec
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, Listed, listed
 from muster.gateway.apis.groups.forwarding import error_body
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 
 LIST_GROUPS = 16
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.groups.commits import Known, all_known, existing_part, partition_body
 from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID, group_id, transactional_id
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 TXN_OFFSET_COMMIT = 28
 _KNOWS_LOADING = 2

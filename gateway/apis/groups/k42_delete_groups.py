@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DELETE_GROUP, itself
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 DELETE_GROUPS = 42
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import call_coordinator, down_error, error_body
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import DELETE_GROUP, READ_TOPIC, group_id
 from muster.gateway.apis.partition_errors import PartitionErrors
 from muster.gateway.apis.partitions import existence_error, named
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 OFFSET_DELETE = 47
 VERSION = 0

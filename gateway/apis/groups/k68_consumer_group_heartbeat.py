@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from muster.gateway.apis.groups.forwarding import Whole, error_body
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, READ_GROUP, group_id
-from muster.gateway.listener.registry import Call, api
+from muster.gateway.listener.api import Call, api
 
 
 def _subscribed(call: Call) -> Iterable[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.groups.forwarding import call_each, down_error, error_body
 from muster.gateway.apis.guards.guard import Each, Guard, entity_of
 from muster.gateway.apis.guards.operations import OMITTED
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, GROUP, itself
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 
 CONSUMER_GROUP_DESCRIBE = 69
 

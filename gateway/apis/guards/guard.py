@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Body, ErrorCode, field
-from muster.actors.wire.steps.reading import Steps, finish
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Body, ErrorCode, field
+from muster.actors.wire.kafka.steps.reading import Steps, finish
 from muster.gateway.apis.guards.rights import ERRORS, MESSAGES, Names, Right, any_allowed, topic_name
-from muster.gateway.listener.registry import Api, Call, ErrorBody, Reply, Rule
+from muster.gateway.listener.api import Api, Call, ErrorBody, Reply, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ _Judgement = tuple[ErrorCode | None, Mapping[int, ErrorCode]]
 
 
 class Guard:
-    """The guard of one API; see :class:`muster.gateway.listener.registry.Guard`."""
+    """The guard of one API; see :class:`muster.gateway.listener.api.Guard`."""
 
     def __init__(
         self,
@@ -172,14 +172,14 @@ class Guard:
         self.rules = (*(each.rule() for each in needs), *(each.rules() if each else ()), *inside)
 
     def passes(self, call: Call) -> bool:
-        """See :meth:`muster.gateway.listener.registry.Guard.passes`."""
+        """See :meth:`muster.gateway.listener.api.Guard.passes`."""
         if self._amend is not None:
             return False
         error, refused = finish(self._judge(call))
         return error is None and not refused
 
     async def serve(self, api: Api, call: Call) -> Reply | None:
-        """See :meth:`muster.gateway.listener.registry.Guard.serve`."""
+        """See :meth:`muster.gateway.listener.api.Guard.serve`."""
         error, refused = await call.gateway.turns.run(self._judge(call)) if call.is_large else finish(self._judge(call))
         if error is not None:
             call.reason = MESSAGES[error]

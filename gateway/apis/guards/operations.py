@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.gateway.apis.guards.rights import CLUSTER, DESCRIBE_CLUSTER
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 from muster.placement.security.acls import CLUSTER_NAME, AclResourceType
 
 OMITTED = -(2**31)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.config.resources import ResourceType
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import CLUSTER, ERRORS, GROUP, TOPIC, Right
-from muster.gateway.listener.registry import Call, Rule
+from muster.gateway.listener.api import Call, Rule
 from muster.placement.security.acls import AclOperation
 
 _OF_TYPE = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import repeated
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 from muster.placement.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.actors.controller.admin import AclOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.placement.security.acl_nodes import has_node

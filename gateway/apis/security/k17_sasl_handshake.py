@@ -8,10 +8,10 @@ ILLEGAL_SASL_STATE, as in Kafka.
 
 from __future__ import annotations
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import UNGUARDED
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.complaints import Cause
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.session import SASL_HANDSHAKE
 
 

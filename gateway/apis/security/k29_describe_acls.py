@@ -10,11 +10,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER, the_cluster
 from muster.gateway.apis.security.acls import BadAcl, entry_fields, filter_of, pattern_fields
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.placement.security.acls import AclFilter
 

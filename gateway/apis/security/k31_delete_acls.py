@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.actors.controller.admin import AclOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import SECURITY_DISABLED
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
@@ -24,9 +24,9 @@ from muster.gateway.apis.security.acls import (
     pattern_fields,
     until_in_force,
 )
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.security.acls import AclFilter
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import UNGUARDED
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.complaints import BadRequest, Cause
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.mechanisms import AuthenticationFailed
 from muster.gateway.security.session import SASL_AUTHENTICATE
 from muster.gateway.security.turns import TooBusy

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import DESCRIBE_CLUSTER_CONFIGS, the_cluster
 from muster.gateway.apis.security.k49_alter_client_quotas import addresses_of
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.quotas.requests import BadQuotas, Component, UnknownEntityType, described
 from muster.placement.security.entities import IP
 

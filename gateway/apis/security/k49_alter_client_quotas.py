@@ -12,13 +12,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, repeated
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER_CONFIGS, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.quotas.requests import BadQuotas, Operation, alteration
 from muster.placement.mapping.nodes import canonical_host
 from muster.placement.security.entities import IP, EntityAlteration

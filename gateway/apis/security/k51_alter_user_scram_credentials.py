@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.actors.controller.admin import EntityOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.credentials import Entities
 from muster.gateway.security.scram_users import Deletion, Refusal, Upsertion, alteration_of
 from muster.placement.security.entities import Entity, EntityAlteration

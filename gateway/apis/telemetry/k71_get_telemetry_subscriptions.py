@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from muster.actors.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import UNGUARDED
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.telemetry.instances import Refused
 from muster.gateway.telemetry.subscriptions import Client, Wanted
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from muster.actors.log.errors import LogError
 from muster.actors.log.format.compression import CODECS, decompress
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.apis.telemetry.k71_get_telemetry_subscriptions import client_of
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.telemetry.instances import Refused
 from muster.gateway.telemetry.otlp import Point, Unreadable, read_metrics
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.actors.config import describe_topic, topic_config_errors
 from muster.actors.controller.admin import NewTopic, TopicOutcome
-from muster.actors.wire.codec import ErrorCode, ms
+from muster.actors.wire.kafka.codec import ErrorCode, ms
 from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
@@ -28,8 +28,8 @@ from muster.gateway.apis.admin import (
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS, repeated_names
 from muster.gateway.apis.topics.mutations import exceeds_quota
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView
 
 _DEFAULT = -1

@@ -12,13 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.actors.wire.kafka.codec import ErrorCode, field, ms
 from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC, DESCRIBE_TOPIC, MESSAGES
 from muster.gateway.apis.topics.mutations import exceeds_quota
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_DISABLED_ERROR = 3

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode, ms
+from muster.actors.wire.kafka.codec import ErrorCode, ms
 from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
@@ -24,8 +24,8 @@ from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import ALTER_TOPIC, repeated_names
 from muster.gateway.apis.topics.k19_create_topics import assignment_error
 from muster.gateway.apis.topics.mutations import exceeds_quota
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NOT_NEEDED = "Leader election not needed for topic partition."

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.actors.wire.kafka.codec import ErrorCode, field, ms
 from muster.gateway.apis.admin import answered, shown
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
 from muster.gateway.apis.topics.k19_create_topics import assignment_error, factor_error
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 Result = tuple[ErrorCode, str | None]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import compress
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import INTERNAL_TOPICS, name_error
 from muster.gateway.apis.cluster.k03_metadata import partition_body
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.operations import OMITTED
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, TOPIC
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, Rule, api
 from muster.placement.view import ClusterView, Topic
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import refusal
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.limiting.charging import client_of
 from muster.gateway.listener.limiting.throttling import monotonic_ms
-from muster.gateway.listener.registry import Call
 
 _CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS = 19, 20, 37
 _FIRST_STRICT: Mapping[int, int] = MappingProxyType({_CREATE_TOPICS: 6, _DELETE_TOPICS: 5, _CREATE_PARTITIONS: 3})

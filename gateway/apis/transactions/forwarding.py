@@ -5,9 +5,9 @@ from __future__ import annotations
 from muster.actors.group.errors import ApiError
 from muster.actors.transactions.apis.arguments import check_arguments
 from muster.actors.transactions.codec import adapters
-from muster.actors.wire.codec import Body, ErrorCode
+from muster.actors.wire.kafka.codec import Body, ErrorCode
 from muster.gateway.apis.coordinators import call_owner
-from muster.gateway.listener.registry import Call, Reply
+from muster.gateway.listener.api import Call, Reply
 from muster.placement.view import TRANSACTIONS
 
 DOWN = ErrorCode.coordinator_load_in_progress
@@ -15,7 +15,7 @@ DOWN = ErrorCode.coordinator_load_in_progress
 
 
 def error_body(call: Call, error: ErrorCode) -> Body:
-    """See :data:`muster.gateway.listener.registry.ErrorBody`."""
+    """See :data:`muster.gateway.listener.api.ErrorBody`."""
     return adapters.error_body(call.header.api_key, call.header.api_version, call.entity(), error)
 
 

@@ -12,7 +12,7 @@ from muster.actors.group.errors import ApiError
 from muster.actors.transactions.apis.arguments import check_arguments
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.messages import InitProducerIdResponse
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import (
     IDEMPOTENT_WRITE,
@@ -22,8 +22,8 @@ from muster.gateway.apis.guards.rights import (
     transactional_id,
 )
 from muster.gateway.apis.transactions.forwarding import error_body, forward
+from muster.gateway.listener.api import Call, Reply, api
 from muster.gateway.listener.controller import ControllerUnavailable
-from muster.gateway.listener.registry import Call, Reply, api
 
 
 class _Idempotent(Need):

@@ -22,13 +22,13 @@ from muster.actors.transactions.messages import (
     TransactionResult,
     results_of,
 )
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Body, ErrorCode, field
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Body, ErrorCode, field
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, the_cluster
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body, forward
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 
 ADD_PARTITIONS_TO_TXN = 24
 

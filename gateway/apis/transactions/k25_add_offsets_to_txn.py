@@ -8,7 +8,7 @@ from __future__ import annotations
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, group_id, transactional_id
 from muster.gateway.apis.transactions.forwarding import error_body, forward
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.api import Call, Reply, api
 
 
 @api(

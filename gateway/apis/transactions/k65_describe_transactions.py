@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, itself
 from muster.gateway.apis.transactions.forwarding import DOWN, call_coordinator, error_body
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 
 DESCRIBE_TRANSACTIONS = 65
 

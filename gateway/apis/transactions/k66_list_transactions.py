@@ -13,12 +13,12 @@ from muster.actors.group.errors import ApiError
 from muster.actors.transactions.apis.admin import pattern_of, unknown_states
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.messages import ListTransactions
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.apis.coordinators import Listed, call_owner, listed
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DESCRIBE_TRANSACTIONAL_ID
 from muster.gateway.apis.transactions.forwarding import DOWN, error_body
-from muster.gateway.listener.registry import Call, Reply, Rule, api
+from muster.gateway.listener.api import Call, Reply, Rule, api
 from muster.placement.view import TRANSACTIONS
 
 LIST_TRANSACTIONS = 66

@@ -10,7 +10,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import is_abbreviation
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_undo

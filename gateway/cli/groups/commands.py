@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli import http
 from muster.gateway.cli.coordinator import Gateway
 from muster.gateway.cli.errors import CliError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster.actors.group.codec import consumer_protocol
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.kafka import group_names

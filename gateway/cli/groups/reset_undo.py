@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.limiting.throttling import BusyTime, monotonic_ms
-from muster.gateway.listener.registry import Call
 from muster.gateway.quotas.clients import Client, ClientQuotas
 
 _PRODUCE, _SASL_HANDSHAKE, _WRITE_TXN_MARKERS, _SASL_AUTHENTICATE = 0, 17, 27, 36

@@ -8,8 +8,8 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from muster.actors.wire.codec import API_VERSIONS, response_type
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.codec import API_VERSIONS, response_type
+from muster.actors.wire.kafka.framing import Buffer
 
 _FIELD, _FIELD_BYTES, _CORRELATION_ID_BYTES = "throttle_time", 4, 4
 _VERSION_BYTES, _ERROR_BYTES, _COUNT_BYTES = 6, 2, 4

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from muster.actors.config.tls.principal_rules import PrincipalRules
 from muster.actors.config.tls.settings import TlsSettings
-from muster.actors.wire.sockets import load_pem
+from muster.actors.wire.sockets.options import load_pem
 from muster.gateway.security.tls.names import distinguished_name
 from muster.gateway.security.tls.stores import Keys, StoreError, pem_of, read_keys, read_trusted
 

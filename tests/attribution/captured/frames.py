@@ -7,8 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Header
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Header
 from tests.attribution.captured.streams import Connection
 
 FETCH, METADATA = 1, 3

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.attribution.truth import Books
 from muster.actors.log.format.records import build_batch
-from muster.actors.wire import codec
-from muster.actors.wire.framing import framed
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import framed
 from tests.attribution.captured.comparison import BYTES, MESSAGES, received, row
 from tests.attribution.captured.frames import (
     FETCH,

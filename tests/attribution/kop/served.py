@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.group_client import Member, find

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.proxy_protocol import Source, write_header
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential

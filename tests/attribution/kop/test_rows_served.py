@@ -20,7 +20,7 @@ from benchmarks.attribution.kop import KopRule, MemoryStore
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.attribution.kop.counting import KopCounters

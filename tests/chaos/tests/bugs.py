@@ -45,7 +45,7 @@ EPOCH_NOT_CHECKED = Bug(
 
 READS_BEYOND_THE_LAST_STABLE_OFFSET = Bug(
     "the last stable offset is the high watermark",
-    "actors/log/reading.py",
+    "actors/log/reader.py",
     "        if first_unstable is None or first_unstable >= self.high_watermark:\n",
     "        if first_unstable is None or first_unstable <= self.high_watermark:\n",
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from muster.actors.group.codec.adapters import CONSUMER_GROUP_DESCRIBE
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from tests.cluster.consumer_groups.groups import WAIT_S, create, leave, sending, until_read, until_settled
 from tests.cluster.consumer_groups.members import ConfluentMember, Member, Producer

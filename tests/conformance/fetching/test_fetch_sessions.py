@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import VerifiableConsumer, wait_until

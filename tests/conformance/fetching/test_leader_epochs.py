@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.conformance.artifacts import Kafka
 from tests.conformance.clients import VerifiableConsumer, wait_until
 from tests.conformance.fetching.test_fetch_sessions import METADATA, new_topic

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.zookeeper.client import connect
 from tests.certificates import Authority
 from tests.conformance.artifacts import FAST_START, Kafka

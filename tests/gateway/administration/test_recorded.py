@@ -12,7 +12,7 @@ import pytest
 
 from muster.gateway.administration.requests import READERS
 from muster.gateway.administration.trail import Trail
-from muster.gateway.listener.registry import APIS
+from muster.gateway.listener.api import APIS
 from muster.gateway.security.authorization.authorizer import Authorizer
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Client, Serving

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from tests.gateway.serving import Client
 
 METADATA, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, UPDATE_FEATURES, UNREGISTER_BROKER = 3, 55, 60, 57, 64

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.listener.api import APIS
 from muster.placement.view import OFFSETS_TOPIC, Broker
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 from tests.zookeeper_fixture import eventually

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from muster.actors.log.format.batch import read_header
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.gateway.cli.main import cli
 from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.apis.test_data_apis import fetch, produce, values

@@ -9,10 +9,10 @@ import pytest
 from kio.schema.index import api_key_map
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.apis.guards.guard import UNGUARDED
 from muster.gateway.docs.compatibility import NOT_SERVED
-from muster.gateway.listener.registry import APIS, api
+from muster.gateway.listener.api import APIS, api
 
 
 def test_every_api_is_served_or_has_one_reason() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.actors.log.errors import CorruptSegment
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.apis.test_data_apis import fetch, list_offsets, produce

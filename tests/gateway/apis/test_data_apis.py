@@ -11,7 +11,7 @@ import pytest
 
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.records import read_records
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.group_client import find
 from tests.gateway.serving import Client, Serving

@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.apis.test_data_apis import errors, fetch, list_offsets, produce, values
 from tests.gateway.real_clients import reachable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.actors.config import offsets_log_config
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.actors.log.server import LogServer
-from muster.actors.wire.channel import Channel
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.log.listener import LogServer
+from muster.actors.wire.internal.channel import Channel
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data.fetching import sending, tasks
 from muster.gateway.listener.forward import Forwarder
 from muster.placement.view import Topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, field, versions_of
 from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.gateway.group_client import FIND_COORDINATOR, Fresh, find
 from tests.gateway.serving import Serving

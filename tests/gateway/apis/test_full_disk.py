@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from muster.actors.log.files.disk import Disk
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Broker, Topic
 from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.serving import Serving

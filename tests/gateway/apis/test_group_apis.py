@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode, field, versions_of
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka.codec import ErrorCode, field, versions_of
+from muster.gateway.listener.api import APIS
 from tests.gateway.faults.test_fault_responses import body_of
 from tests.gateway.group_client import (
     DELETE_GROUPS,

@@ -11,8 +11,8 @@ import pytest
 
 from muster.actors.group.types import GroupId
 from muster.actors.offsets.partition import OffsetsPartition
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.connection import Connection
 from muster.placement.lease import LEASE_MS
 from muster.placement.security.entities import Entity

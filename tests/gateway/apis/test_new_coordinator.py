@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import OFFSETS, TRANSACTIONS
 from tests.gateway.group_client import LIST_GROUPS, Fresh, Member, find
 from tests.gateway.serving import Serving

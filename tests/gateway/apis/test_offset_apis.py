@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, field, versions_of
 from muster.placement.view import Topic
 from tests.gateway.group_client import NOBODY, OFFSET_COMMIT, OFFSET_FETCH, Fresh, Member, find
 from tests.gateway.serving import Serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, coordinators_down, find
 from tests.gateway.serving import Serving
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from muster.actors.log.fetch import open_now
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import FetchedPartition, FetchPartition, FetchRequest, Place
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest, Place
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data import places
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import errors, fetch, produce

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import gc, sys
 from muster.actors.wire import codec
-from muster.gateway.listener.registry import APIS
+from muster.gateway.listener.api import APIS
 from muster.gateway.apis.schemas import load_schemas
 
 def loaded():

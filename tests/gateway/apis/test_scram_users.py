@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential, salted_password
 from muster.placement.security.entities import Entity, EntityAlteration

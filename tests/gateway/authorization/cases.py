@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.gateway.authorization.world import (
     ADMIN,
     ALICE,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.acls import (
     Acl,
     AclOperation,

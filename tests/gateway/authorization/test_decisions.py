@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.acls import AclFilter
 from tests.gateway.apis.test_data_apis import PRODUCE, fetch_body, produce_body
 from tests.gateway.authorization.acls import acl

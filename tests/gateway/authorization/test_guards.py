@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import APIS
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.listener.api import APIS
 from muster.placement.view import Topic
 from tests.gateway.authorization.world import REFUSALS, UNKNOWN_ID
 from tests.gateway.faults.test_fault_responses import EVERY, body_of, errors_in

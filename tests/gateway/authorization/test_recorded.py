@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from muster.gateway.listener.registry import APIS
+from muster.gateway.listener.api import APIS
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from tests.gateway.authorization.recorded import Outcome, is_message, played, recorded

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.authorization.acls import acl
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving

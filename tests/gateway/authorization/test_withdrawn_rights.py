@@ -10,7 +10,7 @@ import pytest
 
 from muster.actors.config.groups import GROUP_BYTE_RATE
 from muster.actors.group.types import GroupId
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.groups import k09_offset_fetch
 from muster.placement.security.acls import AclFilter, AclResourceType
 from muster.placement.view import Topic

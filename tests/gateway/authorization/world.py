@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.placement.security.acls import (
     CLUSTER_NAME,
     AclOperation,

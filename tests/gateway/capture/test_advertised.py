@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.capture import advertised
 from muster.gateway.capture.advertised import (
     DESCRIBE_CLUSTER,

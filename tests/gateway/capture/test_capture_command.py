@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from pytest_muster.bound import bound
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving

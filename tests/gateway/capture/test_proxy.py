@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.framing import framed
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import framed
 from muster.gateway.capture.advertised import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
 from muster.gateway.capture.proxy import CaptureProxy
 from muster.gateway.capture.recorder import Limits, Recorder

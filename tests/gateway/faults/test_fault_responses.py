@@ -10,10 +10,10 @@ import pytest
 
 from muster.actors.faults.apis import GROUP, MEMBER, NAMED_BY, PARTITION, TOPIC
 from muster.actors.faults.matching import Facts
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.faults.injection import facts_of
-from muster.gateway.listener.registry import APIS, Call
+from muster.gateway.listener.api import APIS, Call
 from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.acl_requests import ACL, ACL_FILTER

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.actors.faults import Fault
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.apis.test_data_apis import fetch_body, produce_body

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.fetch_sessions.cache import FetchSessions, SessionError, SessionRequest
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key, Result

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.apis.test_data_apis import FETCH, PARTITIONS, fetch_body, owned, produce, values, waiting

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.apis.test_data_apis import PARTITIONS, Fresh, fetch_body, owned, produce, values
 from tests.gateway.serving import Client, Serving
 from tests.log.support import client_batch

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.listener.api import APIS
 from muster.gateway.listener.connection import PIPELINE_LIMIT, Connection
-from muster.gateway.listener.registry import APIS
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.apis.test_data_apis import FETCH, PRODUCE, fetch_body, produce
 from tests.gateway.group_client import HEARTBEAT, JOIN_GROUP, Member, find

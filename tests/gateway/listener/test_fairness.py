@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.connection import PIPELINE_LIMIT, TURN_LIMIT, Connection
 from tests.gateway.serving import Serving
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from tests.gateway.apis.test_data_apis import PRODUCE, fetch_body, produce_body
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Client, Serving

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.limiting import holding

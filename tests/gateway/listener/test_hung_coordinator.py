@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from muster.actors.offsets.partition import OffsetsPartition
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.groups import forwarding as groups
 from tests.gateway.group_client import Member
 from tests.gateway.serving import Serving

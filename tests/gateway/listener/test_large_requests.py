@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.connection import Connection
 from tests.gateway.serving import Serving
 
@@ -159,7 +159,7 @@ def test_a_large_request_that_cannot_be_read_is_refused(served: Serving) -> None
 
 @pytest.mark.parametrize("count", [400, 600])
 def test_the_response_is_the_same_however_large(served: Serving, count: int) -> None:
-    """Beside ``MAX_AT_ONCE`` of muster.gateway.listener.registry."""
+    """Beside ``MAX_AT_ONCE`` of muster.gateway.listener.api."""
     served.create("here", 3)
     topics = [
         {"topic_id": None, "name": name} for number in range(count) for name in ("here", f"t{number}", "bad name")

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.proxy_protocol import Source, write_header
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.placement.view import Broker, ClusterView

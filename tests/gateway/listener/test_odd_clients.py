@@ -9,8 +9,8 @@ import pytest
 
 from muster.actors.group.apis.arguments import MAX_NAME_BYTES
 from muster.actors.offsets.mapping_writer import MappingWriter
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.mapping.nodes import decode_registration, registration_path
 from muster.placement.mapping.registration import Registration
 from muster.placement.zookeeper.client import ZooKeeperClient

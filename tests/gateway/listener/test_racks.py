@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import Broker, Topic
 from tests.gateway.apis.test_data_apis import FETCH, fetch, fetch_body, produce, values
 from tests.gateway.serving import Serving, new_gateway

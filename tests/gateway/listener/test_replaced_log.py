@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.actors.log.server import LogServer
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import FetchedPartition, FetchRequest, write_fetched
-from muster.actors.wire.server import Peer
+from muster.actors.log.listener import LogServer
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest, write_fetched
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener import forward
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import APIS, Call, Reply
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.listener.api import APIS, Call, Reply
 from tests.gateway.config_requests import INCREMENTAL, SET, TOPIC
 from tests.gateway.group_client import OFFSET_COMMIT, Fresh, Member, find
 from tests.gateway.serving import Serving

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.credentials import write
 from muster.gateway.security.mechanisms import MAX_TOKEN_BYTES
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential

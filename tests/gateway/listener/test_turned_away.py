@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.turned_away import FORGET_MS, MAX_CLIENTS, MAX_PER_HOST, TurnedAwayClients
 from tests.gateway.serving import Serving
 

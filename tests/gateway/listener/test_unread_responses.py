@@ -11,8 +11,8 @@ import pytest
 
 from muster.actors.log.fetch import OpenFetch
 from muster.actors.log.fetches import Fetches
-from muster.actors.wire import server
-from muster.actors.wire.fetching import Place
+from muster.actors.wire.internal import listener
+from muster.actors.wire.internal.fetch import Place
 from muster.gateway.apis.data import places
 from muster.gateway.apis.data.fetching import reading
 from muster.gateway.listener.connection import Connection
@@ -203,11 +203,11 @@ def test_others_that_wait_make_a_response_shorter(full: Serving, topic: Topic) -
 def test_an_actor_of_another_node_sends_little_at_a_time(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MAX_UNSENT_BYTES", VALUE_BYTES)
+    monkeypatch.setattr(listener, "MAX_UNSENT_BYTES", VALUE_BYTES)
     unsent: list[int] = []
     send = Fetches._send
 
-    def measured(self: Fetches, key: tuple[server.Peer, int], opened: OpenFetch) -> None:
+    def measured(self: Fetches, key: tuple[listener.Peer, int], opened: OpenFetch) -> None:
         unsent.append(key[0]._out.queued_bytes)
         send(self, key, opened)
 

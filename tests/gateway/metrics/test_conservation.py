@@ -22,9 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire import codec
-from muster.actors.wire.framing import Buffer, Framer
-from muster.actors.wire.steps.reading import finish
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Buffer, Framer
+from muster.actors.wire.kafka.steps.reading import finish
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from muster.actors.tables.spool import Sample
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.attribution.account import Account
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.exposition import expose

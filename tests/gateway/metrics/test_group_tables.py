@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from muster.actors.runtime.process import now_ms
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving

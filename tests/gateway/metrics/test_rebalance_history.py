@@ -14,7 +14,7 @@ import pytest
 from muster.actors.offsets.history.rebalances import Recent
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import encode
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.serving import Serving
 from tests.group.driver import assignment

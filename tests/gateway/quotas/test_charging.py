@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.entities import Entity
 from pytest_muster import FaultClient
 from tests.gateway.apis.test_data_apis import Fresh, produce_body

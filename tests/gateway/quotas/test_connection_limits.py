@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster.actors.config.parts.quota_properties import parse_overrides
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.quotas.connections import (
     ConnectionLimits,
     Connections,

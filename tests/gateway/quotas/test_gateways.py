@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.security.entities import Entity
 from muster.placement.view import Topic
 from pytest_muster import FaultClient

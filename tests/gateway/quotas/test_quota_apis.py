@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.security.entities import Entity, EntityAlteration
 from tests.gateway.quotas.requests import limit
 from tests.gateway.serving import Client, Serving

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.listener.api import APIS
 from muster.gateway.listener.limiting.throttle_time import with_throttle_time
-from muster.gateway.listener.registry import APIS
 
 THROTTLE_MS = 123_456
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from muster.actors.config.groups import GROUP_BYTE_RATE
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.limiting.throttling import BusyTime

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Self
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.authorization.world import ADMIN, PASSWORD
 from tests.gateway.sasl_login import by_plain
 from tests.gateway.serving import Client

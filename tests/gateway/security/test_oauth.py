@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from muster.actors.config import MusterConfig
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.oauth.exchange import FAILURE
 from muster.gateway.security.oauth.jwks import AGAIN_S, Jwks, JwksError, read_keys
 from tests.gateway.sasl_login import authenticate, handshake, works

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from muster.placement.security.entities import Entity

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from muster.actors.config import MusterConfig
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security import scram
 from muster.gateway.security.credentials import Credentials, write
 from muster.gateway.security.sasl import Sasl

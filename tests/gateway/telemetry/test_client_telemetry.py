@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ScopeMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.log.format.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
-from muster.actors.wire.bounds import as_varint
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.bounds import as_varint
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.telemetry import k72_push_telemetry
 from muster.gateway.telemetry.otlp import Point
 from tests.gateway.config_requests import CLIENT_METRICS, SET, incremental

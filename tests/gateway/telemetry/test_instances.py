@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.telemetry import instances
 from muster.gateway.telemetry.instances import ClientInstances, Refused
 from muster.gateway.telemetry.subscriptions import Client, Wanted, subscriptions_of

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from muster.actors.config.client_metrics import InvalidSubscription, check_client_metrics
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.telemetry.subscriptions import Client, Wanted, subscriptions_of, wanted_of
 
 CLIENT = Client(UUID(int=7), "reader-1", "apache-kafka-java", "4.3.0", "10.0.0.9", 4711)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.security.tls import listeners
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.certificates import SERVER, Authority, Issued

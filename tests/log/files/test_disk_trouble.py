@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
@@ -58,7 +58,7 @@ async def refused(log: PartitionLog, batch: bytes) -> None:
 def test_appends(
     tmp_path: Path, call: str, code: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0.0)
     caplog.set_level(logging.WARNING, "muster.actors.log.trouble")
 
     def batch(number: int) -> bytes:

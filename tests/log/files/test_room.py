@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import commit
+from muster.actors.log import committer
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files import room
 from muster.actors.log.files.disk import DISK, Disk
@@ -22,7 +22,7 @@ def test_records_are_refused_by_name_while_only_the_reserve_is_left(
     free_bytes = [1000]
     monkeypatch.setattr(room, "room_at", lambda _: Room(free_bytes[0], 1000))
     monkeypatch.setattr(room, "_LOOK_INTERVAL_S", 0)
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     async def main() -> None:
         clients, own = (open_log(tmp_path / name, 1, disk=disk) for name, disk in _LOGS.items())

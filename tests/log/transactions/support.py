@@ -10,8 +10,8 @@ from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.log.partition import Append, AppendResult
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.markers import NO_DECISION, Marker
+from muster.actors.wire.internal.markers import NO_DECISION, Marker
+from muster.actors.wire.kafka.framing import Buffer
 from tests.log.support import client_batch
 
 P, Q = 1000, 2000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, StorageError
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import lose_what_is_not_synced, run
@@ -232,7 +232,7 @@ class World:
 
 @pytest.mark.parametrize("seed", seeds(few=8, many=40, fresh=40))
 def test_any_history(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     async def main() -> None:
         world = World(tmp_path / "t-0", seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.transactions.aborted import AbortedTransaction, AbortedTransactions, overlapping
@@ -131,7 +131,7 @@ class FailingDisk(Disk):
 
 
 def test_what_cannot_be_written_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     async def main() -> None:
         disk = FailingDisk()

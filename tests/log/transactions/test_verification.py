@@ -14,10 +14,10 @@ from muster.actors.log import LogConfig, LogService
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.produces import Produce, Submitted
 from muster.actors.log.transactions.verification import Transaction
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.markers import NO_DECISION, Marker
-from muster.actors.wire.producing import ProducedPartition
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.markers import NO_DECISION, Marker
+from muster.actors.wire.internal.produce import ProducedPartition
+from muster.actors.wire.internal.verification import VerifyRequest
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.log.support import NOW_MS, client_batch, everything_has_run, run, view_of
 from tests.log.transactions.support import P, Q, transactional

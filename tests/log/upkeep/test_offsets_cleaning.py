@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from muster.actors.log import LogConfig
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.log.support import run
 from tests.offsets.shell import Shell, commit, committed
 

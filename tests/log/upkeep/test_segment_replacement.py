@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log import LogConfig, PartitionLog, committer
 from muster.actors.log.errors import LogError, NotLeader
 from muster.actors.log.files import loading, recovery
 from muster.actors.log.files.directory import Claim
@@ -178,7 +178,7 @@ def test_a_crash_at_any_step_loses_nothing(copies: Callable[[], Path], name: str
 def test_after_a_step_that_failed_the_same_writer_goes_on(
     copies: Callable[[], Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
+    monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 
     async def main() -> None:
         steps = await steps_of(copies(), OPS[name])

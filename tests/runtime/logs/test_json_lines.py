@@ -15,7 +15,7 @@ import pytest
 
 from muster.actors.runtime.logs.json_lines import JsonFormatter
 from muster.actors.runtime.process import log_to_file
-from muster.actors.wire.codec import Header
+from muster.actors.wire.kafka.codec import Header
 
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

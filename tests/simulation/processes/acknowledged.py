@@ -9,7 +9,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec.adapters import OFFSET_COMMIT, OFFSET_FETCH
-from muster.actors.log.commit import Write
+from muster.actors.log.committer import Write
 from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.process import Machine
 

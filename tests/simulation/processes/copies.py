@@ -16,7 +16,7 @@ from muster.actors.offsets.serving import OffsetsOpener
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import RoleHost
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.layout import BROKER_IDS
 from muster.placement.view import ClusterView
 from muster.placement.zookeeper.ephemeral import EphemeralNode

@@ -14,11 +14,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from muster.actors.group.codec import adapters
-from muster.actors.wire import codec, envelope
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.envelope import Kind
-from muster.actors.wire.leases import MemberLease
-from muster.actors.wire.server import Peer, Server
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.internal.leases import MemberLease
+from muster.actors.wire.internal.listener import Peer, Server
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.placement.view import Endpoint
 from tests.simulation.processes.acknowledged import Acknowledged, Handled

@@ -11,13 +11,13 @@ from typing import Any
 from unittest.mock import patch
 
 from muster.actors.coordinator import appends, opening, shell
-from muster.actors.log import commit, trouble
+from muster.actors.log import committer, trouble
 from muster.actors.log.files import directory
 from muster.actors.log.upkeep import cleaner
 from muster.actors.offsets import mapping_writer, partition, serving
 from muster.actors.reconciler import reconciler
 from muster.actors.runtime import rate_limiter
-from muster.actors.wire import leases
+from muster.actors.wire.internal import leases
 from muster.placement.zookeeper import client, ephemeral, mirror, outages
 from tests.simulation.processes.copies import WatchedLog
 from tests.simulation.processes.disk import without_sync, written_at_once
@@ -51,7 +51,7 @@ def installed(machine: Machine, ensemble: Ensemble) -> Iterator[None]:
         *((module, "threading", THREADING) for module in (mapping_writer, mirror, ephemeral, cleaner, rate_limiter)),
         *(
             (module, "time", time)
-            for module in (*(client, mirror, outages, reconciler, rate_limiter, commit, trouble, cleaner, leases),)
+            for module in (*(client, mirror, outages, reconciler, rate_limiter, committer, trouble, cleaner, leases),)
         ),
         *((module, "client", ensemble.client) for module in (mapping_writer, ephemeral, reconciler)),
         *((module, "now_ms", now_ms) for module in (appends, opening, partition, serving, shell)),

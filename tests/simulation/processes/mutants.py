@@ -12,7 +12,7 @@ from muster.actors.group.shard import Shard, session_timer
 from muster.actors.group.state import Group, Member
 from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import Outcome
-from muster.actors.log.commit import Committer
+from muster.actors.log.committer import Committer
 from muster.actors.log.errors import FencedEpoch, LogError
 from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
@@ -21,7 +21,7 @@ from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
-from muster.actors.wire.leases import ChannelLeases, MemberLease, Use
+from muster.actors.wire.internal.leases import ChannelLeases, MemberLease, Use
 from muster.placement import epochs
 from muster.placement.lease import LEASE_MS
 from muster.placement.mapping.writes import _Transaction

@@ -19,7 +19,7 @@ from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.producers import EPOCH_BUMPS, ProducerEntry, ProducerStates
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.log.transactions.verification import Transaction, Verification
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from tests.log.transactions.support import transactional
 from tests.simulation.processes.process import Machine, Process
 

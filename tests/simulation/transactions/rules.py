@@ -14,7 +14,7 @@ from muster.actors.transactions.messages import AddOffsetsToTxn, AddPartitionsTo
 from muster.actors.transactions.state import TransactionMetadata
 from muster.actors.transactions.state import TransactionState as S
 from muster.actors.transactions.types import MarkerRequest, TransactionalId
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from tests.simulation.planted.broken import Broken
 from tests.simulation.transactions.partition import Partition, Tag
 

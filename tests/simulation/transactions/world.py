@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from muster.actors.transactions.config import TransactionConfig
 from muster.actors.transactions.messages import EndTxn
 from muster.actors.transactions.types import MarkerRequest, TopicPartition
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.verification import VerifyRequest
 from tests.simulation.planted.broken import Broken
 from tests.simulation.processes.process import Machine
 from tests.simulation.schedule import Schedule

@@ -11,16 +11,16 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from muster.actors.wire.channel import Channel, ChannelLost
-from muster.actors.wire.fetching import FetchedPartition
+from muster.actors.wire.internal.channel import Channel, ChannelLost
+from muster.actors.wire.internal.fetch import FetchedPartition
 from muster.gateway.apis.data.fetching.fetch import Fetch
 from muster.gateway.apis.data.fetching.reading import is_small, read_now, shorten_now
 from muster.gateway.apis.data.fetching.sending import is_replaced, request_of, send
 from muster.gateway.apis.data.fetching.tasks import read_and_reply, serve
 from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.apis.partitions import channel_to
+from muster.gateway.listener.api import Cancel, Reply, Responder
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Cancel, Reply, Responder
 
 
 def serve_directly(fetch: Fetch, responder: Responder) -> Cancel | None:

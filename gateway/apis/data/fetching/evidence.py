@@ -8,7 +8,7 @@ from muster.gateway.apis.batches import summarize
 from muster.gateway.apis.data.fetching.plan import Plan
 from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.attribution.account import Part as SentPart
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 
 
 def fetching(call: Call, plan: Plan) -> None:

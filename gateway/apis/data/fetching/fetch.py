@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data.fetching import evidence
 from muster.gateway.apis.data.fetching.limiting import max_bytes, must_wait
 from muster.gateway.apis.data.fetching.plan import Plan, plan_of
@@ -18,7 +18,7 @@ from muster.gateway.apis.partitions import by_topic
 from muster.gateway.fetch_sessions.cache import SessionError
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.session import INVALID_SESSION_ID
-from muster.gateway.listener.registry import Call, Reply
+from muster.gateway.listener.api import Call, Reply
 from muster.gateway.quotas.clients import ClientQuotas
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from muster.gateway.attribution.account import Part
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.limiting.charging import charge_time, client_of
 from muster.gateway.listener.limiting.throttling import monotonic_ms
-from muster.gateway.listener.registry import Call
 from muster.gateway.quotas.clients import ClientQuotas, Meter
 
 _MIN_BYTES = 1

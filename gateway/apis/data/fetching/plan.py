@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from weakref import ref
 
-from muster.actors.wire.channel import ChannelLost
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import FetchedPartition, LastFetched
+from muster.actors.wire.internal.channel import ChannelLost
+from muster.actors.wire.internal.fetch import FetchedPartition, LastFetched
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.data.fetching.request import Request
 from muster.gateway.apis.data.fetching.wanted import HERE, Wanted
 from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
 from muster.gateway.apis.partitions import existence_error, named, owner_of
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.partition import CachedPartition
+from muster.gateway.listener.api import Call
 from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.placement.security.acls import CLUSTER_NAME
 

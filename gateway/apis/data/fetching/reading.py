@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import Place
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.internal.fetch import Place
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 from muster.gateway.apis.data import places
 from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.listener.file_records import FileRecords

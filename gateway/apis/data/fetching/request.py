@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from muster.actors.wire.codec import field, ms
+from muster.actors.wire.kafka.codec import field, ms
 from muster.gateway.fetch_sessions.cache import SessionRequest
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key
 from muster.gateway.fetch_sessions.session import FINAL_EPOCH, INVALID_SESSION_ID
-from muster.gateway.listener.registry import Call
+from muster.gateway.listener.api import Call
 
 _FIRST_WITH_IDS = 13
 _FIRST_PLAIN, _FIRST_WITHOUT_REPLICA_ID = 12, 15

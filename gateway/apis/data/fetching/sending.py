@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from muster.actors.wire.channel import Channel, ChannelLost, OnFetched
-from muster.actors.wire.fetching import FetchedPartition, FetchRequest
+from muster.actors.wire.internal.channel import Channel, ChannelLost, OnFetched
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest
 from muster.gateway.apis.data.fetching.fetch import Fetch
 from muster.gateway.apis.data.fetching.plan import REPLACED, Part
-from muster.gateway.listener.registry import Cancel
+from muster.gateway.listener.api import Cancel
 
 GRACE_S = 10.0
 MAX_SENT_BYTES = 1 << 20

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from muster.actors.wire.channel import Channel, ChannelLost, OnFetched
-from muster.actors.wire.fetching import FetchedPartition, pack_partition
+from muster.actors.wire.internal.channel import Channel, ChannelLost, OnFetched
+from muster.actors.wire.internal.fetch import FetchedPartition, pack_partition
 from muster.gateway.apis.data.fetching.fetch import Fetch
 from muster.gateway.apis.data.fetching.plan import Part
 from muster.gateway.apis.data.fetching.reading import is_small, read, read_now, shorten_now
 from muster.gateway.apis.data.fetching.sending import is_replaced, request_of, send
 from muster.gateway.apis.data.fetching.wanted import Wanted
 from muster.gateway.apis.partitions import owner_of
+from muster.gateway.listener.api import Cancel, Reply
 from muster.gateway.listener.forward import ActorKey
-from muster.gateway.listener.registry import Cancel, Reply
 
 ATTEMPTS = 3
 """A role passes twice within seconds: from a killed actor to a standby, and back."""

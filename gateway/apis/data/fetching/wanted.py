@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.fetching import AbortedTransaction, FetchedPartition, FetchPartition, Place, pack_partition
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.internal.fetch import (
+    AbortedTransaction,
+    FetchedPartition,
+    FetchPartition,
+    Place,
+    pack_partition,
+)
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 from muster.gateway.apis.partitions import Named
 from muster.gateway.fetch_sessions.partition import CachedPartition, Result
 from muster.gateway.listener.file_records import FileRecords

@@ -16,7 +16,7 @@ from muster.actors.log.errors import CorruptMessage
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.compression import GZIP, LZ4, NO_COMPRESSION, SNAPPY, ZSTD, compress
 from muster.actors.log.format.records import read_records
-from muster.actors.wire.codec import ErrorCode, field
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from tests.gateway.apis.produced.batches import batch, header, record, varint
 from tests.gateway.serving import Client
 from tests.zookeeper_fixture import eventually

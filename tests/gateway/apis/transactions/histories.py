@@ -14,7 +14,7 @@ from uuid import UUID
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from tests.conformance.kafka import KafkaBroker
 from tests.gateway.apis.test_data_apis import EARLIEST, LATEST, fetch_body, list_offsets, produce

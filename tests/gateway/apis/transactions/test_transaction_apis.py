@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.actors.group.codec.primitives import Reader
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving

@@ -15,7 +15,7 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.kafka.codec import ErrorCode
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
 

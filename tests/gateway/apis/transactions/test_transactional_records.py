@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, versions_of
-from muster.actors.wire.framing import framed
-from muster.actors.wire.markers import write_marked
+from muster.actors.wire.internal.markers import write_marked
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, versions_of
+from muster.actors.wire.kafka.framing import framed
 from muster.gateway.apis.partitions import owner_of
 from muster.gateway.listener.connection import Connection
 from muster.placement.view import OFFSETS_TOPIC, Topic

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind, Role
-from muster.actors.wire.fetching import FetchRequest, read_fetch
-from muster.actors.wire.framing import Buffer, Framer, FrameTooLarge, Outbox
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import Kind, Role
+from muster.actors.wire.internal.fetch import FetchRequest, read_fetch
+from muster.actors.wire.internal.markers import Marker, read_markers
+from muster.actors.wire.internal.produce import ProduceRequest, read_produce
+from muster.actors.wire.internal.verification import VerifyRequest, read_verify
+from muster.actors.wire.kafka.framing import Buffer, Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
-from muster.actors.wire.markers import Marker, read_markers
-from muster.actors.wire.producing import ProduceRequest, read_produce
-from muster.actors.wire.sockets import TlsListener, internal_tls, keep_alive
-from muster.actors.wire.verifying import VerifyRequest, read_verify
+from muster.actors.wire.sockets.options import TlsListener, internal_tls, keep_alive
 from muster.placement.client import Context
 from muster.placement.view import Endpoint
 

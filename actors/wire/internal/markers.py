@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _HEAD = struct.Struct(">BI")
 _MARKER = struct.Struct(">qhi?bqiI")

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from muster.actors.wire.server import Peer
+from muster.actors.wire.internal.listener import Peer
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Writers of values of Kafka's primitive types, for :mod:`muster.actors.wire.writing`."""
+"""Writers of values of Kafka's primitive types, for :mod:`muster.actors.wire.kafka.writer`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 
-from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.kafka.bounds import MAX_STRING_BYTES, as_varint
+from muster.actors.wire.kafka.framing import Buffer
 
 Put = Callable[[Buffer], object]
 Write = Callable[[Any, Put], None]

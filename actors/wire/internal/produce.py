@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
 _TRANSACTION = struct.Struct(">b?i")

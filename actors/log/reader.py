@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.actors.log.commit import Committer
+from muster.actors.log.committer import Committer
 from muster.actors.log.errors import OffsetOutOfRange, StorageError
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import BatchHeader

@@ -10,17 +10,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire import envelope
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind, Role
-from muster.actors.wire.fetching import FetchedPartition, FetchRequest, LastFetched, read_fetched, write_fetch
-from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
-from muster.actors.wire.leader_epochs import OnLeaderEpochs, read_epochs
-from muster.actors.wire.leases import ChannelLeases, MemberLease
-from muster.actors.wire.markers import Marked, Marker, read_marked, write_markers
-from muster.actors.wire.producing import ProducedPartition, ProduceRequest, read_produced, write_produce
-from muster.actors.wire.sockets import internal_tls, keep_alive
-from muster.actors.wire.verifying import VerifyRequest, read_verified, write_verify
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import Kind, Role
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest, LastFetched, read_fetched, write_fetch
+from muster.actors.wire.internal.leader_epochs import OnLeaderEpochs, read_epochs
+from muster.actors.wire.internal.leases import ChannelLeases, MemberLease
+from muster.actors.wire.internal.markers import Marked, Marker, read_marked, write_markers
+from muster.actors.wire.internal.produce import ProducedPartition, ProduceRequest, read_produced, write_produce
+from muster.actors.wire.internal.verification import VerifyRequest, read_verified, write_verify
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, Outbox
+from muster.actors.wire.sockets.options import internal_tls, keep_alive
 from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 

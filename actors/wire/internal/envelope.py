@@ -54,23 +54,23 @@ class Kind(IntEnum):
     PING = 9
     """The gateway's time, ms u64. The actor sends it back at once: its leases were valid at that time."""
     FETCH = 10
-    """token u32, a fetch: see :mod:`muster.actors.wire.fetching`."""
+    """token u32, a fetch: see :mod:`muster.actors.wire.internal.fetch`."""
     FETCHED = 11
     """token u32, what was fetched, or where it is: the response to a FETCH."""
     PRODUCE = 12
-    """token u32, batches: see :mod:`muster.actors.wire.producing`."""
+    """token u32, batches: see :mod:`muster.actors.wire.internal.produce`."""
     PRODUCED = 13
     """token u32, what became of them: the response to a PRODUCE."""
     MARKERS = 14
-    """token u32, ends of transactions: see :mod:`muster.actors.wire.markers`."""
+    """token u32, ends of transactions: see :mod:`muster.actors.wire.internal.markers`."""
     MARKED = 15
     """token u32, what became of them: the response to a MARKERS."""
     VERIFY = 16
-    """token u32, partitions of a transaction: see :mod:`muster.actors.wire.verifying`."""
+    """token u32, partitions of a transaction: see :mod:`muster.actors.wire.internal.verification`."""
     VERIFIED = 17
     """token u32, an error code for each of them: the response to a VERIFY."""
     EPOCHS = 18
-    """Leader epochs of the actor's logs: see :mod:`muster.actors.wire.leader_epochs`."""
+    """Leader epochs of the actor's logs: see :mod:`muster.actors.wire.internal.leader_epochs`."""
 
 
 class Role(Enum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from muster.actors.wire import codec
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.primitives import Put
-from muster.actors.wire.steps.reading import Steps
-from muster.actors.wire.writing import MISSING, Body, EntityWriter, field_of, writer
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.primitives import Put
+from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, field_of, writer
 
 _AT_ONCE = 8
 """Elements of a step."""

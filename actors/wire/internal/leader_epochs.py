@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.internal.envelope import Kind
 
 _EPOCH = struct.Struct(">16sii")
 

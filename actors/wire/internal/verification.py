@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind, token_head
+from muster.actors.wire.internal.envelope import Kind, token_head
+from muster.actors.wire.kafka.codec import ErrorCode
 
 _HEAD = struct.Struct(">BI")
 _PRODUCER = struct.Struct(">qh?bHI")

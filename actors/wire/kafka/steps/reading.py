@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from kio.serial import entity_reader, readers
 
-from muster.actors.wire import codec
-from muster.actors.wire.bounds import (
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import (
     MAX_ELEMENTS,
     Array,
     LengthError,

@@ -1,7 +1,7 @@
 """Options of the sockets between nodes, and TLS on them.
 
 Key and certificate of that TLS are derived from the cluster's secret, so that every process of the cluster makes the
-same ones and trusts no other. The proof of the secret (:mod:`muster.actors.wire.envelope`) follows inside.
+same ones and trusts no other. The proof of the secret (:mod:`muster.actors.wire.internal.envelope`) follows inside.
 """
 
 from __future__ import annotations

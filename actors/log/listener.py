@@ -12,16 +12,16 @@ from muster.actors.log.fetches import Fetches
 from muster.actors.log.produces import Produce
 from muster.actors.log.service import LogService
 from muster.actors.log.transactions.verification import Transaction
-from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
-from muster.actors.wire.envelope import SeenLease
-from muster.actors.wire.fetching import FetchRequest
-from muster.actors.wire.leader_epochs import LeaderEpoch, write_epochs
-from muster.actors.wire.markers import Marker, write_marked
-from muster.actors.wire.producing import ProducedPartition, ProduceRequest, write_produced
-from muster.actors.wire.queries import Handler, QueryHandlers
-from muster.actors.wire.server import Peer
-from muster.actors.wire.verifying import VerifyRequest
+from muster.actors.wire.internal.envelope import SeenLease
+from muster.actors.wire.internal.fetch import FetchRequest
+from muster.actors.wire.internal.leader_epochs import LeaderEpoch, write_epochs
+from muster.actors.wire.internal.listener import Peer
+from muster.actors.wire.internal.markers import Marker, write_marked
+from muster.actors.wire.internal.produce import ProducedPartition, ProduceRequest, write_produced
+from muster.actors.wire.internal.queries import Handler, QueryHandlers
+from muster.actors.wire.internal.verification import VerifyRequest
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _Serve = Callable[[Any], Awaitable[dict[str, Any]]]
 
 
 class LogServer:
-    """A :class:`muster.actors.wire.server.Handler`. Requests start in the order in which they arrive."""
+    """A :class:`muster.actors.wire.internal.listener.Handler`. Requests start in the order in which they arrive."""
 
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
-from muster.actors.wire import envelope
-from muster.actors.wire.envelope import Kind
+from muster.actors.wire.internal import envelope
+from muster.actors.wire.internal.envelope import Kind
 from muster.placement.lease import LEASE_MS, REPORT_MS
 
 _LEASE_S = LEASE_MS / 1000

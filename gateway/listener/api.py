@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from muster.actors.wire import codec
-from muster.actors.wire.codec import Body, ErrorCode
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.steps.reading import Steps, decode_in_steps
-from muster.actors.wire.steps.writing import encode_response_in_steps
+from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.codec import Body, ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.steps.reading import Steps, decode_in_steps
+from muster.actors.wire.kafka.steps.writing import encode_response_in_steps
 from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 from muster.gateway.listener.limiting.throttling import BusyTime

@@ -1,4 +1,4 @@
-"""Holds duplicates of gateways' listening sockets (:mod:`muster.actors.wire.held_sockets`), for dead gateways, too."""
+"""Holds duplicates of gateways' listening sockets (:mod:`muster.actors.wire.sockets.held`), for dead gateways, too."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from muster.actors.wire.envelope import NONCE_BYTES, Unauthenticated, proof, same_proof
-from muster.actors.wire.held_sockets import BACKLOG
-from muster.actors.wire.server import make_room
-from muster.actors.wire.socket_passing import GATEWAY, HOLDER, MAX_PACKET_BYTES, Closed, Held, close_all, receive, send
+from muster.actors.wire.internal.envelope import NONCE_BYTES, Unauthenticated, proof, same_proof
+from muster.actors.wire.internal.listener import make_room
+from muster.actors.wire.sockets.held import BACKLOG
+from muster.actors.wire.sockets.passing import GATEWAY, HOLDER, MAX_PACKET_BYTES, Closed, Held, close_all, receive, send
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.codec import ErrorCode
-from muster.actors.wire.envelope import Kind
-from muster.actors.wire.framing import Buffer
+from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.framing import Buffer
 
 _HEAD = struct.Struct(">BI")
 _LIMITS = struct.Struct(">?IiibI")

@@ -3,7 +3,7 @@
 kio generates one dataclass per message *and version*. A request is read as the entity of the version that the client
 sent; its handler reads fields that only newer versions have with :func:`field`. A response is written from nested
 dicts or dataclasses that may have the fields of *all* versions: those of the requested version are used
-(``muster.actors.wire.writing``). A handler therefore builds its response once, and versions differ in one place.
+(``muster.actors.wire.kafka.writer``). A handler therefore builds its response once, and versions differ in one place.
 Durations and timestamps in a body are plain milliseconds.
 
 Source of the schemas: kio, generated from Apache Kafka's message definitions.
@@ -24,7 +24,7 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from muster.actors.wire.bounds import (
+from muster.actors.wire.kafka.bounds import (
     MAX_ELEMENTS,
     LengthError,
     TooManyElements,
@@ -37,8 +37,8 @@ from muster.actors.wire.bounds import (
     with_durations_cut,
     without_unknown_tags,
 )
-from muster.actors.wire.framing import Buffer
-from muster.actors.wire.writing import Body, writer
+from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.writer import Body, writer
 
 API_VERSIONS = 18
 UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)

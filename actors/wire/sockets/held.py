@@ -3,10 +3,11 @@
 While the gateway is dead, the holder's process serves its clients. Its next process gets the same sockets, with the
 same ports.
 
-The holder (:mod:`muster.actors.wire.socket_holder`) listens on a Unix domain socket; a node can have two of them for a
+The holder (:mod:`muster.actors.wire.sockets.holder`) listens on a Unix domain socket; a node can have two of them for a
 while. A gateway keeps a connection to one (:class:`HeldSockets`) for as long as it lives, so the end of the connection
 is the end of the gateway. Messages are packets of JSON, sockets are passed with them (SCM_RIGHTS, unix(7)). First, both
-sides prove that they know the cluster's secret, as on the internal socket (:mod:`muster.actors.wire.envelope`).
+sides prove that they know the cluster's secret, as on the internal socket
+(:mod:`muster.actors.wire.internal.envelope`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from muster.actors.wire.envelope import NONCE_BYTES, Unauthenticated, proof, same_proof
-from muster.actors.wire.socket_passing import GATEWAY, HOLDER, MAX_PACKET_BYTES, Held, close_all, receive, send
+from muster.actors.wire.internal.envelope import NONCE_BYTES, Unauthenticated, proof, same_proof
+from muster.actors.wire.sockets.passing import GATEWAY, HOLDER, MAX_PACKET_BYTES, Held, close_all, receive, send
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from muster.actors.config import in_force, log_config
 from muster.actors.log.history import LogHistory
-from muster.actors.log.server import LogServer
+from muster.actors.log.listener import LogServer
 from muster.actors.log.service import LogService
 from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import wall_ms
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.wire.server import Server
+from muster.actors.wire.internal.listener import Server
 from muster.placement.epochs import ActorEpoch, actor_epoch, next_epoch, when_superseded
 from muster.placement.view import ClusterView
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect

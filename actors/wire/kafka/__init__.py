@@ -1,0 +1,1 @@
+"""Kafka's protocol between bytes and Python: frames, readers and writers."""

@@ -1,0 +1,1 @@
+"""Sockets: their options, and listening sockets that outlive a process."""
