@@ -34,13 +34,9 @@ GATEWAY_IN, FORWARDING, ACTOR, CORE, LOG, GATEWAY_OUT, LOOP = STAGES = (
 """``gateway in`` is all of the gateway before an actor has the request, and all of it if none gets it."""
 CLIENT = "client"
 _WIRE = "actors/wire/"
-_INTERNAL = tuple(
-    f"{_WIRE}{name}.py"
-    for name in ("channel", "server", "envelope", "fetching", "producing", "queries", "leases", "leader_epochs")
-)
 _STAGE_OF = (
     ("gateway/", GATEWAY_IN),
-    *((file, FORWARDING) for file in _INTERNAL),
+    ("actors/wire/internal/", FORWARDING),
     ("actors/offsets/", ACTOR),
     ("actors/coordinator/", ACTOR),
     ("actors/group/", CORE),

@@ -33,7 +33,6 @@ from muster.placement.mapping.nodes import canonical_host
 
 log = logging.getLogger(__name__)
 
-
 PIPELINE_LIMIT = 256
 """The most requests of one connection in service at a time; later ones wait, and no more are read."""
 TURN_LIMIT = 16
