@@ -313,6 +313,10 @@ class Api:
     """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
     a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in
     between, and expect to find it."""
+    in_order: bool
+    """Whether it is served once all earlier requests of its connection are answered, as a Kafka broker serves every
+    request: where a client holds the response against what it has read, an older end of the log looks like lost
+    records."""
     guard: Guard
     """Tried before the forwarding and the handler, if there is an authorizer."""
 
@@ -332,6 +336,7 @@ def api(
     is_evidence: bool = False,
     one_at_a_time: bool = False,
     is_change: bool = False,
+    in_order: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for an API; the arguments are the fields of :class:`Api`.
 
@@ -347,7 +352,18 @@ def api(
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
         APIS[key] = Api(
-            key, name, served, left_out, handler, forward, error_body, is_evidence, one_at_a_time, is_change, guard
+            key=key,
+            name=name,
+            versions=served,
+            left_out=left_out,
+            handler=handler,
+            forward=forward,
+            error_body=error_body,
+            is_evidence=is_evidence,
+            one_at_a_time=one_at_a_time,
+            is_change=is_change,
+            in_order=in_order,
+            guard=guard,
         )
         return handler
 

@@ -374,7 +374,7 @@ class Connection(asyncio.Protocol):
         """Whether it must wait for an earlier response; nothing starts behind a change, so only the last can be one."""
         if not self._requests:
             return False
-        if self._requests[-1].api.is_change or not self._requests[-1].is_read:
+        if known.in_order or self._requests[-1].api.is_change or not self._requests[-1].is_read:
             return True
         return known.one_at_a_time and any(request.api.one_at_a_time for request in self._requests)
 

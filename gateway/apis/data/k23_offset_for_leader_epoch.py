@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (api key 23), v2-4: where the records of a leader epoch end (KIP-101, KIP-320).
 
 A consumer requests it after the leader epoch has changed: if its position is behind that end, records that it has read
-were lost, and it resets its position or reports that the log was truncated.
+were lost, and it resets its position or reports that the log was truncated. librdkafka compares with its position when
+the response comes, not with the one that it had: the end must not be older than the responses to its earlier Fetches.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     "OffsetForLeaderEpoch",
     guard=Guard(each=Each((DESCRIBE_TOPIC,), "topics", "topics")),
     error_body=_error_body,
+    in_order=True,
 )
 async def offset_for_leader_epoch(call: Call) -> Reply | None:
     pairs = ((topic.topic, item) for topic in call.entity().topics for item in topic.partitions)

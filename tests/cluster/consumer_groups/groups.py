@@ -98,14 +98,23 @@ def leave(members: Sequence[Member]) -> None:
 def until_read(members: Sequence[Member], count: int) -> None:
     """Until the members have together read that many different records, and committed all of them."""
 
-    def state() -> tuple[int, int, Sequence[Member]]:
+    def state() -> tuple[int, int, object, Sequence[Member]]:
         records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
         committed = sum(sum(member.committed.values()) for member in members)
         assert not [member.fatal for member in members if member.fatal]
-        return len(records), committed, members
+        return len(records), committed, [_unread(member) for member in members], members
 
     what = f"{count} records read and committed by {members[0].group}"
     eventually(state, lambda now: min(now[:2]) >= count, what, WAIT_S)
+
+
+def _unread(member: Member) -> dict[int, list[int]]:
+    """Return the offsets that the member has committed without having read them, by partition: for a failure."""
+    read: dict[int, set[int]] = {}
+    for partition, offset, _ in list(member.read):
+        read.setdefault(partition, set()).add(offset)
+    ends = dict(member.committed).items()
+    return {partition: [*{*range(end)}.difference(read.get(partition, ()))] for partition, end in ends}
 
 
 def until_committed(muster: Muster, group: str, topic: str, count: int) -> None:

@@ -123,6 +123,27 @@ def test_the_epoch_of_an_offsets_partition(full: Serving) -> None:
     assert (found.error_code, found.leader_epoch, found.end_offset >= 0) == (ErrorCode.none, known, True)
 
 
+def test_the_end_of_an_epoch_is_not_older_than_what_was_fetched_before(full: Serving, fresh: Fresh) -> None:
+    """A consumer sends a Fetch, hears of the epoch from another gateway, and requests the end while the Fetch waits."""
+    topic = full.create(fresh("t"))
+    produce(full.client, (topic, 0, client_batch(3)))
+    epoch = log_of(full, topic).epoch
+    body = {
+        "replica_id": -1,
+        "topics": [
+            {"topic": topic.name, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}]}
+        ],
+    }
+    with full.connect() as consumer:
+        consumer.request(FETCH, 18, with_epochs(topic, 3))
+        consumer.request(OFFSET_FOR_LEADER_EPOCH, 4, body)
+        eventually(lambda: log_of(full, topic)._watchers, "the Fetch waits")
+        produce(full.client, (topic, 0, client_batch(2)))
+        assert consumer.response(FETCH, 18).responses[0].partitions[0].records
+        (found,) = consumer.response(OFFSET_FOR_LEADER_EPOCH, 4).topics[0].partitions
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (ErrorCode.none, epoch, 5)
+
+
 @pytest.mark.parametrize("version", versions_of(OFFSET_FOR_LEADER_EPOCH))
 def test_offset_for_leader_epoch(full: Serving, fresh: Fresh, version: int) -> None:
     topic = full.create(fresh("t"))
