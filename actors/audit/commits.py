@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from muster.actors.audit.outbox import MAX_ITEMS, Batch, Outbox
-from muster.actors.group.events import Event, OffsetsCommitted
+from muster.actors.group.events import OffsetsCommitted
 
 CommitKey = tuple[str, str, UUID, int]
 """Group, topic, its id, partition."""
@@ -36,6 +36,8 @@ class Step(NamedTuple):
 class CommitSteps:
     """Observes the events of one coordinator. ``topic_id_of``: the id of the topic with that name now."""
 
+    kinds = (OffsetsCommitted,)
+
     def __init__(self, name: str, topic_id_of: Callable[[str], UUID | None]) -> None:
         self._outbox: Outbox[CommitKey, Step] = Outbox(name)
         self._topic_id_of = topic_id_of
@@ -43,8 +45,9 @@ class CommitSteps:
         """The last step of each group, topic and partition, which the next commit may extend: a third of the time that
         merging takes. A topic that was created again has no commits, so its first one begins another step."""
 
-    def observe(self, event: Event, now_ms: int) -> None:
-        if not isinstance(event, OffsetsCommitted) or self._outbox.is_dropping:
+    def observe(self, event: OffsetsCommitted, now_ms: int) -> None:
+        """Take an event, one of ``kinds``."""
+        if self._outbox.is_dropping:
             return
         group, by_member = event.group, event.by_member
         for topic, partition, before, offset in event.partitions:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import get_args
 
 from muster.actors.group.events import (
     ConsumerGroupRestored,
-    Event,
     GenerationCompleted,
     GroupConverted,
     GroupDeleted,
@@ -15,7 +15,6 @@ from muster.actors.group.events import (
     MemberAdded,
     MemberExpired,
     MemberLeft,
-    OffsetsCommitted,
 )
 
 KEPT_MS = 3_600_000
@@ -23,23 +22,25 @@ KEPT_MS = 3_600_000
 MAX_GROUPS = 50_000
 _MAX_PERIODS = 16
 
+Change = (
+    ConsumerGroupRestored
+    | GenerationCompleted
+    | GroupConverted
+    | GroupDeleted
+    | GroupEpochRaised
+    | GroupRestored
+    | MemberAdded
+    | MemberExpired
+    | MemberLeft
+)
 Period = tuple[int, int]
 """From and until, ms since the epoch by the coordinator's clock, both inclusive."""
-_CHANGES = (
-    ConsumerGroupRestored,
-    GenerationCompleted,
-    GroupConverted,
-    GroupDeleted,
-    GroupEpochRaised,
-    GroupRestored,
-    MemberAdded,
-    MemberExpired,
-    MemberLeft,
-)
 
 
 class MemberPeriods:
     """Observes the events of one coordinator. ``has_members`` says of a group whether it has members now."""
+
+    kinds = get_args(Change)
 
     def __init__(self, has_members: Callable[[str], bool], began_ms: int) -> None:
         """Before ``began_ms`` any group may have had members."""
@@ -50,9 +51,8 @@ class MemberPeriods:
         self._ended: dict[str, list[Period]] = {}
         """The group whose members left last is last."""
 
-    def observe(self, event: Event, now_ms: int) -> None:
-        if isinstance(event, OffsetsCommitted) or not isinstance(event, _CHANGES):  # nearly all events are commits
-            return
+    def observe(self, event: Change, now_ms: int) -> None:
+        """Take an event, one of ``kinds``."""
         group = event.group
         if self._has_members(group):
             self._since.setdefault(group, now_ms)

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from muster.actors.coordinator.appends import Appends
 from muster.actors.coordinator.batching import Written
+from muster.actors.coordinator.observers import Observers
 from muster.actors.coordinator.reads import PartitionReads
 from muster.actors.group.types import Record, Token, WriteId
 from muster.actors.log.config import LogConfig
@@ -103,6 +104,9 @@ class WaitingRequest(NamedTuple):
 class CoordinatorShell(ABC, Generic[OutcomeT]):
     """Serves one partition of a coordinator's topic; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
+    _routine: frozenset[type]
+    """Kinds of events that are too frequent for the log file."""
+
     def __init__(
         self,
         core: Core[OutcomeT],
@@ -122,8 +126,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         """
         self.partition = partition
         self.epoch = epoch
-        self.observe: list[Callable[[Any, int], None]] = []
-        """Called with every event of the core and its time, ms since the Unix epoch. Add before ``activate``."""
+        self.observers = Observers()
+        """Observers of the core's events. Add before ``activate``."""
         self._name = f"{topic}-{partition}"
         self._core = core
         self._log = partition_log
@@ -169,10 +173,6 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
     @abstractmethod
     def _written(self, writes: Sequence[Written]) -> OutcomeT:
         """Inform the core that these writes are durable."""
-
-    @abstractmethod
-    def _is_routine(self, event: Any) -> bool:
-        """Whether an event is too frequent for the log file."""
 
     def _send(self, outcome: OutcomeT) -> None:
         """Send the replies. Others may send more, before and after them."""
@@ -331,13 +331,14 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     def _report(self, events: Iterable[Any]) -> None:
         """Report the events of one step, all with the same time."""
-        happened_ms = now_ms()
+        happened_ms, level = now_ms(), log.getEffectiveLevel()
         for event in events:
-            if not self._is_routine(event):
+            kind = type(event)
+            if kind not in self._routine:
                 log.info("%s", event)
-            elif log.isEnabledFor(logging.DEBUG):
+            elif level <= logging.DEBUG:
                 log.debug("%s", event)
-            for observer in self.observe:
+            for observer in self.observers.of(kind):
                 try:
                     observer(event, happened_ms)
                 except Exception:

@@ -135,6 +135,8 @@ class GroupCounts:
     def observe(self, event: Event, now_ms: int) -> None:
         """Count an event of the core."""
         match event:
+            case OffsetsCommitted():
+                self._of(event.group).offset_commits += len(event.partitions)
             case RebalanceStarted():
                 counts = self._of(event.group)
                 counts.started[event.cause] += 1
@@ -163,8 +165,6 @@ class GroupCounts:
                 self._of(event.group).expiries[event.cause] += 1
             case MemberLeft():
                 self._of(event.group).leaves += 1
-            case OffsetsCommitted():
-                self._of(event.group).offset_commits += event.count
             case OffsetsExpired():
                 self._of(event.group).offset_expirations += event.count
             case OffsetsDeleted():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -16,7 +15,7 @@ from muster.actors.group.codec import adapters
 from muster.actors.group.config import GroupConfig
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
-from muster.actors.group.events import ROUTINE, Event
+from muster.actors.group.events import ROUTINE
 from muster.actors.group.messages import HeartbeatResponse, Request, Response, TxnOffsetCommit, failed
 from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import GroupId, MemberId, Outcome, Record, WriteId
@@ -54,6 +53,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
     """Serves one partition; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
     _core: Coordinator
+    _routine = frozenset(ROUTINE)
 
     def __init__(
         self,
@@ -96,9 +96,8 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self._topics: Mapping[str, Topic] = {}
         self._peers: set[Peer] = set()
         self._leases = Leases()
-        self.events: Counter[str] = Counter()
         self._metrics = PartitionMetrics(partition, epoch, core)
-        self.observe += [self._count, self._metrics.observe]
+        self.observers.add(self._metrics.observe)
         self.query_handlers["heard"] = lambda query: {}
         self.query_handlers["metrics"] = self._metrics.response
         self.query_handlers["committed"] = CommittedOffsets(core).response
@@ -208,12 +207,6 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
 
     def _written(self, writes: Sequence[Written]) -> Outcome:
         return self._core.written(writes[-1].write, now_ms())
-
-    def _is_routine(self, event: Event) -> bool:
-        return isinstance(event, ROUTINE)
-
-    def _count(self, event: Event, _: int) -> None:
-        self.events[type(event).__name__] += 1
 
     def _apply(self, outcome: Outcome) -> None:
         confirmed = self._leases.revoke(outcome.revoked) if outcome.revoked else ()  # before all else that is sent

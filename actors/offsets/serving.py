@@ -64,7 +64,8 @@ class ServedPartition:
         """The commits that the audit has not received yet."""
         self.members = MemberPeriods(self.core.has_members, now_ms())
         if config.audit_interval_ms:
-            self.core.observe += [self.steps.observe, self.members.observe]
+            self.core.observers.add(self.steps.observe, self.steps.kinds)
+            self.core.observers.add(self.members.observe, self.members.kinds)
         self._history = RebalanceHistory(
             self.core,
             RebalanceStore(storage / "metrics", partition, now_ms=now_ms),

@@ -22,7 +22,7 @@ from muster.actors.transaction_state.metrics import TransactionMetrics
 from muster.actors.transactions.codec import adapters
 from muster.actors.transactions.config import TransactionConfig
 from muster.actors.transactions.coordinator import TransactionCoordinator
-from muster.actors.transactions.events import Event, MarkerFailed, TransactionCompleted, TransactionDecided
+from muster.actors.transactions.events import MarkerFailed, TransactionCompleted, TransactionDecided
 from muster.actors.transactions.messages import Request, Response, Verified, failed
 from muster.actors.transactions.types import MarkerRequest, Outcome
 from muster.actors.wire.internal.listener import Peer
@@ -34,7 +34,6 @@ from muster.placement.view import TRANSACTIONS_TOPIC, ClusterView
 
 log = logging.getLogger(__name__)
 
-_ROUTINE = (TransactionDecided, TransactionCompleted, MarkerFailed)
 _VERIFYING = Header(api_key=-1, api_version=0, correlation_id=0, client_id=None, end=0)
 _NO_CLIENT = Context(client_id=None, host="")
 _FILL_AGAIN_S = 0.5
@@ -54,6 +53,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
     """Serves one partition; a :class:`muster.actors.wire.internal.listener.Handler`."""
 
     _core: TransactionCoordinator
+    _routine = frozenset((TransactionDecided, TransactionCompleted, MarkerFailed))
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             fail=fail,
         )
         self._metrics = TransactionMetrics(core)
-        self.observe += [self._metrics.observe, self._complain]
+        self.observers.add(self._metrics.observe)
+        self.observers.add(self._complain, [MarkerFailed])
         self.query_handlers["metrics"] = self._metrics.response
         self._channels = channels
         self._limited_log = LimitedLog(log)
@@ -138,9 +139,6 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
             self._apply(self._core.written(write, offset, now_ms()))
         return self._core.written(*last, now_ms())
 
-    def _is_routine(self, event: Event) -> bool:
-        return isinstance(event, _ROUTINE)
-
     def _apply(self, outcome: Outcome) -> None:
         super()._apply(outcome)
         if self._core.needs_producer_ids and self._filling is None:
@@ -155,9 +153,9 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
         if not self._failed:
             self._guarded(lambda: self._core.marked(request.transactional_id, request.decision, results, now_ms()))
 
-    def _complain(self, event: Event, _: int) -> None:
+    def _complain(self, event: MarkerFailed, _: int) -> None:
         """Until a partition takes its marker, its producer has to wait, and no one reads what follows."""
-        if isinstance(event, MarkerFailed) and event.repeated:
+        if event.repeated:
             name, index = event.partition
             text = "%s-%d takes no marker of %s: %s"
             what = event.transactional_id, event.error.name.upper()

@@ -13,7 +13,7 @@ from muster.actors.audit.outbox import Outbox
 from muster.actors.audit.sends import Run, Sends
 from muster.actors.audit.spans import Spans
 from muster.actors.audit.topics import KEPT_MS
-from muster.actors.group.events import GroupDeleted, OffsetsCommitted
+from muster.actors.group.events import OffsetsCommitted
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.tables.rollup import Rollup, Sample
 from muster.placement.view import Topic
@@ -105,7 +105,6 @@ def committed(before: int | None, offset: int, *, by_member: bool = True) -> Off
 def test_commits_that_follow_each_other_are_one_step() -> None:
     steps = CommitSteps("p", topic_ids.get)
     number = steps.take("s", 0).number
-    steps.observe(GroupDeleted(group=GroupId("g")), 0)
     for before, offset in ((None, 3), (3, 5), (5, 5), (5, 9), (9, 2), (2, 4)):
         steps.observe(committed(before, offset), 0)
     steps.observe(committed(4, 8, by_member=False), 0)

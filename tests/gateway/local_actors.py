@@ -131,7 +131,8 @@ class Actors:
         )
         steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}", core.topic_id_of)
         members = self.members[partition] = MemberPeriods(core.has_members, now_ms())
-        core.observe += [steps.observe, members.observe]
+        core.observers.add(steps.observe, steps.kinds)
+        core.observers.add(members.observe, members.kinds)
         history = self.histories[partition] = RebalanceHistory(
             core,
             RebalanceStore(self.storage / "metrics", partition, now_ms=now_ms),

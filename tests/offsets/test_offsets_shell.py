@@ -108,7 +108,7 @@ def test_events_that_led_to_a_refused_write_are_reported_before_those_that_follo
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1)
         events: list[Event] = []
-        shell.partition.observe.append(lambda event, at_ms: events.append(event))
+        shell.partition.observers.add(lambda event, at_ms: events.append(event))
         channel = await shell.serve(tmp_path / "socket")
         await join_with(channel, b"x" * 2_000_000)
         synced, started = events[-2:]

@@ -141,7 +141,7 @@ class World:
             topic_id=STATE,
             fail=self.ended.set,
         )
-        self.partition.observe.append(self.observe)
+        self.partition.observers.add(self.observe)
         self.partition.load()
         self.partition.activate()
         return await connect(await self.listen(self.partition), "n", on_updates=None, on_lost=lambda: None)

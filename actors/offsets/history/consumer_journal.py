@@ -104,6 +104,11 @@ class ConsumerJournal:
             events.GroupDeleted: self._deleted,
         }
 
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of the events that change it."""
+        return frozenset(self._handlers)
+
     def observe(self, event: Event, now_ms: int) -> RebalanceEntry | None:
         """Process an event. Returns the rebalance that ended with it, if any."""
         handler = self._handlers.get(type(event))

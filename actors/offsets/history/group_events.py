@@ -44,6 +44,11 @@ class GroupEvents:
             events.GroupConverted: self._converted,
         }
 
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of the events that have rows."""
+        return frozenset(self._handlers)
+
     def observe(self, event: Event, now_ms: int) -> Row | None:
         """Process an event; events come in order. Returns its row, if it has one. Times in ms."""
         handler = self._handlers.get(type(event))

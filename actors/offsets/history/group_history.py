@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,15 @@ class _Commits:
         self.writer = EventWriter(
             storage, COMMITS, owner, flush_ms=window_ms, now_ms=now_ms, collect=self._end_of_window
         )
-        core.observe.append(self._observe)
+        core.observers.add(self._committed, [OffsetsCommitted])
+        core.observers.add(partial(self._removed, Kind.EXPIRED), [OffsetsExpired])
+        core.observers.add(partial(self._removed, Kind.DELETED), [OffsetsDeleted])
 
-    def _observe(self, event: Event, now_ms: int) -> None:
-        match event:
-            case OffsetsCommitted():
-                self._open().committed(event, now_ms)
-            case OffsetsExpired():
-                self._open().removed(event.group, event.partitions, Kind.EXPIRED, now_ms)
-            case OffsetsDeleted():
-                self._open().removed(event.group, event.partitions, Kind.DELETED, now_ms)
+    def _committed(self, event: OffsetsCommitted, now_ms: int) -> None:
+        self._open().committed(event, now_ms)
+
+    def _removed(self, kind: Kind, event: OffsetsExpired | OffsetsDeleted, now_ms: int) -> None:
+        self._open().removed(event.group, event.partitions, kind, now_ms)
 
     def _open(self) -> CommitWindow:
         if not self._window:
@@ -101,7 +101,7 @@ class _Events:
         self.writer = EventWriter(
             storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms, collect=self._keep_restored
         )
-        core.observe.append(self._observe)
+        core.observers.add(self._observe, self._events.kinds)
 
     def _observe(self, event: Event, now_ms: int) -> None:
         row = self._events.observe(event, now_ms)

@@ -142,6 +142,11 @@ class Journal:
             events.GroupDeleted: self._deleted,
         }
 
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of the events that change it."""
+        return frozenset((*self._handlers, *self._consumers.kinds))
+
     def observe(self, event: Event, now_ms: int) -> RebalanceEntry | None:
         """Process an event; events come in order. Returns the rebalance that ended with it, if any."""
         handler = self._handlers.get(type(event))

@@ -79,7 +79,7 @@ class RebalanceHistory:
         self._now_ms = now_ms
         self._journal = Journal(partition=core.partition, epoch=core.epoch)
         self._recent = Recent()
-        core.observe.append(self.observe)
+        core.observers.add(self.observe, {*self._journal.kinds, RebalanceStuck, RebalanceMovedOn})
         core.query_handlers["history"] = self.history
         core.query_handlers["waiting"] = self.waiting
 

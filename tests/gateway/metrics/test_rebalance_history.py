@@ -60,7 +60,7 @@ def killed_and_back(full: Serving, group: str) -> int:
     core, dead = actors.offsets[partition], actors.histories[partition]
 
     async def kill() -> None:
-        core.observe.clear()
+        core.observers.clear()
         flushing = dead._flushing._task
         assert flushing is not None
         flushing.cancel()

@@ -124,7 +124,7 @@ class Copy(Process):
         await asyncio.sleep(0.001)
         self._servers[epoch] = server
         self.sessions.serves(self, epoch)
-        _partition_of(server).observe.append(lambda event, at_ms: self.sessions.event(self, epoch, event))
+        _partition_of(server).observers.add(lambda event, at_ms: self.sessions.event(self, epoch, event))
         return Started(pid=self.number, node_id=self.name, epoch=epoch)
 
 
