@@ -65,6 +65,10 @@ class Appends:
         self._lingering.add(write, chunks)
         return True
 
+    def turn_ended(self) -> None:
+        """Note that nothing will be added in this turn of the event loop."""
+        self._lingering.turn_ended()
+
     def add_transactional(
         self, records: Sequence[Record], write: WriteId, producer: Producer, guard: VerificationGuard | None
     ) -> ErrorCode | None:

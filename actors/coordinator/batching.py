@@ -105,6 +105,11 @@ class Lingering:
         elif self._timer is None and not self._written:
             self._timer = asyncio.get_running_loop().call_soon(self.flush)
 
+    def turn_ended(self) -> None:
+        """Note that nothing will be added in this turn of the event loop."""
+        if self._linger_ms < 0 and not self._written:
+            self.flush()
+
     def ended(self) -> None:
         """Note that one of :meth:`flush`'s writes has ended."""
         self._written -= 1

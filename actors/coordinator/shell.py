@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
 from muster.actors.coordinator.appends import Appends
@@ -136,7 +137,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         self._waiting_requests: dict[Token, WaitingRequest] = {}
         self._late_requests: list[tuple[Peer, int, Context, bytes]] | None = None
         """Requests that have come since :meth:`stop` was called, until they can be refused."""
-        self._next_token = 0
+        self._tokens = cast("Iterator[Token]", count())
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
         self._appends = Appends(
@@ -227,6 +228,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         A request whose records become durable gets its response: the successor might refuse it as a retry. After a
         failure of the log, there is nothing left to answer or write.
         """
+        self._end_turn()
         self._late_requests = []
         await self._appends.stop()
         if not self._failed:
@@ -234,6 +236,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         late, self._late_requests = self._late_requests, None
         for request in late:
             self.request(*request)
+        self._end_turn()
         if self._timer is not None:
             self._timer.cancel()
         self._reads.stop()
@@ -299,19 +302,36 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         try:
             self._call_core(waiting, request, of_client(context, header.client_id))
         except Exception:
-            log.exception("api key %d version %d failed", header.api_key, header.api_version, extra=header.log_fields)
-            self._reply(waiting, self._refused(request))
+            self._refuse(waiting, request)
+
+    def _refuse(self, waiting: WaitingRequest, request: Any) -> None:
+        """Respond to a request at which the core raised the exception that is being handled."""
+        header = waiting.header
+        log.exception("api key %d version %d failed", header.api_key, header.api_version, extra=header.log_fields)
+        self._reply(waiting, self._refused(request))
 
     def _call_core(self, waiting: WaitingRequest, request: Any, context: Context) -> None:
-        token = Token(self._next_token)
-        self._next_token += 1
-        self._waiting_requests[token] = waiting
+        token = self._expect(waiting)
         try:
             outcome = self._core.step(request, context, token, now_ms())
         except Exception:
-            del self._waiting_requests[token]
+            self._drop([token])
             raise
         self._guarded(lambda: outcome)
+
+    def _expect(self, waiting: WaitingRequest) -> Token:
+        """Return the token of the response that the core will give."""
+        token = next(self._tokens)
+        self._waiting_requests[token] = waiting
+        return token
+
+    def _drop(self, tokens: Iterable[Token]) -> None:
+        """Forget requests: the core has failed at them."""
+        for token in tokens:
+            del self._waiting_requests[token]
+
+    def _end_turn(self) -> None:
+        """Handle requests that were put off to the end of this turn of the event loop, if any."""
 
     # -- steps -----------------------------------------------------------------------------------------
 

@@ -141,6 +141,22 @@ class Coordinator:
             raise
         return shard.finish()
 
+    def commit_all(self, commits: Iterable[tuple[OffsetCommit, Context, Token]], now_ms: int) -> Outcome:
+        """Handle commits in one step, in order: what all of them write is one write. Like ``step``, one by one."""
+        shard = self._shard
+        shard.begin(now_ms)
+        try:
+            for request, context, token in commits:
+                try:
+                    self._check(request, context)
+                    offsets.commit(shard, request, context, token)
+                except ApiError as refused:
+                    shard.reply(token, failed(request, refused.error))
+        except Exception:
+            shard.abandon()
+            raise
+        return shard.finish()
+
     def refusal(self, request: Request, context: Context) -> ErrorCode | None:
         """Return the error of ``step`` for any state of the group; None if the state decides."""
         try:

@@ -83,6 +83,8 @@ class Write:
     """The groups whose metadata it changes."""
     held: list[Held] = field(default_factory=list)
     follows: list[Follow] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    """Reported once it is durable, after the follow-ups."""
 
 
 class Shard:
@@ -182,13 +184,14 @@ class Shard:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """If it raises ApiError, undo the records and events inside. Other effects must come afterwards."""
-        records, priors, follows = len(self._open.records), len(self._open.priors), len(self._open.follows)
-        groups, events = {*self._open.groups}, len(self._events)
+        step = self._open
+        records, priors, follows = len(step.records), len(step.priors), len(step.follows)
+        groups, events, late_events = {*step.groups}, len(self._events), len(step.events)
         try:
             yield
         except ApiError:
-            self._undo(self._open.priors[priors:], self._open.groups)
-            del self._open.records[records:], self._open.priors[priors:], self._open.follows[follows:]
+            self._undo(step.priors[priors:], step.groups)
+            del step.records[records:], step.priors[priors:], step.follows[follows:], step.events[late_events:]
             del self._events[events:]
             self._open.groups = groups
             raise
@@ -271,11 +274,16 @@ class Shard:
     def report(self, event: Event) -> None:
         self._events.append(event)
 
+    def report_when_durable(self, event: Event) -> None:
+        """Report it when this step's records (at least one) are durable."""
+        self._open.events.append(event)
+
     def written(self, write: WriteId) -> None:
         """Complete that write and all earlier ones: they are durable. Unknown ids are ignored."""
         for settled in self._take(takewhile(lambda known: known <= write, self._writes)):
             for follow in settled.follows:
                 follow.written()
+            self._events += settled.events
             self._replies += [(held.token, held.response) for held in settled.held]
 
     def write_failed(self, write: WriteId, error: ErrorCode) -> list[GroupId]:

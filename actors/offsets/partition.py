@@ -16,13 +16,21 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.group.consumer.topics import TopicInfo
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.events import ROUTINE
-from muster.actors.group.messages import HeartbeatResponse, Request, Response, TxnOffsetCommit, failed
+from muster.actors.group.messages import (
+    HeartbeatResponse,
+    OffsetCommit,
+    Request,
+    Response,
+    TxnOffsetCommit,
+    failed,
+)
 from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import GroupId, MemberId, Outcome, Record, WriteId
 from muster.actors.log.config import LogConfig
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.partition import PartitionLog
+from muster.actors.offsets.commit_turns import CommitTurns
 from muster.actors.offsets.committed import CommittedOffsets
 from muster.actors.offsets.leases import Leases
 from muster.actors.offsets.metrics import PartitionMetrics
@@ -90,6 +98,14 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
             call_core=super()._call_core,
             apply=self._guarded,
             respond=lambda waiting, response: waiting.peer.reply(waiting.token, self._write(waiting.header, response)),
+        )
+        self._commits = CommitTurns(
+            core,
+            limit_bytes=lambda: partition_log.config.max_batch_bytes,
+            expect=self._expect,
+            drop=self._drop,
+            refuse=self._refuse,
+            apply=self._committed,
         )
         self.sinks: list[UpdateSink] = [sink]
         """Where registration changes go besides the gateways. Add before ``activate``."""
@@ -183,10 +199,21 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         await super().stop()
 
     def _call_core(self, waiting: WaitingRequest, request: Request, context: Context) -> None:
+        if isinstance(request, OffsetCommit):
+            self._commits.put((waiting, request, context))
+            return
+        self._commits.end()
         if isinstance(request, TxnOffsetCommit):
             self._transactions.commit(waiting, request, context)
         else:
             super()._call_core(waiting, request, context)
+
+    def _end_turn(self) -> None:
+        self._commits.end()
+
+    def _committed(self, outcome: Outcome) -> None:
+        self._guarded(lambda: outcome)
+        self._appends.turn_ended()
 
     def _append(self, outcome: Outcome, write: WriteId) -> ErrorCode | None:
         if outcome.producer is None and outcome.marker is None:

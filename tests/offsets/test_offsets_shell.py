@@ -258,10 +258,12 @@ class StuckDisk(Disk):
         super().sync(fd)
 
 
-@pytest.mark.parametrize(("linger_ms", "sizes"), [(-1, [1, 6, 4]), (0, [1, 2, 2, 2, 2, 2])])
+@pytest.mark.parametrize(("linger_ms", "sizes"), [(-1, [1, 6, 6]), (0, [1, 6, 4, 2])])
 def test_requests_of_one_turn_and_those_that_come_while_the_disk_is_busy_share_a_batch(
     tmp_path: Path, linger_ms: int, sizes: list[int]
 ) -> None:
+    """The commits of one turn always do: they are one step."""
+
     async def scenario() -> None:
         disk = StuckDisk()
         shell = Shell(tmp_path / "log", 1, disk=disk, group_coordinator_append_linger_ms=linger_ms)
@@ -272,11 +274,13 @@ def test_requests_of_one_turn_and_those_that_come_while_the_disk_is_busy_share_a
         await asyncio.to_thread(disk.entered.wait)
         later = [asyncio.ensure_future(commit(channel, offset, partitions=2)) for offset in range(3, 5)]
         await channel.query({"ask": "heard"})  # the commits have arrived, too
+        later.append(asyncio.ensure_future(commit(channel, 5, partitions=2)))
+        await channel.query({"ask": "heard"})
         assert not any(done.done() for done in first + later)
         disk.let_go.set()
-        assert await asyncio.gather(*first, *later) == [{ErrorCode.none}] * 5
+        assert await asyncio.gather(*first, *later) == [{ErrorCode.none}] * 6
         assert batch_sizes(tmp_path / "log") == sizes
-        assert await committed(channel) == {0: 4, 1: 4}
+        assert await committed(channel) == {0: 5, 1: 5}
         await shell.partition.stop()
         await shell.server.stop()
 

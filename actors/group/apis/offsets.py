@@ -79,7 +79,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
             host=context.host,
             partitions=tuple(committed),
         )
-        shard.follow(lambda: shard.report(event), lambda error: None)
+        shard.report_when_durable(event)
     if request.generation_id < 0 and not _has_members(shard, request.group_id):
         saw_commit(shard, request.group_id, context, committed)
     shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
