@@ -90,4 +90,4 @@ def test_only_placement_and_the_codec_are_below(path: Path) -> None:
     ]
     below = ("muster.actors.group", "muster.placement")
     strangers = [module for module in ours if not (module or "").startswith(below)]
-    assert strangers == (["muster.actors.wire"] if path.stem == "adapters" else [])
+    assert strangers == (["muster.actors.wire.kafka"] if path.stem == "adapters" else [])

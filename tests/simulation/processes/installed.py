@@ -14,7 +14,7 @@ from muster.actors.coordinator import appends, opening, shell
 from muster.actors.log import committer, trouble
 from muster.actors.log.files import directory
 from muster.actors.log.upkeep import cleaner
-from muster.actors.offsets import mapping_writer, partition, serving
+from muster.actors.offsets import commit_turns, mapping_writer, partition, serving
 from muster.actors.reconciler import reconciler
 from muster.actors.runtime import rate_limiter
 from muster.actors.wire.internal import leases
@@ -54,7 +54,7 @@ def installed(machine: Machine, ensemble: Ensemble) -> Iterator[None]:
             for module in (*(client, mirror, outages, reconciler, rate_limiter, committer, trouble, cleaner, leases),)
         ),
         *((module, "client", ensemble.client) for module in (mapping_writer, ephemeral, reconciler)),
-        *((module, "now_ms", now_ms) for module in (appends, opening, partition, serving, shell)),
+        *((module, "now_ms", now_ms) for module in (appends, commit_turns, opening, partition, serving, shell)),
         *((serving, name, _Quiet) for name in ("RebalanceHistory", "GroupHistory", "RebalanceStore")),
         (mirror, "queue", QUEUE),
         (partition, "uuid", SimpleNamespace(uuid4=new_id)),
