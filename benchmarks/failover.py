@@ -30,7 +30,7 @@ from benchmarks.members import HEARTBEAT, Member
 from benchmarks.report import Figures, output, output_options
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.lifecycle import ray_connection
+from muster.gateway.cli.ray import connection
 from muster.gateway.cli.storage import directory as storage
 
 KINDS = ("offsets", "log", "gateway", "controller")
@@ -297,7 +297,7 @@ def main(
     ):
         state = storage.read_state(cluster.storage)
         assert state is not None
-        ray_connection.connect(state.ray_address, state.ray_token_path)
+        connection.connect(state.ray_address, state.ray_token_path)
         client = Client(cluster.bootstrap)
         try:
             outages = asyncio.run(measure(only or KINDS, kills, client))

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.java import JavaNotFound, java_environment
-from muster.actors.runtime.ray_imports import job_config
-from muster.actors.runtime.ray_on_loopback import use_loopback_for
+from muster.actors.runtime.ray.imports import job_config
+from muster.actors.runtime.ray.loopback import use_loopback_for
 from muster.spark import jvms, priority
 
 if TYPE_CHECKING:

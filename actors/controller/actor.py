@@ -39,9 +39,9 @@ from muster.actors.faults.registry import FaultRegistry
 from muster.actors.log.actor import LogActor
 from muster.actors.offsets.actor import OffsetsActor
 from muster.actors.reconciler.actor import ReconcilerActor
-from muster.actors.runtime.light_worker import end_signal_polls_soon
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
+from muster.actors.runtime.ray.light_worker import end_signal_polls_soon
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.serving.actor import CoordinatorActor, RoleActor
 from muster.actors.serving.standby import GatewaysOf, StandbyActor

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from muster.actors.runtime.errors import first_line
-from muster.actors.runtime.processes import signal_process, until_process_ends
+from muster.actors.runtime.ray.processes import signal_process, until_process_ends
 from muster.actors.runtime.started import Started
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Standbys:
         """Send a signal to an actor's process: directly if it is on this node, else through the standby there.
 
         Raises NoStandby or RayError; NotAnActor and PermissionError of
-        :func:`muster.actors.runtime.processes.signal_process`.
+        :func:`muster.actors.runtime.ray.processes.signal_process`.
         """
         here = node_id == ray.get_runtime_context().get_node_id()
         if here and pid != os.getpid():

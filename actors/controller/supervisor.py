@@ -25,7 +25,7 @@ from muster.actors.controller.standbys import ActiveStandby, NextEpoch, Standby,
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.liveness.ending import end_process
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
-from muster.actors.runtime.processes import NotAnActor
+from muster.actors.runtime.ray.processes import NotAnActor
 from muster.actors.runtime.started import Started
 from muster.actors.wire.sockets.holder import KEEP_S
 

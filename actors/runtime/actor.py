@@ -10,10 +10,10 @@ from pathlib import Path
 import ray
 
 from muster.actors.log.upkeep.hold import HOLD
-from muster.actors.runtime.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
 from muster.actors.runtime.liveness.controller import ControllerPings, watch_controller
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, socket_path
+from muster.actors.runtime.ray.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared

@@ -20,7 +20,7 @@ from muster.actors.offsets.serving import OffsetsOpener, ServedPartition
 from muster.actors.runtime.actor import Actor
 from muster.actors.runtime.follow import ViewFollower
 from muster.actors.runtime.process import holder_path
-from muster.actors.runtime.processes import signal_process, until_process_ends
+from muster.actors.runtime.ray.processes import signal_process, until_process_ends
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.serving.host import Opener, RoleHost

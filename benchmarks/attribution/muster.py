@@ -21,7 +21,7 @@ from benchmarks.attribution.world import World
 from benchmarks.cluster import Cluster
 from benchmarks.failover import disconnect, settled
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.gateway.cli.lifecycle import ray_connection
+from muster.gateway.cli.ray import connection
 from muster.gateway.cli.storage import directory as storage
 from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
@@ -118,7 +118,7 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
         with Cluster(folder, gateways=GATEWAYS, properties=properties, zookeeper=zookeeper.hosts) as cluster:
             state = storage.read_state(cluster.storage)
             assert state is not None
-            ray_connection.connect(state.ray_address, state.ray_token_path)
+            connection.connect(state.ray_address, state.ray_token_path)
             muster = Muster(cluster, zookeeper, World(cluster.bootstrap), pending_s)
             try:
                 yield muster

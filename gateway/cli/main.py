@@ -16,8 +16,8 @@ from muster.actors.tables.arrow import without_numpy
 from muster.gateway.cli.errors import StopRequested
 from muster.gateway.cli.lazy import Command as _Command
 from muster.gateway.cli.lazy import LazyCommands
+from muster.gateway.cli.ray.without_iri_grammar import without_iri_grammar
 from muster.gateway.cli.suggestions import with_verbose_first
-from muster.gateway.cli.without_iri_grammar import without_iri_grammar
 
 _COMMANDS = {
     "up": _Command("lifecycle.up:up", "Start Muster and serve until SIGINT or SIGTERM."),

@@ -19,9 +19,9 @@ from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.settings import HTTP_ADDRESSES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.http_client import GatewayUrl, get
-from muster.gateway.cli.lifecycle import ray_connection
 from muster.gateway.cli.login import with_login
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.ray import connection
 from muster.gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
@@ -135,7 +135,7 @@ def known_gateways(directory: Path, address: str | None) -> Iterator[GatewayUrl]
         state = state_of(directory)
         content: dict[str, Any] = {"cluster_id": state.cluster_id, "metrics": state.metrics}
     else:
-        found = ray_connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
+        found = connection.stored(address, os.environ.get("RAY_AUTH_TOKEN_PATH"), HTTP_ADDRESSES)
         content = {"metrics": ()} if found is None else json.loads(found)
     until_s = time.monotonic() + _KNOWN_S
     for url in content["metrics"]:
@@ -174,7 +174,7 @@ def status_over_ray(directory: Path, address: str | None) -> dict[str, Any]:
 def connected(directory: Path, address: str | None) -> Iterator[None]:
     """Connect this process to the Ray of the selected Muster within. Raises CliError."""
     if address is not None:
-        ray_connection.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
+        connection.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
     else:
         _connect_to(state_of(directory), directory)
     import ray
@@ -187,7 +187,7 @@ def connected(directory: Path, address: str | None) -> Iterator[None]:
 
 def _connect_to(state: storage.RunState, directory: Path) -> None:
     if storage.holder(directory) is not None:
-        ray_connection.connect(state.ray_address, state.ray_token_path)
+        connection.connect(state.ray_address, state.ray_token_path)
         return
     if not connect_to_left(state, directory):
         raise nothing_runs(directory)
@@ -204,9 +204,9 @@ def _say_left(state: storage.RunState) -> None:
 
 def connect_to_left(state: storage.RunState, directory: Path) -> bool:
     """Connect to the Ray of a killed ``muster up``. Returns whether that Ray runs, with actors of that storage."""
-    if not ray_connection.listens(state.ray_address):
+    if not connection.listens(state.ray_address):
         return False
-    ray_connection.connect(state.ray_address, state.ray_token_path)
+    connection.connect(state.ray_address, state.ray_token_path)
     import ray
 
     from muster.gateway import cluster

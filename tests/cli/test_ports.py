@@ -10,7 +10,7 @@ import pytest
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.ports import Ports
-from muster.gateway.cli.lifecycle.watchdog import MARKER
+from muster.gateway.cli.ray.watchdog import MARKER
 
 HOST = "127.0.0.1"
 

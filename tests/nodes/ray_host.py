@@ -20,8 +20,8 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from muster.gateway.cli.lifecycle.own_ray import start_forks, with_forked_workers, with_late_agents
-from muster.gateway.cli.lifecycle.worker_launch import FORKS
+from muster.gateway.cli.ray.own_ray import start_forks, with_forked_workers, with_late_agents
+from muster.gateway.cli.ray.worker_launch import FORKS
 
 _OBJECT_STORE_BYTES = 80_000_000
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from muster.actors.runtime.java import java_environment
-from muster.gateway.cli.lifecycle.own_ray import OwnRay
+from muster.gateway.cli.ray.own_ray import OwnRay
 
 
 def main() -> None:

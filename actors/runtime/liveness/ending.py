@@ -11,7 +11,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from muster.actors.runtime.errors import first_line
-from muster.actors.runtime.processes import NotAnActor, signal_process
+from muster.actors.runtime.ray.processes import NotAnActor, signal_process
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 import psutil
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.watchdog import MARKER
+from muster.gateway.cli.ray.watchdog import MARKER
 
 _FREE_PORTS = range(20_000, 32_000)
 """Below the ports of outgoing connections, so that none takes a port between the check and its use."""

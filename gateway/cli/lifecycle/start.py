@@ -18,18 +18,18 @@ from muster.actors.runtime.process import keep_files_private, log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray, ray_connection
 from muster.gateway.cli.lifecycle.config_checks import (
     check_certificates,
     check_listeners,
     check_tokens,
     check_users,
 )
-from muster.gateway.cli.lifecycle.given_ray import GivenRay
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
 from muster.gateway.cli.output import Steps, counted
+from muster.gateway.cli.ray import connection, own_ray
+from muster.gateway.cli.ray.given_ray import GivenRay
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
@@ -272,7 +272,7 @@ class Start:
             return
         if left.is_own_ray:
             own_ray.remove_temp_dir(Path(left.ray_temp_dir or ""))
-        elif ray_connection.listens(left.ray_address):
+        elif connection.listens(left.ray_address):
             raise CliError(
                 f"a muster up on storage {self._storage} was killed, but its actors still serve on Ray at "
                 f"{left.ray_address}; take over with --address {left.ray_address}, or stop them with muster down first"

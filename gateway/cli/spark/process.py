@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from muster.actors.runtime.ray_imports import let_processes_import
+from muster.actors.runtime.ray.imports import let_processes_import
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole

@@ -89,7 +89,7 @@ def _rows(findings: list[Finding]) -> list[dict[str, object]]:
 
 def _on_every_node(directory: Path, address: str) -> list[Finding]:
     """Check on every node. Raises CliError if no Ray responds there, or a node has no such directory."""
-    from muster.gateway.cli.lifecycle.given_ray import GivenRay
+    from muster.gateway.cli.ray.given_ray import GivenRay
 
     ray = GivenRay(address)
     try:

@@ -12,7 +12,7 @@ import pytest
 from ray.exceptions import RayError
 
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
-from muster.actors.runtime.processes import NotAnActor, signal_process, until_process_ends
+from muster.actors.runtime.ray.processes import NotAnActor, signal_process, until_process_ends
 
 TIMEOUT_S = 0.2
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOT_TO_ADD = "from muster.actors.runtime.ray_imports import root_to_add; print(root_to_add())"
+ROOT = Path(__file__).resolve().parents[3]
+ROOT_TO_ADD = "from muster.actors.runtime.ray.imports import root_to_add; print(root_to_add())"
 CHILD = (
-    "import subprocess, sys; from muster.actors.runtime.ray_imports import let_processes_import; "
+    "import subprocess, sys; from muster.actors.runtime.ray.imports import let_processes_import; "
     "let_processes_import(); code = 'import muster; print(muster.__file__)'; "
     "subprocess.run([sys.executable, '-P', '-c', code], cwd='/', check=True)"
 )
@@ -23,11 +23,11 @@ CHILD = (
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkout other than the installed one, as far as it is imported here."""
     root = tmp_path_factory.mktemp("checkout")
-    for package in ("muster", "muster/actors", "muster/actors/runtime"):
+    for package in ("muster", "muster/actors", "muster/actors/runtime", "muster/actors/runtime/ray"):
         (root / package).mkdir()
         shutil.copy(ROOT / package / "__init__.py", root / package)
-    for module in ("ray_imports", "without_hypothesis"):
-        shutil.copy(ROOT / f"muster/actors/runtime/{module}.py", root / "muster/actors/runtime")
+    for module in ("ray/imports", "without_hypothesis"):
+        shutil.copy(ROOT / f"muster/actors/runtime/{module}.py", (root / f"muster/actors/runtime/{module}").parent)
     return root
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from muster.actors.runtime.errors import first_line
-from muster.actors.runtime.ray_imports import job_config
-from muster.actors.runtime.ray_on_loopback import use_loopback_for
+from muster.actors.runtime.ray.imports import job_config
+from muster.actors.runtime.ray.loopback import use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.find_ray import find_ray
+from muster.gateway.cli.ray.find_ray import find_ray
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b
 
 
 def connect(address: str, token_path: str | None) -> None:
-    """Connect to a running Ray. For ``auto``, see :mod:`muster.gateway.cli.lifecycle.find_ray`.
+    """Connect to a running Ray. For ``auto``, see :mod:`muster.gateway.cli.ray.find_ray`.
 
     CliError if there is none or it refuses us.
     """

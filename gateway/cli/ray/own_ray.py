@@ -1,7 +1,7 @@
 """A Ray of Muster's own: one node, private to one ``muster up``, which ends with it.
 
 Nothing is left behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
-watchdog (:mod:`muster.gateway.cli.lifecycle.watchdog`) ends the rest and removes the temporary directory.
+watchdog (:mod:`muster.gateway.cli.ray.watchdog`) ends the rest and removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 import psutil
 
 from muster.actors.runtime.errors import first_line
-from muster.actors.runtime.light_worker import without_arrow_serialization
-from muster.actors.runtime.ray_imports import environment_to_import, job_config
-from muster.actors.runtime.ray_on_loopback import use_loopback
+from muster.actors.runtime.ray.imports import environment_to_import, job_config
+from muster.actors.runtime.ray.light_worker import without_arrow_serialization
+from muster.actors.runtime.ray.loopback import use_loopback
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX
-from muster.gateway.cli.lifecycle.ray_connection import keep_stdout, use_token
-from muster.gateway.cli.lifecycle.watchdog import MARKER
-from muster.gateway.cli.lifecycle.worker_launch import FORKS, SETUP
+from muster.gateway.cli.ray.connection import keep_stdout, use_token
+from muster.gateway.cli.ray.find_ray import PRIVATE_PREFIX
+from muster.gateway.cli.ray.watchdog import MARKER
+from muster.gateway.cli.ray.worker_launch import FORKS, SETUP
 
 _RAY_DIR = "r"
 """Ray makes its own directory accessible to all; the one around it is ours alone."""
@@ -174,14 +174,14 @@ def _without_helpers() -> None:
 
 
 def with_late_agents() -> None:
-    """Let the raylets of this process run :mod:`muster.gateway.cli.lifecycle.ray_agent` in place of their agents."""
+    """Let the raylets of this process run :mod:`muster.gateway.cli.ray.agent` in place of their agents."""
     from ray._private import ray_constants, services
 
     agents = (
         getattr(ray_constants, "PROCESS_TYPE_DASHBOARD_AGENT", None),
         getattr(ray_constants, "PROCESS_TYPE_RUNTIME_ENV_AGENT", None),
     )
-    program = str(Path(__file__).with_name("ray_agent.py"))
+    program = str(Path(__file__).with_name("agent.py"))
     interpreter = getattr(services, _AGENT_INTERPRETER, None)
     if interpreter is None:
         return
@@ -196,7 +196,7 @@ def with_late_agents() -> None:
 
 
 def with_forked_workers() -> None:
-    """Let the raylets of this process run :mod:`muster.gateway.cli.lifecycle.worker_launch` to start a worker."""
+    """Let the raylets of this process run :mod:`muster.gateway.cli.ray.worker_launch` to start a worker."""
     from ray._private.node import Node
 
     start = getattr(Node, _START_RAYLET)

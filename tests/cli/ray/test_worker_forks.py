@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from muster.gateway.cli.lifecycle import worker_launch
-from muster.gateway.cli.lifecycle.own_ray import start_forks
+from muster.gateway.cli.ray import worker_launch
+from muster.gateway.cli.ray.own_ray import start_forks
 from tests.zookeeper_fixture import eventually
 
 WORKER = """

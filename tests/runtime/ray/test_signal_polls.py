@@ -10,7 +10,7 @@ import pytest
 
 WORKER = """
 import asyncio, ctypes, os, select, sys, threading
-from muster.actors.runtime.light_worker import end_signal_polls
+from muster.actors.runtime.ray.light_worker import end_signal_polls
 
 libc, spec = ctypes.CDLL(None), ctypes.c_long * 4
 timer, calls, poll = libc.timerfd_create(1, 0), os.eventfd(0), select.epoll()

@@ -20,7 +20,7 @@ import jsonschema
 """
 FORKS = """
 import os, socket
-from muster.gateway.cli.lifecycle.worker_forks import main
+from muster.gateway.cli.ray.worker_forks import main
 main(socket.create_server(("127.0.0.1", 0)).detach())
 import jsonschema
 """

@@ -5,7 +5,7 @@ processor time and 70 MB for each actor. Most of that is shared by the processes
 again. It has one thread when it forks, and nothing of Ray runs in it. While nothing is requested, it loads the schemas
 of the APIs, which actors that start or restart later share, too.
 
-:mod:`muster.gateway.cli.lifecycle.worker_launch`, which the raylet starts in place of a worker, connects to it.
+:mod:`muster.gateway.cli.ray.worker_launch`, which the raylet starts in place of a worker, connects to it.
 
 usage: worker_forks.py FD, that of a listening socket, with stdin a pipe; ends when that does.
 """
@@ -36,7 +36,7 @@ _GO_S = 10.0
 _WITHOUT_RAY = ("muster.gateway.apis", "muster.gateway.listener.server", "muster.gateway.http.server")
 """Modules imported while Ray starts."""
 _WITH_RAY = ("ray._private.workers.default_worker", "muster.actors.controller.actor", "muster.gateway.actor")
-_WITHOUT_GRAMMAR = "muster.gateway.cli.without_iri_grammar"
+_WITHOUT_GRAMMAR = "muster.gateway.cli.ray.without_iri_grammar"
 _SCHEMAS = "muster.gateway.apis.schemas"
 _IDLE_MS = 100
 """Pause of requests after which the schemas of one more version are loaded."""
@@ -141,7 +141,7 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
-    from muster.actors.runtime.light_worker import without_arrow_serialization
+    from muster.actors.runtime.ray.light_worker import without_arrow_serialization
 
     without_arrow_serialization()
     gc.enable()

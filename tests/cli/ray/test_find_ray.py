@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.find_ray import LocalRay, choose
+from muster.gateway.cli.ray.find_ray import LocalRay, choose
 
 OURS = LocalRay(address="10.0.0.1:6379", user="ann", is_own=True)
 SECOND = LocalRay(address="10.0.0.1:7000", user="ann", is_own=True)

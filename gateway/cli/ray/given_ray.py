@@ -15,8 +15,8 @@ import psutil
 
 from muster.actors.config import BadPlaceholder, MusterConfig
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray, ray_connection
 from muster.gateway.cli.lifecycle.advertising import check_labels
+from muster.gateway.cli.ray import connection, own_ray
 
 _POLL_S = 0.5
 _RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
@@ -28,7 +28,7 @@ class GivenRay:
     """Connection of this process to such a Ray. Raises CliError if none responds at the address, or it refuses us."""
 
     def __init__(self, address: str) -> None:
-        ray_connection.connect(address, None)
+        connection.connect(address, None)
         import ray
 
         context = ray.get_runtime_context()
@@ -63,7 +63,7 @@ class GivenRay:
     @property
     def listens(self) -> bool:
         """Whether its GCS is available, perhaps for other nodes only."""
-        return ray_connection.listens(self.address)
+        return connection.listens(self.address)
 
     def wait_for_nodes(self, count: int, timeout_s: float) -> int:
         """Wait for this many live nodes. Returns their number, which is lower after the timeout or if Ray is lost."""

@@ -2,7 +2,7 @@
 
 A raylet of Muster's own Ray runs this in place of Ray's ``setup_worker.py``. Muster's actors are those of the first
 job, the one of ``muster up``; other drivers' workers must not have Muster's modules imported. If the process that forks
-(:mod:`muster.gateway.cli.lifecycle.worker_forks`) does not respond, all is as Ray does it.
+(:mod:`muster.gateway.cli.ray.worker_forks`) does not respond, all is as Ray does it.
 
 usage: worker_launch.py PROGRAM ARGUMENT..., with the process's socket in ``MUSTER_WORKER_FORKS`` and the path of
 ``setup_worker.py`` in ``MUSTER_SETUP_WORKER``.

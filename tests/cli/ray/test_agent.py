@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.gateway.cli.lifecycle import ray_agent
+from muster.gateway.cli.ray import agent
 
 AGENT = """
 import select, socket, sys
@@ -35,9 +35,9 @@ NODE = "--node-id=abc"
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Yield the program as a child of a process whose stdin is a pipe, and which ends with it."""
-    agent = folder / "agent.py"
-    agent.write_text(AGENT)
-    program = [sys.executable, "-I", "-S", str(Path(ray_agent.__file__)), str(agent)]
+    substitute = folder / "agent.py"
+    substitute.write_text(AGENT)
+    program = [sys.executable, "-I", "-S", str(Path(agent.__file__)), str(substitute)]
     command = [sys.executable, "-c", RAYLET, *program, f"--session-dir={folder}", NODE, "--minimal", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as raylet:
         yield raylet

@@ -7,7 +7,7 @@ the raylet ends. In place of the second agent it listens, and becomes the agent 
 it. The agent gets the listening socket: were it closed and bound again, any user of the machine could bind the port in
 between, and the raylet would end.
 
-usage: ray_agent.py PROGRAM ARGUMENT..., those of the agent; with the socket's number in ``MUSTER_AGENT_SOCKET`` to run
+usage: agent.py PROGRAM ARGUMENT..., those of the agent; with the socket's number in ``MUSTER_AGENT_SOCKET`` to run
 the agent on it.
 """
 

@@ -1,0 +1,1 @@
+"""Ray's internals, as every process of Muster uses them."""

@@ -1,0 +1,1 @@
+"""Ray's internals, as the ``muster`` command uses them."""
