@@ -1,0 +1,61 @@
+"""Imported packages are declared: what another package happens to bring may go with its next release."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.house.test_layers import ROOT, imported
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+OURS = {"actors", "gateway", "placement", "spark", "muster", "examples", "benchmarks", "tests", "pytest_muster"}
+FOR_CHECKERS = {"_typeshed"}
+"""Modules that only type checkers have."""
+ELSEWHERE = ROOT / "tests/conformance/quix"
+"""A program in an environment of its own."""
+
+
+def normal(name: str) -> str:
+    """Return the name of a distribution as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize(
+    ("folders", "extras"),
+    [
+        (("actors", "gateway", "placement", "spark"), ()),
+        (("examples/demo",), ("demo",)),
+        (("benchmarks", "examples", "tests"), ("demo", "dev")),
+    ],
+    ids=["product", "demo", "checkout"],
+)
+def test_imports_are_declared(folders: tuple[str, ...], extras: tuple[str, ...]) -> None:
+    """One distribution is enough for a package that several share, such as ``opentelemetry``."""
+    texts = [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
+    declared = {normal(Requirement(text).name) for text in texts}
+    providers = packages_distributions()
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    assert files
+    undeclared = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in files
+        if ELSEWHERE not in file.parents
+        for name, line in imported(file)
+        if name not in sys.stdlib_module_names | OURS | FOR_CHECKERS
+        if not declared & {normal(provider) for provider in providers.get(name, ())}
+    ]
+    assert not undeclared
+
+
+def test_declared_packages_have_both_bounds() -> None:
+    """The next major version comes when ``make test-versions`` has passed with it."""
+    texts = [*PROJECT["dependencies"], *(text for texts in EXTRAS.values() for text in texts)]
+    bounds = {text: {each.operator for each in Requirement(text).specifier} for text in texts}
+    assert not [text for text, operators in bounds.items() if operators != {">=", "<"}]
