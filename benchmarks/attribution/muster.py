@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import psutil
@@ -19,7 +20,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.attribution.truth import PENDING, Books
 from benchmarks.attribution.world import World
 from benchmarks.cluster import Cluster
-from benchmarks.failover import disconnect, settled
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.gateway.cli.ray import connection
 from muster.gateway.cli.storage import directory as storage
@@ -31,6 +31,7 @@ GATEWAYS, OFFSETS_PARTITIONS = 3, 2
 _SCRAPE_S = 20.0
 _POLL_S = 0.5
 _END_S = 30.0
+_SETTLE_S = 60.0
 _MARGIN_S = 3.0
 """Added to the wait for evidence: gateways give up pending attributions once a second."""
 
@@ -71,21 +72,21 @@ class Muster:
         with it.
         """
         name = f"gateway-{gateway}"
-        pid = await settled(name, None)
+        pid = await _settled(name, None)
         async with self.world.gate.shut():
             self._ended.add(await asyncio.to_thread(scrape, self.cluster.metrics[gateway - 1]))
             self.world.kop_dies(gateway, orderly=orderly)
             process = psutil.Process(pid)
             process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
             await asyncio.to_thread(process.wait, _END_S)
-            await settled(name, pid)
+            await _settled(name, pid)
 
     async def kill_coordinator(self, offsets_partition: int) -> None:
         """SIGKILL the coordinator, and return when its own actor serves the partition again."""
         name = f"offsets-{offsets_partition}"
-        pid = await settled(name, None)
+        pid = await _settled(name, None)
         os.kill(pid, signal.SIGKILL)
-        await settled(name, pid)
+        await _settled(name, pid)
 
     async def delete_mappings(self) -> None:
         """Delete every znode below /client_group_id, including KoP's."""
@@ -126,7 +127,7 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
                 click.echo("\n".join(cluster.complaints()[-20:]), err=True)
                 raise
             finally:
-                disconnect()
+                _disconnect()
     finally:
         (muster.zookeeper if muster is not None else zookeeper).stop()
 
@@ -148,6 +149,36 @@ def scrape(url: str, unit: str = "bytes") -> Books:
         else:
             books.reasons[sample.labels.get("reason", PENDING), place] += int(sample.value)
     return books
+
+
+async def _settled(name: str, before: int | None) -> int:
+    """Wait until every standby and the actor live, the actor in a process that is not ``before``; return its pid."""
+    async with asyncio.timeout(_SETTLE_S):
+        while True:
+            actors = {actor["name"]: actor for actor in await _actors()}
+            standbys = [actor["state"] for key, actor in actors.items() if key.startswith("standby-")]
+            actor = actors.get(name)
+            itself = actor and actor["state"] == "alive" and not actor.get("stand_in") and actor["pid"] != before
+            if actor and itself and set(standbys) <= {"alive"}:
+                return int(actor["pid"])
+            await asyncio.sleep(0.1)
+
+
+async def _actors() -> list[dict[str, Any]]:
+    from muster.gateway.cluster import ClusterError, cluster_status  # imports Ray, which then requires its token
+
+    try:
+        status = await asyncio.to_thread(cluster_status)
+    except ClusterError:
+        return []
+    return list(status["actors"])
+
+
+def _disconnect() -> None:
+    """Disconnect from Ray, which otherwise ends this process when it ends."""
+    import ray
+
+    ray.shutdown()
 
 
 def _delete_mappings(hosts: str) -> None:

@@ -11,13 +11,13 @@ import json
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarks.cluster import machine
-from benchmarks.comparison.environment import python_with
 from benchmarks.report import Figures, output, output_options
 from benchmarks.spark import duckdb_child
 from benchmarks.spark import runs as spark_runs
@@ -33,6 +33,8 @@ JOB = "consumption"
 MAX_RATIO = 5.0
 """Largest ratio of local Spark's time, without the start of its session, to DuckDB's."""
 _DUCKDB = "duckdb==2.0.0"
+_ENVIRONMENT = Path(__file__).parents[2] / ".cache/duckdb"
+"""Ignored by git."""
 
 
 @click.command()
@@ -87,12 +89,22 @@ def _in_duckdb(storage: Path, spill: Path, *, cores: int, memory_bytes: int) -> 
         "top": Options().top,
         "most": MAX_ROWS,
     }
-    child = [str(python_with(_DUCKDB)), duckdb_child.__file__, json.dumps(request)]
+    child = [str(_python()), duckdb_child.__file__, json.dumps(request)]
     done = subprocess.run(child, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RunFailed(done.stderr[-1500:])
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def _python() -> Path:
+    """Return a Python with DuckDB; pip installs it on first use. Raises CalledProcessError."""
+    installed, python = _ENVIRONMENT / _DUCKDB, _ENVIRONMENT / "bin/python"
+    if not installed.exists():
+        venv.create(_ENVIRONMENT, clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", _DUCKDB], stdout=sys.stderr, check=True)
+        installed.touch()
+    return python
 
 
 if __name__ == "__main__":

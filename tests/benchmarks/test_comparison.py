@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from benchmarks.comparison import result
-from benchmarks.comparison.plot import request_of
 from benchmarks.comparison.rows import Goal, Measure, Measured, Rounds, Row, Wrong, compare
 from benchmarks.comparison.servers import NotStarted, Server
 
@@ -105,22 +104,3 @@ def test_two_runs_beside_each_other(tmp_path: Path) -> None:
     console = Console(width=120, record=True)
     console.print(result.beside(tmp_path / "before", tmp_path / "after"))
     assert console.export_text().split()[-7:] == ["50", "75", "+50%", "100", "100", "0.50", "0.75"]
-
-
-def test_the_plot_has_what_is_relative_to_kafka() -> None:
-    def line(title: str, figure: str, ratio: float, goal: str) -> dict[str, object]:
-        return {"title": title, "figure": figure, "ratio": ratio, "goal": goal}
-
-    before = {"lines": [line("A row", "per_second", 0.5, "at least 2x"), line("Gone", "per_second", 1, "at least 1x")]}
-    after = {
-        "lines": [
-            line("A row", "per_second", 3.0, "at least 2x"),
-            line("A row", "cpu_us", 0.1, ""),
-            line("Failover", "commit_ms", 0.05, "at most 0.1x"),
-            line("At rest", "cpu_percent", 6.0, "at most 3"),
-        ]
-    }
-    request = request_of([before, after], Path("plot.svg"))
-    assert request["labels"] == ["A row: per second", "Failover: commit ms"]
-    assert request["goals"] == [2.0, 10.0]
-    assert request["runs"] == [[0.5, None], [3.0, 20.0]]
