@@ -25,10 +25,10 @@ import click
 import psutil
 from confluent_kafka import Producer
 
-from benchmarks.client import Connection, connect
 from benchmarks.cluster import Cluster, cpu_s, machine
 from benchmarks.many import warm_up
 from benchmarks.report import Figures, output, output_options
+from tests.raw_client import Connection, connect
 
 API_VERSIONS, OFFSET_COMMIT, CREATE_TOPICS = (18, 0), (8, 7), (19, 7)
 LIMIT_S, LIMITED_GROUPS = 1.0, 1_000

@@ -8,12 +8,12 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.client import Connection, Errors, connect
 from benchmarks.cluster import Cluster, pss_bytes
 from benchmarks.many import DESCRIBE_GROUPS, DESCRIBE_LIMIT_S, FORMING_S, Scale, describe_request, warm_up
 from benchmarks.members import Heartbeats, Member, assignment
 from benchmarks.report import Figures, percentile
 from muster.actors.wire.kafka import codec
+from tests.raw_client import Connection, Errors, connect
 
 GROUP, TOPIC = "large", "orders"
 _PROBES = 5

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import psutil
 
-from benchmarks.client import Connection, Errors, connect, request
 from benchmarks.cluster import Cluster, cpu_s, pss_bytes
 from benchmarks.members import HEARTBEAT_INTERVAL_S, Heartbeats, Member
 from benchmarks.report import Figures, percentile
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
+from tests.raw_client import Connection, Errors, connect, request
 
 FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = (10, 4), (15, 5), (16, 4)
 DESCRIBE_LIMIT_S = 1.0

@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.client import Connection, Errors, request
 from muster.actors.group.codec.primitives import Writer
 from muster.actors.wire.kafka.codec import ErrorCode
+from tests.raw_client import Connection, Errors, request
 
 JOIN_GROUP, SYNC_GROUP, HEARTBEAT = (11, 9), (14, 5), (12, 4)
 SESSION_TIMEOUT_MS = 45_000

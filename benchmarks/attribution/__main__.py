@@ -22,8 +22,8 @@ from benchmarks.attribution.cases import CASES, Case
 from benchmarks.attribution.muster import Muster, running
 from benchmarks.attribution.report import Result, markdown, print_results, write_json
 from benchmarks.attribution.stage import FULL, QUICK, Scale, Stage
-from benchmarks.attribution.truth import compare, differences, largest_error
 from benchmarks.cluster import machine
+from tests.attribution.truth import compare, differences, largest_error
 
 _FIRST_NETWORK = 10
 

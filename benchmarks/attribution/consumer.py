@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.attribution.truth import Group, Place
 from benchmarks.attribution.world import OFFSET_COMMIT, Link, World, committed
-from benchmarks.client import Lost
 from benchmarks.members import HEARTBEAT, JOIN_GROUP, PROTOCOL, SYNC_GROUP, assignment, subscription
 from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.wire.kafka.codec import ErrorCode
+from tests.attribution.truth import Group, Place
+from tests.raw_client import Lost
 
 FETCH, OFFSET_FETCH, LEAVE_GROUP = (1, 12), (9, 7), (13, 4)
 HEARTBEAT_S = 0.5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +14,7 @@ from typing import Any
 import click
 import psutil
 from kazoo.exceptions import NoNodeError, NotEmptyError
-from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.attribution.truth import PENDING, Books
 from benchmarks.attribution.world import World
 from benchmarks.cluster import Cluster
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
@@ -25,6 +22,8 @@ from muster.gateway.cli.ray import connection
 from muster.gateway.cli.storage import directory as storage
 from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
+from tests.attribution.scrape import scrape
+from tests.attribution.truth import PENDING, Books
 
 GATEWAYS, OFFSETS_PARTITIONS = 3, 2
 """Three gateways: in the seed incident, a partition moves to one that has heard of none of its clients."""
@@ -130,25 +129,6 @@ def running(folder: Path, pending_s: float) -> Iterator[Muster]:
                 _disconnect()
     finally:
         (muster.zookeeper if muster is not None else zookeeper).stop()
-
-
-def scrape(url: str, unit: str = "bytes") -> Books:
-    """Read the counts of one gateway's metrics, in bytes or messages. Raises URLError."""
-    counted, unattributed = f"muster_group_fetch_{unit}_total", f"muster_unattributed_fetch_{unit}_total"
-    waiting = f"muster_pending_fetch_{unit}"
-    books = Books()
-    with urllib.request.urlopen(url, timeout=_SCRAPE_S) as response:
-        families = text_string_to_metric_families(response.read().decode())
-    for sample in (sample for family in families for sample in family.samples):
-        if sample.name not in (counted, unattributed, waiting):
-            continue
-        place = (sample.labels["topic"], int(sample.labels["partition"]))
-        if sample.name == counted:
-            books.groups[sample.labels["group"], place] += int(sample.value)
-            books.evidence[sample.labels["evidence"], place] += int(sample.value)
-        else:
-            books.reasons[sample.labels.get("reason", PENDING), place] += int(sample.value)
-    return books
 
 
 async def _settled(name: str, before: int | None) -> int:

@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.attribution.cases import Case
-from benchmarks.attribution.truth import Outcome
 from benchmarks.report import describe
+from tests.attribution.truth import RIGHT_SHARE, Outcome
 
-RIGHT_SHARE = 0.999
 _KIB = 1024
 
 

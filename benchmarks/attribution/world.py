@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from benchmarks.attribution.kop import KopRule, MemoryStore, java_address
-from benchmarks.attribution.truth import Books, Group, Place, Truth
-from benchmarks.client import ApiVersion, Connection, Lost, open_connection
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.batches import summarize
+from tests.attribution.kop.kop_rule import KopRule, MemoryStore, java_address
+from tests.attribution.truth import Books, Group, Place, Truth
+from tests.raw_client import ApiVersion, Connection, Lost, open_connection
 
 PRODUCE, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = (0, 9), (3, 9), (8, 8), (10, 4), (19, 7)
 _SELF = "127.0.0.1"

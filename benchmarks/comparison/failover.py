@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from benchmarks.client import Connection, Lost, connect
 from benchmarks.comparison import groups, requests, topics
 from benchmarks.comparison.rows import Goal, Measure, Measured, Row
 from benchmarks.comparison.servers import PARTITIONS, Server
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
+from tests.raw_client import Connection, Lost, connect
 
 _BETWEEN_S = 0.01
 _REQUEST_S = 1.0

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.client import Connection, Errors, connect
 from benchmarks.comparison.servers import PARTITIONS, Server
 from benchmarks.many import warm_up
 from benchmarks.members import Member, RebalanceInProgress, assignment
+from tests.raw_client import Connection, Errors, connect
 
 SESSION_TIMEOUT_MS = 1_800_000
 """Members stay while the other server is measured."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.client import ApiVersion, request
+from tests.raw_client import ApiVersion, request
 
 HEARTBEAT, OFFSET_COMMIT, OFFSET_FETCH = (12, 4), (8, 9), (9, 9)
 JOIN_GROUP, SYNC_GROUP = (11, 9), (14, 5)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.client import connect
 from benchmarks.cluster import Cluster
 from muster.actors.wire.kafka.codec import ErrorCode
 from tests.certificates import Authority
 from tests.conformance.kafka import ONE_NODE, START_SCRIPT, KafkaBroker, free_ports
+from tests.raw_client import connect
 
 PARTITIONS = 4
 """Partitions of ``__consumer_offsets``."""

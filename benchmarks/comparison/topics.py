@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.client import Connection, connect
 from benchmarks.comparison import requests
 from benchmarks.comparison.servers import Server
 from muster.actors.log.format.records import build_batch
 from muster.actors.runtime.process import wall_ms
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
+from tests.raw_client import Connection, connect
 
 _WAIT_S = 30
 _AT_ONCE = 8

@@ -30,7 +30,6 @@ import click
 import psutil
 import uvloop
 
-from benchmarks.client import Connection, open_connection, request
 from benchmarks.cluster import machine
 from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
@@ -49,6 +48,7 @@ from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.mapping.registration import Kind, Registration
 from muster.placement.view import Broker, ClusterView, Endpoint, Topic
+from tests.raw_client import Connection, open_connection, request
 
 LIMIT_PERCENT = 3.0
 """Limit for the median loss of throughput by attribution."""

@@ -18,7 +18,6 @@ import click
 import psutil
 import uvloop
 
-from benchmarks.client import Connection, open_connection, request
 from benchmarks.cluster import machine
 from benchmarks.fetching.cost import cpu_s, log_process, new_gateway, reaches_log, start, until_closed
 from benchmarks.report import Figures, output, output_options
@@ -27,6 +26,7 @@ from muster.actors.runtime.process import now_ms
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Endpoint, Topic
+from tests.raw_client import Connection, open_connection, request
 
 _PRODUCE, _FETCH = (0, 9), (1, 13)
 _HOST = "127.0.0.1"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.client import ApiVersion
 from benchmarks.comparison import requests as frames
 from benchmarks.members import assignment, subscription
 from benchmarks.path.world import FEW, NOT_SYNCED, PARTITIONS, SESSION_TIMEOUT_MS, SYNCED, Client, Refused, World
 from muster.actors.log.format.records import build_batch
 from muster.actors.runtime.process import wall_ms
+from tests.raw_client import ApiVersion
 
 CONSUMER_GROUP_HEARTBEAT: ApiVersion = (68, 1)
 _GROUP = "group"

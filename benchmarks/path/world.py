@@ -18,7 +18,6 @@ from typing import Any, cast
 from uuid import UUID
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
-from benchmarks.client import ApiVersion
 from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log import LogService
@@ -36,6 +35,7 @@ from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Topic
+from tests.raw_client import ApiVersion
 
 SYNCED, NOT_SYNCED, FEW = "orders", "clicks", "payments"
 """Topics: each batch is synced before its response, or that is left to the kernel; one with few partitions."""

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import click
 
-from benchmarks.client import Connection, Errors, connect
 from benchmarks.cluster import Cluster, machine
 from benchmarks.many import warm_up
 from benchmarks.members import Heartbeats, Member
@@ -27,6 +26,7 @@ from benchmarks.spark import runs as spark_runs
 from benchmarks.spark.scale import data_option, ended_in_order, planted_end_ms, tables_at
 from muster.gateway.cli.times import Size
 from muster.spark.jobs import JOBS
+from tests.raw_client import Connection, Errors, connect
 
 _PARTITIONS = 4
 _CONNECTIONS = 20

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.attribution.cases import CASES
 from benchmarks.attribution.report import Result
-from benchmarks.attribution.truth import Books, Group, Outcome, Place, Truth, compare, differences, largest_error
+from tests.attribution.truth import Books, Group, Outcome, Place, Truth, compare, differences, largest_error
 
 PLACE, OTHER = ("t", 0), ("t", 1)
 RECEIVED: Counter[tuple[Group, Place]] = Counter({("a", PLACE): 600, ("b", PLACE): 400, (None, OTHER): 100})

@@ -93,6 +93,14 @@ def test_pytest_muster_needs_nothing_of_ours() -> None:
     ]
 
 
+def test_aids_of_tests_are_in_tests() -> None:
+    """A test may be of a benchmark; what helps tests is theirs, and benchmarks may use it."""
+    aids = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
+    assert not [
+        f"{file.relative_to(ROOT)}:{line}" for file in aids for name, line in imported(file) if name == "benchmarks"
+    ]
+
+
 @pytest.mark.parametrize("file", PURE, ids=lambda file: str(file.relative_to(ROOT)))
 def test_cores_are_pure(file: Path) -> None:
     assert not [f"line {line} imports {name}" for name, line in imported(file) if name in IMPURE]

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.client import Connection, Lost, connect
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
 from tests.cluster.consumer_groups.groups import PARTITIONS
+from tests.raw_client import Connection, Lost, connect
 
 _PRODUCE, _FETCH = (0, 9), (1, 12)
 _PAUSE_S = 0.01

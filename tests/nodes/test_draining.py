@@ -18,13 +18,13 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.client import connect
 from muster.actors.runtime.process import now_ms
 from tests.cluster.consumer_groups.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench, moved
 from tests.nodes.gaps import gaps
 from tests.nodes.work import drain, work
+from tests.raw_client import connect
 from tests.table_rows import table_rows
 
 METADATA = (3, 8)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.attribution.report import RIGHT_SHARE
-from benchmarks.attribution.truth import Books, Group, Outcome, Truth, compare, differences
 from tests.attribution.captured.frames import Carried, Unreadable, carried, exchanges, topic_names
 from tests.attribution.captured.scenarios import Scenario
 from tests.attribution.captured.streams import connections
+from tests.attribution.truth import RIGHT_SHARE, Books, Group, Outcome, Truth, compare, differences
 
 BYTES, MESSAGES = UNITS = ("bytes", "messages")
 _KIB = 1024

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.attribution.truth import Group
 from tests.attribution.captured.client import Library, Role
 from tests.attribution.captured.stage import Stage
+from tests.attribution.truth import Group
 
 _RECORDS = 1_500
 _SOME = 500

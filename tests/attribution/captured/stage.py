@@ -15,10 +15,10 @@ from pathlib import Path
 from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.attribution.muster import scrape
-from benchmarks.attribution.truth import PENDING, Books, Group
 from pytest_muster.bound import bound
 from tests.attribution.captured.client import Library, Role, Spec
+from tests.attribution.scrape import scrape
+from tests.attribution.truth import PENDING, Books, Group
 
 PENDING_MS = 15_000
 """attribution.pending.ms."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.attribution.truth import Books
 from muster.actors.log.format.records import build_batch
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import framed
@@ -24,6 +23,7 @@ from tests.attribution.captured.frames import (
 )
 from tests.attribution.captured.scenarios import Scenario
 from tests.attribution.captured.streams import SYN, Connection, Direction, Segment
+from tests.attribution.truth import Books
 
 CLIENT, GATEWAY = ("127.0.0.1", 40_001), ("127.0.0.1", 9092)
 AMOUNTS = {BYTES: 1_000, MESSAGES: 10}

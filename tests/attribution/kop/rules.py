@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
-from benchmarks.attribution.kop import KopRule, MemoryStore, Store, node_path
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.placement.mapping.registration import RegistrationUpdate
+from tests.attribution.kop.kop_rule import KopRule, MemoryStore, Store, node_path
 from tests.attribution.kop.mapping_model import MappingModel
 from tests.attribution.kop.world import Connection, Member, Rule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.attribution.kop import ROOT, KopRule, MemoryStore, java_address, node_path
+from tests.attribution.kop.kop_rule import ROOT, KopRule, MemoryStore, java_address, node_path
 
 ADDRESS = java_address("10.0.0.1", 5_555)
 

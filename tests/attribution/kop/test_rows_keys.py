@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.attribution.kop import ROOT, MemoryStore
 from muster.placement.mapping.nodes import is_registration_path, kop_path, registration_path
+from tests.attribution.kop.kop_rule import ROOT, MemoryStore
 from tests.attribution.kop.rules import Kop, Ours
 from tests.attribution.kop.world import Connection, World
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.attribution.kop import ROOT, node_path
 from muster.actors.group.types import Phase
 from muster.placement.mapping.repair import Node
 from tests.attribution.kop.counting import KopCounters
+from tests.attribution.kop.kop_rule import ROOT, node_path
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
 from tests.attribution.kop.world import SESSION_MS, TOPIC, Connection, Member, World
 from tests.group.driver import join

@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.attribution.kop import KopRule, MemoryStore
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
@@ -24,6 +23,7 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.attribution.kop.counting import KopCounters
+from tests.attribution.kop.kop_rule import KopRule, MemoryStore
 from tests.attribution.kop.served import Books, books, join, read, served, settled, write
 from tests.gateway.apis.test_data_apis import FETCH, fetch_body
 from tests.gateway.group_client import Fresh, Member, find

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from benchmarks.attribution.kop import MemoryStore
+from tests.attribution.kop.kop_rule import MemoryStore
 from tests.attribution.kop.rules import Kop, SchemeOne, SchemeThree, SchemeTwo
 from tests.attribution.kop.world import SESSION_MS, Connection, Member, World
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from benchmarks.attribution.kop import KopRule, MemoryStore, java_address
 from muster.placement.zookeeper.client import ZooKeeperClient
+from tests.attribution.kop.kop_rule import KopRule, MemoryStore, java_address
 from tests.attribution.kop.served import join, read, write
 from tests.attribution.kop.three_gateways import NAMES, ThreeGateways, three_gateways
 from tests.gateway.group_client import find

@@ -13,13 +13,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from benchmarks.attribution.kop import java_address
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import JoinGroupResponse, Request
 from muster.actors.group.types import Token
 from muster.placement.client import ANONYMOUS, Context
 from muster.placement.mapping.nodes import canonical_host
 from muster.placement.mapping.registration import Registration, RegistrationUpdate, Withdrawal
+from tests.attribution.kop.kop_rule import java_address
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
 TOPIC = "t"

@@ -18,6 +18,8 @@ Group = str | None
 """None: a consumer without a group; its bytes are rightly unattributed."""
 NO_GROUP = "no_group"
 PENDING = "pending"
+RIGHT_SHARE = 0.999
+"""Share of the received bytes that must be counted for the group that got them, unless a case says otherwise."""
 
 
 @dataclass(slots=True)
