@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from muster.actors.config.kept import KeptProperties
 
@@ -41,12 +41,6 @@ LATER: tuple[str, ...] = (
 """Kafka properties of features that Muster does not have yet, as patterns."""
 
 
-REMOVED: Mapping[str, str] = {
-    "metrics.kop.shadow.enable": "gateways no longer run KoP's attribution rule",
-}
-"""Properties that Muster had, and what became of each."""
-
-
 def property_without_effect(name: str) -> str | None:
     """Return the message for a property of Kafka without effect here; None if it is not known to be one."""
     kept = KeptProperties.model_fields.get(name.replace(".", "_"))
@@ -61,7 +55,5 @@ def unknown_property(name: str, known: Iterable[str]) -> str:
         return problem
     if any(re.fullmatch(pattern, name) for pattern in LATER):
         return f"{name} comes with a later version of Muster; leave it out"
-    if name in REMOVED:
-        return f"{name} was removed ({REMOVED[name]}); leave it out"
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")

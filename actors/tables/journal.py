@@ -3,15 +3,14 @@
 ``d`` is the first sample of a run, whose counters are in the slot of that number
 (:mod:`muster.actors.tables.slots`); ``s`` a single sample; ``p`` a sample whose attribution is pending, with a handle;
 ``r`` the resolution of a handle: the whole sample again, as it counts now. So the rows of a spool depend only on that
-spool and its slots. (Earlier versions wrote ``b``, the first sample of a run with a number, and ``x``, an extension of
-that run; then ``c``, like ``d`` but with slots that do not count control records and aborted records.)
+spool and its slots.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -59,8 +58,6 @@ class Spool:
     """The content of one spool file."""
 
     rollup: Rollup = field(default_factory=Rollup)
-    runs: dict[int, Sample] = field(default_factory=dict)
-    """The first samples of earlier versions' runs, by number."""
     pending: dict[int, Sample] = field(default_factory=dict)
     resolved: set[int] = field(default_factory=set)
     lost: int = 0
@@ -83,17 +80,8 @@ def _apply(spool: Spool, values: Any, held: bytes) -> None:
     match values:
         case ["d", int(slot), *rest]:
             spool.rollup.take(_row(_sample(rest), slots.counters(held, slot)))
-        case ["c", int(slot), *rest]:
-            spool.rollup.take(_row(_sample(rest), slots.counters(held, slot, copy=slots.COPY_WITHOUT_TRANSACTIONS)))
         case ["s", *rest]:
             spool.rollup.add(_sample(rest))
-        case ["b", int(number), *rest]:
-            spool.runs[number] = _sample(rest)
-            spool.rollup.add(spool.runs[number])
-        case ["x", int(number), ts_ms, messages, size_bytes, first_offset, last_offset]:
-            amounts = {"messages": messages, "bytes": size_bytes}
-            offsets = {"first_offset": first_offset, "last_offset": last_offset}
-            spool.rollup.add(replace(spool.runs[number], ts_ms=ts_ms, **amounts, **offsets))
         case ["p", int(handle), *rest]:
             spool.pending[handle] = _sample(rest)
         case ["r", int(handle), *rest]:
@@ -111,13 +99,10 @@ def _row(head: Sample, found: slots.Counters | None) -> Row:
 
 
 def _sample(values: list[Any]) -> Sample:
-    """Return the sample, also of an earlier version, without the last two values."""
-    ts, group, member_id, client_id, host, topic, partition, evidence, reason, messages, size, first, last, *skipped = (
-        values
-    )
-    control_records, aborted_records = skipped or (0, 0)
+    ts_ms, group, member_id, client_id, host, topic, partition, evidence, reason, *amounts = values
+    messages, size_bytes, first_offset, last_offset, control_records, aborted_records = amounts
     return Sample(
-        ts_ms=ts,
+        ts_ms=ts_ms,
         group=group,
         member_id=member_id,
         client_id=client_id,
@@ -127,9 +112,9 @@ def _sample(values: list[Any]) -> Sample:
         evidence=evidence,
         reason=reason,
         messages=messages,
-        bytes=size,
-        first_offset=first,
-        last_offset=last,
+        bytes=size_bytes,
+        first_offset=first_offset,
+        last_offset=last_offset,
         control_records=control_records,
         aborted_records=aborted_records,
     )

@@ -24,9 +24,6 @@ _COPY = struct.Struct("<8q")
 pack_into = _COPY.pack_into
 """Store the fields of :class:`Counters`, then fetches again, at ``COPY_BYTES * (fetches & 1)``."""
 
-COPY_WITHOUT_TRANSACTIONS = struct.Struct("<6q")
-"""Layout of earlier versions: without the last two fields."""
-
 
 class Counters(NamedTuple):
     """The content of a slot: the totals of a run, including its first sample."""
@@ -36,8 +33,8 @@ class Counters(NamedTuple):
     messages: int
     bytes: int
     last_offset: int
-    control_records: int = 0
-    aborted_records: int = 0
+    control_records: int
+    aborted_records: int
 
 
 class SlotFile:
@@ -82,13 +79,13 @@ def read(spool: Path) -> bytes:
         return b""
 
 
-def counters(slots: bytes, number: int, *, copy: struct.Struct = _COPY) -> Counters | None:
-    """Return the content of a slot; None if no copy in it is whole. ``copy``: how its writer packed a copy."""
+def counters(slots: bytes, number: int) -> Counters | None:
+    """Return the content of a slot; None if no copy in it is whole."""
     found = None
     for at in (number * SLOT_BYTES, number * SLOT_BYTES + COPY_BYTES):
         if at + COPY_BYTES > len(slots):
             continue  # after a power loss: the file's end was never written to disk
-        *values, end = copy.unpack_from(slots, at)
+        *values, end = _COPY.unpack_from(slots, at)
         if values[0] == end and end > (0 if found is None else found.fetches):
             found = Counters(*values)
     return found

@@ -13,22 +13,16 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from muster.actors.config import MusterConfig
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from muster.actors.tables.schemas.offsets import COMMITS
 from muster.actors.tables.schemas.samples import SAMPLES
-from muster.placement.hashing import partition_for
-from muster.placement.topics import MAX_PARTITIONS
 from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.jobs.placement_skew import LOADS, long_loads, skew
 from muster.spark.jobs.placement_what_if import what_if
 from muster.spark.jobs.shared.sent import Sent
 
 _SUMS = ("commits", "events", "bytes")
-_DEFAULT_COUNT: int = MusterConfig.model_fields["offsets_topic_num_partitions"].default
-_SAMPLED_GROUPS = 100
-"""Number of groups whose partitions are used to find the number of partitions."""
 
 
 def group_loads(
@@ -83,27 +77,15 @@ def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
 def partition_count(registrations: DataFrame, groups: DataFrame, homes: DataFrame) -> int:
     """Return the number of partitions of ``__consumer_offsets``, as the last snapshot of ``registrations`` says it.
 
-    Snapshots of earlier versions do not. Then it is the default of ``offsets.topic.num.partitions`` if every group
-    hashes to its partition by it, else the smallest number that fits them all, else just enough for those named.
+    Without a snapshot, it is just enough for the partitions that the other rows name.
     """
     count = F.col("offsets_partitions")
     (said,) = registrations.agg(F.max_by(count, F.when(count.isNotNull(), F.col("ts"))).alias("count")).collect()
-    return _fitting_count(groups, homes) if said["count"] is None else int(said["count"])
-
-
-def _fitting_count(groups: DataFrame, homes: DataFrame) -> int:
-    in_groups = groups.where(F.col("offsets_partition").isNotNull()).select("group", "offsets_partition")
-    named = in_groups.select("offsets_partition").unionByName(_served(homes).select("offsets_partition"))
+    if said["count"] is not None:
+        return int(said["count"])
+    named = groups.select("offsets_partition").unionByName(_served(homes).select("offsets_partition"))
     (row,) = named.agg(F.max("offsets_partition").alias("last")).collect()
-    if row.last is None:
-        return 0
-    known = in_groups.orderBy("group").limit(_SAMPLED_GROUPS).collect()
-    fitting = (
-        count
-        for count in (_DEFAULT_COUNT, *range(row.last + 1, MAX_PARTITIONS + 1))
-        if count > row.last and all(partition_for(of.group, count) == of.offsets_partition for of in known)
-    )
-    return int(next(fitting, row.last + 1))
+    return 0 if row["last"] is None else int(row["last"]) + 1
 
 
 def partition_loads(groups: DataFrame, homes: DataFrame, count: int) -> DataFrame:

@@ -47,7 +47,6 @@ from muster.gateway.cli.properties import read_config
         ({"listeners": "SASL_PLAINTEXT://:9093"}, "listeners=SASL_PLAINTEXT://:9093 needs sasl.enabled.mechanisms"),
         ({"log.flush.scheduler.interval.ms": "1"}, "log.flush.scheduler.interval.ms has no effect in Muster"),
         ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms has no effect in Muster"),
-        ({"metrics.kop.shadow.enable": "true"}, "metrics.kop.shadow.enable was removed (gateways no longer run KoP's"),
         ({"actor.port.range": "21000"}, "actor.port.range=21000 is not FIRST-LAST, two ports"),
         ({"actor.port.range": "2-1"}, "actor.port.range=2-1 is not FIRST-LAST, two ports"),
         ({"actor.port.range": "1-65536"}, "actor.port.range=1-65536 is not FIRST-LAST, two ports"),

@@ -11,7 +11,8 @@ from muster.actors.log import LogConfig
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header
 from muster.actors.log.format.client_batch import ClientBatch, Rules
-from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, MAX_STORED_RECORDS_BYTES, SNAPPY, ZSTD
+from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, SNAPPY, ZSTD
+from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import read_records
 from tests.fuzz.batches import bomb, changed
 from tests.log.support import client_batch, open_log, run
@@ -59,19 +60,20 @@ def test_many_bombs_at_once_take_the_memory_of_one(tmp_path: Path, use: str, cod
     run(main())
 
 
-def test_what_an_earlier_version_stored_can_be_read() -> None:
+def test_a_batch_that_is_not_compressed_may_be_larger() -> None:
+    """The limit is on what is decompressed; ``max.message.bytes`` is that of a batch."""
     value = bytes(MAX_RECORDS_BYTES + 1)
-    batch = client_batch(value=value, codec=ZSTD)
-    with pytest.raises(MessageTooLarge):
-        ClientBatch(batch).check(Rules("t-0", MAX_MESSAGE_BYTES, needs_keys=False))
+    batch = client_batch(value=value)
+    ClientBatch(batch).check(Rules("t-0", 2 * MAX_RECORDS_BYTES, needs_keys=False))
     (record,) = read_records(batch, read_header(batch))
     assert record.value == value
+    assert len(recompressed(batch, read_header(batch), ZSTD, None)) < len(batch)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_stored_batch_that_unpacks_to_too_much_is_refused(codec: int) -> None:
     """The batch is well-formed: without the limit, its record would be read."""
-    batch = client_batch(1, value=bytes(MAX_STORED_RECORDS_BYTES), codec=codec)
+    batch = client_batch(1, value=bytes(MAX_RECORDS_BYTES), codec=codec)
     with pytest.raises(CorruptMessage):
         list(read_records(batch, read_header(batch)))
 

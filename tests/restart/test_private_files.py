@@ -37,7 +37,7 @@ def test_all_that_traffic_leaves_is_for_its_user_alone(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     before = os.umask(0o022)
     try:
-        (storage / "logs").mkdir(parents=True)  # as an earlier version made it
+        (storage / "logs").mkdir(parents=True)  # as a mount point may be
         os.umask(0o000)
         properties = {"metrics.samples.flush.ms": "200"}
         with Muster(storage, ["--gateways", "1"], properties) as muster:

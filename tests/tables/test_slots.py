@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from muster.actors.tables import slots
-from muster.actors.tables.folder import SpoolFolder
 from muster.actors.tables.slots import COPY_BYTES, SEGMENT_BYTES, SLOT_BYTES, Counters, SlotFile, counters
 from muster.actors.tables.spool import SampleStore
 from tests.tables.killing import die
@@ -158,37 +157,6 @@ def test_a_slot_whose_line_was_not_written_whole_is_given_to_nobody_else(
     die(store)
     open_store(tmp_path).close()
     assert runs(tmp_path) == [(0, 9, 10, 1), (10, 29, 20, 2)]
-
-
-def test_spools_of_the_version_before_are_recovered(tmp_path: Path) -> None:
-    """Its runs were extended by lines (``x``) under the number of the line with which they began (``b``)."""
-    who = '"billing","m-1","rdkafka","127.0.0.1","flights"'
-    lines = [
-        f'["b",1,{NOON_MS},{who},0,"assignment",null,10,1000,0,9]',
-        f'["p",1,{NOON_MS},null,null,"rdkafka","127.0.0.1","flights",1,"none","pending",10,1000,0,9]',
-        f'["x",1,{NOON_MS + 1},10,1000,10,19]',
-        f'["r",1,{NOON_MS},{who},1,"assignment",null,10,1000,0,9]',
-        f'["x",1,{NOON_MS + 2},10,1000,20,29]',
-    ]
-    folder = SpoolFolder.create(tmp_path / "spool", "gateway-1", NOON_MS)
-    (folder.path / "00000001.jsonl").write_text("\n".join(lines) + "\n")
-    folder.release()
-    open_store(tmp_path).close()
-    assert sorted(runs(tmp_path)) == [(0, 9, 10, 1), (0, 29, 30, 3)]
-    assert not list((tmp_path / "spool").iterdir())
-
-
-def test_slots_of_the_version_before_are_recovered(tmp_path: Path) -> None:
-    """They counted neither control records nor aborted records."""
-    who = '"billing","m-1","rdkafka","127.0.0.1","flights"'
-    line = f'["c",0,{NOON_MS},{who},0,"assignment",null,10,1000,0,9]\n'
-    folder = SpoolFolder.create(tmp_path / "spool", "gateway-1", NOON_MS)
-    (folder.path / "00000001.jsonl").write_text(line)
-    copies = [struct.pack("<6q16x", n, NOON_MS + n, 10 * n, 1000 * n, 10 * n - 1, n) for n in (2, 3)]
-    (folder.path / "00000001.slots").write_bytes(b"".join(copies))
-    folder.release()
-    open_store(tmp_path).close()
-    assert runs(tmp_path) == [(0, 29, 30, 3)]
 
 
 def test_rows_are_the_same_whether_they_come_from_memory_or_from_a_spool(tmp_path: Path) -> None:

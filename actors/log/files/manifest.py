@@ -2,8 +2,8 @@
 
 ``segments-<epoch>`` is written when the epoch begins and rewritten, by its own writer only, whenever segments are
 removed or replaced or the log start moves. One value per line: the offset at which the epoch's open part begins,
-then ``<keyword> <number>`` (a manifest of an older version has none), then ``<segment> <end>`` for each closed
-segment, ascending, where the end is the offset behind its last batch.
+then ``<keyword> <number>`` for each keyword, then ``<segment> <end>`` for each closed segment, ascending, where the
+end is the offset behind its last batch.
 
 What the epoch wrote behind that is found in the directory: the segments that carry its number and a serial of at
 least ``first-serial``. A cleaned segment (see :class:`muster.actors.log.files.segment.SegmentName`) counts only where
@@ -46,16 +46,11 @@ class Manifest:
         """Read a manifest. Raises OSError; StorageError if the file is malformed."""
         try:
             first, *lines = path.read_text(encoding="ascii").splitlines()
-            numbers = {_LOG_START: 0, _CLEANED: 0, _FIRST_SERIAL: 0}
-            ends: dict[SegmentName, int] = {}
-            for line in lines:
-                word, _, number = line.partition(" ")
-                if word in numbers:
-                    numbers[word] = int(number)
-                else:
-                    ends[_segment(word)] = int(number)
-            return cls(epoch, int(first), ends, numbers[_LOG_START], numbers[_CLEANED], numbers[_FIRST_SERIAL])
-        except ValueError as error:
+            values = {word: int(number) for word, _, number in (line.partition(" ") for line in lines)}
+            log_start, cleaned, first_serial = (values.pop(word) for word in (_LOG_START, _CLEANED, _FIRST_SERIAL))
+            ends = {_segment(word): end for word, end in values.items()}
+            return cls(epoch, int(first), ends, log_start, cleaned, first_serial)
+        except (ValueError, KeyError) as error:
             raise StorageError(f"{path} is not readable: {error}") from error
 
     def write(self, directory: Path, disk: Disk) -> None:

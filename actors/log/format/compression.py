@@ -22,8 +22,6 @@ MAX_RECORDS_BYTES = 64 << 20
 AT_ONCE_BYTES, a log actor has three at a time at most: one is checked, one gets another codec, one is cleaned."""
 AT_ONCE_BYTES = 1 << 20
 """Decompressed in an event loop: in a few milliseconds. With this limit, decompression is fastest."""
-MAX_STORED_RECORDS_BYTES = 256 << 20
-"""The limit of a batch that is stored: earlier versions accepted as much."""
 
 _ZLIB_DEFAULT, _LZ4_FAST, _ZSTD_DEFAULT = -1, 9, 3
 """Kafka's defaults of the levels: zlib's own, lz4's fast compressor in place of the 9 of lz4hc, zstd's own."""
@@ -53,7 +51,8 @@ def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
 def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> bytes:
     """Return the records' bytes. Raises CorruptMessage if they cannot be decompressed.
 
-    Raises DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES.
+    Raises DecompressedTooLarge, which is one, if they exceed the limit, MAX_RECORDS_BYTES. What is not compressed has
+    no limit: its bytes are in memory already.
     """
     limit_bytes = MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes
     try:
@@ -90,9 +89,7 @@ def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap | bytearray], int]
     return run
 
 
-def _plain(payload: Buffer, limit_bytes: int) -> bytes:
-    if len(payload) > limit_bytes:
-        raise DecompressedTooLarge(f"{len(payload)} bytes, the limit is {limit_bytes}")
+def _plain(payload: Buffer, _: int) -> bytes:
     return bytes(payload)
 
 

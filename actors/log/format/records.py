@@ -23,7 +23,7 @@ from muster.actors.log.format.batch import (
     BatchHeader,
     seal,
 )
-from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
 from muster.actors.wire.kafka.framing import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
@@ -43,7 +43,7 @@ def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
 
     Raises CorruptMessage or UnsupportedCompression for unreadable ones.
     """
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], MAX_STORED_RECORDS_BYTES)
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
     append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
     for _ in range(header.record_count):

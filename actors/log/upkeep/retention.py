@@ -25,7 +25,7 @@ _AHEAD_MS, _DAY_MS = 3_600_000, 86_400_000
 class FutureTimes:
     """Warns of segments that do not expire because of times in the future, once of each.
 
-    Earlier versions accepted any time, and message.timestamp.after.max.ms may.
+    A topic whose message.timestamp.after.max.ms allows it accepts them.
     """
 
     def __init__(self, partition: str) -> None:

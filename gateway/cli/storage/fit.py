@@ -64,7 +64,7 @@ def _writable(storage: Path) -> Iterator[None]:
 
 
 def _close_to_others(storage: Path) -> None:
-    """Remove other users' access: earlier versions let any user read. Directories below these stay as they are."""
+    """Remove other users' access to what someone else made: a mount point, a copy. What is below stays as it is."""
     for name in ("logs", "metrics", "run", "zookeeper"):
         with contextlib.suppress(FileNotFoundError):
             (storage / name).chmod(0o700)

@@ -11,7 +11,6 @@ import pytest
 
 from muster.actors.log import LogConfig, PartitionLog
 from muster.actors.log.errors import NotLeader, OffsetOutOfRange, PolicyViolation
-from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.partition import HIGH_WATERMARK
 from tests.log.steps import Clock, SteppingDisk, content, opened
 from tests.log.support import NOW_MS, client_batch, run, segment_files
@@ -252,23 +251,6 @@ def test_a_fetch_that_waits_hears_that_its_offset_is_gone(tmp_path: Path) -> Non
     run(main())
 
 
-def test_a_manifest_of_an_older_version_is_read(tmp_path: Path) -> None:
-    async def main() -> None:
-        log = await filled(tmp_path / "t-0")
-        log = await reopened(log)
-        await log.append(client_batch(2))
-        await log.close()
-        path = log.directory / "segments-0000000002"
-        manifest = Manifest.read(path, 2)
-        old = [str(manifest.base_offset), *(f"{name} {end}" for name, end in manifest.ends.items())]
-        path.write_text("\n".join(old))
-        log = opened(log.directory, 3, SMALL)
-        assert (log.log_start_offset, offsets(log)) == (0, list(range(14)))
-        await log.close()
-
-    run(main())
-
-
 def test_producers_that_write_no_more_are_forgotten(tmp_path: Path) -> None:
     async def main() -> None:
         clock = Clock()
@@ -333,7 +315,7 @@ def test_no_index_is_left_of_a_segment_that_goes_while_it_is_written(tmp_path: P
 
 
 def test_a_time_in_the_future_that_keeps_records_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Microseconds in place of milliseconds, from an earlier version: they are kept for 50,000 years."""
+    """Microseconds in place of milliseconds, where they are allowed: the records are kept for 50,000 years."""
 
     async def main() -> None:
         unlimited = dataclasses.replace(SMALL, message_timestamp_after_max_ms=2**63 - 1)
