@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import repeat
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from muster.actors.group.consumer.state import ConsumerGroup
@@ -15,7 +16,14 @@ from muster.actors.group.messages import NO_GENERATION
 from muster.actors.group.state import Group, Member
 from muster.actors.group.types import GroupId, MemberId
 from muster.placement.client import ANONYMOUS, Context
-from muster.placement.mapping.registration import Kind, Position, Registration, SimpleCommit, Withdrawal
+from muster.placement.mapping.registration import (
+    Kind,
+    Position,
+    Registration,
+    SimpleCommit,
+    TopicOffsets,
+    Withdrawal,
+)
 
 COMMIT_INTERVAL_MS = 1_000
 """The shortest time between two updates about commits of a partition on one connection: some clients commit each
@@ -117,14 +125,14 @@ class Registry:
         )
 
     def answered(
-        self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
+        self, group: GroupId, context: Context, topics: tuple[TopicOffsets, ...], *, member_id: str | None
     ) -> Position | None:
         """Return the position of a client that received these committed offsets. None if the client is not known.
 
         ``member_id``: if it sent one.
         """
         named = self._named(group, context, member_id)
-        known = named or self._owner(group, context, positions)
+        known = named or self._owner(group, context, topics)
         if known is None:
             return None
         return Position(
@@ -133,7 +141,7 @@ class Registry:
             principal=known.principal,
             host=known.host,
             client_id=known.client_id,
-            positions=positions,
+            topics=topics,
             offsets_partition=self._partition,
             epoch=self._epoch,
             sequence=self._next(),
@@ -203,9 +211,7 @@ class Registry:
                 return known
         return None
 
-    def _owner(
-        self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...]
-    ) -> Registration | None:
+    def _owner(self, group: GroupId, context: Context, topics: tuple[TopicOffsets, ...]) -> Registration | None:
         """Return the only member of that client that owns these partitions, if it requests on another connection.
 
         franz-go fetches offsets on another connection. An admin tool with its client id and address looks the same.
@@ -216,7 +222,7 @@ class Registry:
             if known.kind is Kind.MEMBER
             and _is_client(known, context)
             and known.partitions is not None
-            and _are_all_in(known.partitions, positions)
+            and _are_all_in(known.partitions, topics)
         ]
         return owners[0] if len(owners) == 1 else None
 
@@ -300,8 +306,8 @@ def simple_member_id(context: Context) -> str:
     return client if context.principal == ANONYMOUS else f"{context.principal}@{client}"
 
 
-def _are_all_in(partitions: frozenset[tuple[str, int]], positions: tuple[tuple[str, int, int], ...]) -> bool:
-    return all((topic, index) in partitions for topic, index, _ in positions)
+def _are_all_in(partitions: frozenset[tuple[str, int]], topics: tuple[TopicOffsets, ...]) -> bool:
+    return all(partitions.issuperset(zip(repeat(topic), indexes)) for topic, indexes, _ in topics)
 
 
 def _is_client(registration: Registration, context: Context) -> bool:

@@ -6,6 +6,9 @@ The first fetch offsets of connections are compared with them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 from muster.gateway.attribution.claims import Place, same_principal
@@ -16,6 +19,10 @@ POSITION_MS = 60_000
 """The longest time between receiving a committed offset and beginning to fetch there."""
 _MAX_PER_PARTITION = 64
 """The most offsets of one partition that are kept for members of a group within POSITION_MS."""
+
+
+_Fetched = tuple[tuple[str, tuple[int, ...]], ...]
+"""Topics and partitions of a response."""
 
 
 class _Received(NamedTuple):
@@ -33,6 +40,14 @@ class _Received(NamedTuple):
         return not (self.is_end or self.is_hint)
 
 
+class _Whole(NamedTuple):
+    """A response, by its number."""
+
+    number: int
+    at_ms: int
+    position: Position
+
+
 class Positions:
     """The committed offsets that clients received a short time ago."""
 
@@ -40,13 +55,35 @@ class Positions:
         self._memory_ms = memory_ms
         self._received: dict[tuple[ClientKey, Place], list[_Received]] = {}
         self._ages: deque[tuple[int, tuple[ClientKey, Place]]] = deque()
+        self._whole: dict[ClientKey, dict[_Fetched, deque[_Whole]]] = {}
+        """Responses whose offsets are not in ``_received`` yet: of most clients no one ever looks them up."""
+        self._whole_ages: deque[tuple[int, ClientKey]] = deque()
+        self._numbers = count()
 
     def add(self, position: Position, now_ms: int) -> None:
         """Record that a client of that key has just received these offsets."""
         key = (position.host, position.client_id)
-        for topic, partition, offset in position.positions:
-            place, is_hint = (topic, partition), position.is_hint
-            self.add_one(key, place, offset, position.group, now_ms, position.principal, is_hint=is_hint)
+        fetched = tuple([(topic, indexes) for topic, indexes, _ in position.topics])
+        of_client = self._whole.setdefault(key, {})
+        alike = of_client.get(fetched)
+        if alike is None:
+            alike = of_client[fetched] = deque(maxlen=_MAX_PER_PARTITION)
+        alike.append(_Whole(next(self._numbers), now_ms, position))
+        self._whole_ages.append((now_ms, key))
+
+    def _of(self, key: ClientKey, place: Place) -> Sequence[_Received]:
+        """Return what clients of that key have received of the partition."""
+        whole = self._whole.pop(key, None)
+        if whole is not None:
+            for _, at_ms, position in sorted((each for alike in whole.values() for each in alike), key=itemgetter(0)):
+                self._take_apart(key, position, at_ms)
+        return self._received.get((key, place), ())
+
+    def _take_apart(self, key: ClientKey, position: Position, at_ms: int) -> None:
+        group, principal, is_hint = position.group, position.principal, position.is_hint
+        for topic, indexes, offsets in position.topics:
+            for index, offset in zip(indexes, offsets, strict=True):
+                self.add_one(key, (topic, index), offset, group, at_ms, principal, is_hint=is_hint)
 
     def add_one(
         self,
@@ -71,7 +108,7 @@ class Positions:
         """Return the groups with a client that received this offset, and so may have begun there at ``first_ms``."""
         return {
             each.group
-            for each in self._received.get((key, place), ())
+            for each in self._of(key, place)
             if each.offset == offset
             and not each.is_hint
             and each.at_ms - LAG_MS <= first_ms <= each.at_ms + POSITION_MS
@@ -88,7 +125,7 @@ class Positions:
         """
         received = [
             each
-            for each in self._received.get((key, place), ())
+            for each in self._of(key, place)
             if each.group in options
             and each.at_ms - LAG_MS <= first_ms <= each.at_ms + POSITION_MS
             and same_principal(each.principal, principal)
@@ -102,6 +139,8 @@ class Positions:
     def prune(self, now_ms: int) -> None:
         """Forget positions that are too old for any fetch that may still be judged."""
         before_ms = now_ms - POSITION_MS - self._memory_ms
+        while self._whole_ages and self._whole_ages[0][0] < before_ms:
+            self._prune_whole(self._whole_ages.popleft()[1], before_ms)
         while self._ages and self._ages[0][0] < before_ms:
             _, where = self._ages.popleft()
             received = [each for each in self._received.get(where, ()) if each.at_ms >= before_ms]
@@ -109,3 +148,13 @@ class Positions:
                 self._received[where] = received
             else:
                 self._received.pop(where, None)
+
+    def _prune_whole(self, key: ClientKey, before_ms: int) -> None:
+        of_client = self._whole.get(key, {})
+        for fetched, alike in [*of_client.items()]:
+            while alike and alike[0].at_ms < before_ms:
+                alike.popleft()
+            if not alike:
+                del of_client[fetched]
+        if not of_client:
+            self._whole.pop(key, None)

@@ -58,6 +58,10 @@ class Withdrawal:
     """The client sent LeaveGroup, so it has stopped fetching. Otherwise it may not know yet that it was removed."""
 
 
+TopicOffsets = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""Topic, partitions (at least one), and the committed offset of each, never negative."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """The coordinator answered an OffsetFetch of this client with these committed offsets.
@@ -71,8 +75,8 @@ class Position:
     principal: str | None
     host: str
     client_id: str | None
-    positions: tuple[tuple[str, int, int], ...]
-    """(topic, partition, committed offset), the offset never negative; at least one."""
+    topics: tuple[TopicOffsets, ...]
+    """At least one."""
     offsets_partition: int
     epoch: int
     sequence: int

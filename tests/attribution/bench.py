@@ -72,7 +72,7 @@ class Coordinator:
             principal=principal,
             host=host,
             client_id=client_id,
-            positions=tuple((topic, partition, offset) for partition, offset in offsets.items()),
+            topics=((topic, tuple(offsets), tuple(offsets.values())),),
             offsets_partition=self.offsets_partition,
             epoch=self.epoch,
             sequence=self.sequence,

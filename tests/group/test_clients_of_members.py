@@ -98,7 +98,7 @@ def test_an_offset_fetch_on_the_members_connection_says_where_it_begins(driver: 
     driver.exchange(fetch(("t", 0), ("t", 1), ("t", 2)), connection="1-6")
     (position,) = _positions(driver)
     assert position.member_id == b
-    assert position.positions == (("t", 0, 5), ("t", 1, 7)), "what has no offset is not said"
+    assert position.topics == (("t", (0, 1), (5, 7)),), "what has no offset is not said"
     assert (position.host, position.client_id, position.principal) == (HOST, "c", "User:ANONYMOUS")
     assert position.sequence > max(r.sequence for r in driver.core.registrations())
     assert not position.is_hint
@@ -111,7 +111,7 @@ def test_an_offset_fetch_elsewhere_is_of_the_one_of_that_client_that_owns_the_pa
     driver.sync_all(joins, shares.__getitem__)
     driver.exchange(commit({("t", 0): 5, ("t", 1): 7}, member_id=joins[0].member_id, generation=1))
     driver.exchange(fetch(("t", 1)), connection="1-9")
-    assert [(p.member_id, p.positions) for p in _positions(driver)] == [(joins[1].member_id, (("t", 1, 7),))]
+    assert [(p.member_id, p.topics) for p in _positions(driver)] == [(joins[1].member_id, (("t", (1,), (7,)),))]
     assert _positions(driver)[0].is_hint, "an admin tool with its client id may have sent it"
     driver.exchange(fetch(("t", 0), ("t", 1)), connection="1-9")
     driver.exchange(fetch(("t", 1)), connection="1-9", client="another")

@@ -108,14 +108,14 @@ def test_a_request_that_follows_in_the_same_turn_finds_the_commits(tmp_path: Pat
     run(scenario)
 
 
-def test_a_partition_that_stops_answers_what_has_come(tmp_path: Path) -> None:
+def test_a_partition_that_stops_responds_to_what_has_come(tmp_path: Path) -> None:
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1)
         channel = await shell.serve(tmp_path / "socket")
         responses = [asyncio.ensure_future(commit(channel, offset)) for offset in range(3)]
         await shell.partition.stop()
-        answered = await asyncio.gather(*responses)
-        assert all(each in (NONE, {ErrorCode.not_coordinator}) for each in answered)
+        found = await asyncio.gather(*responses)
+        assert all(each in (NONE, {ErrorCode.not_coordinator}) for each in found)
         await shell.server.stop()
 
     run(scenario)

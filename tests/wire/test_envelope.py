@@ -21,6 +21,8 @@ NUMBER = st.integers(0, 2**31 - 1)
 OFFSET = st.integers(0, 2**63 - 1)
 WHOSE = {"group": NAME, "member_id": NAME, "offsets_partition": NUMBER, "epoch": NUMBER, "sequence": OFFSET}
 PARTITIONS = st.none() | st.frozensets(st.tuples(NAME, NUMBER), max_size=4)
+ROWS = st.lists(st.tuples(NUMBER, OFFSET), min_size=1, max_size=4)
+TOPICS = st.lists(st.tuples(NAME, ROWS).map(lambda each: (each[0], *zip(*each[1], strict=True))), min_size=1).map(tuple)
 POSITIONS = st.lists(st.tuples(NAME, NUMBER, OFFSET), min_size=1, max_size=4).map(tuple)
 
 REGISTRATION_UPDATES: st.SearchStrategy[RegistrationUpdate] = st.one_of(
@@ -35,9 +37,7 @@ REGISTRATION_UPDATES: st.SearchStrategy[RegistrationUpdate] = st.one_of(
         **WHOSE,
     ),
     st.builds(Withdrawal, **WHOSE),
-    st.builds(
-        Position, principal=MAYBE, host=NAME, client_id=MAYBE, positions=POSITIONS, is_hint=st.booleans(), **WHOSE
-    ),
+    st.builds(Position, principal=MAYBE, host=NAME, client_id=MAYBE, topics=TOPICS, is_hint=st.booleans(), **WHOSE),
     st.builds(SimpleCommit, principal=NAME, host=NAME, client_id=MAYBE, connection=NAME, positions=POSITIONS, **WHOSE),
 )
 

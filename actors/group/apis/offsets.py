@@ -45,6 +45,7 @@ from muster.actors.group.simple import saw_commit
 from muster.actors.group.state import Group, GroupState
 from muster.actors.group.types import GroupId, Token, maker
 from muster.placement.client import Context
+from muster.placement.mapping.registration import TopicOffsets
 
 GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767
@@ -262,12 +263,16 @@ def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup,
     """Where a consumer of the group will begin. A fetch of all is not by a consumer: consumers name partitions."""
     if wanted.topics is None:
         return
-    positions: list[tuple[str, int, int]] = []
+    topics: list[TopicOffsets] = []
     for topic in fetched.topics:
-        found = zip(repeat(topic.name), topic.indexes, topic.offsets)
-        positions += [each for each in found if each[2] >= 0] if min(topic.offsets, default=0) < 0 else found
-    if positions:
-        shard.say(shard.registry.answered(wanted.group_id, context, tuple(positions), member_id=wanted.member_id))
+        indexes, offsets = topic.indexes, topic.offsets
+        if min(offsets, default=NO_OFFSET) < 0:
+            has_offset = [offset >= 0 for offset in offsets]
+            indexes, offsets = tuple(compress(indexes, has_offset)), tuple(compress(offsets, has_offset))
+        if indexes:
+            topics.append((topic.name, indexes, offsets))
+    if topics:
+        shard.say(shard.registry.answered(wanted.group_id, context, tuple(topics), member_id=wanted.member_id))
 
 
 def _delete_topic(

@@ -252,9 +252,12 @@ def _update_to_json(update: RegistrationUpdate) -> dict[str, Any]:
 def _update_from_json(fields: dict[str, Any]) -> RegistrationUpdate:
     if fields.pop("withdrawn", False):
         return Withdrawal(**fields)
+    if "topics" in fields:
+        topics = [(topic, tuple(indexes), tuple(offsets)) for topic, indexes, offsets in fields["topics"]]
+        return Position(**fields | {"topics": tuple(topics)})
     if "positions" in fields:
         fields["positions"] = tuple((topic, partition, offset) for topic, partition, offset in fields["positions"])
-        return SimpleCommit(**fields) if "connection" in fields else Position(**fields)
+        return SimpleCommit(**fields)
     fields["kind"] = RegistrationKind(fields["kind"])
     if fields["partitions"] is not None:
         fields["partitions"] = frozenset((topic, partition) for topic, partition in fields["partitions"])
