@@ -33,7 +33,7 @@ from muster.actors.log.files.append_times import AppendTimes
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import Segment, SegmentName
-from muster.actors.log.format.batch import NO_TIMESTAMP, BatchHeader, read_header
+from muster.actors.log.format.batch import CONTROL, NO_PRODUCER, NO_TIMESTAMP, BatchHeader, read_header
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.producers import ProducerEntry, ProducerStates
 from muster.actors.log.transactions.aborted import AbortedTransaction
@@ -147,13 +147,14 @@ class Committer:
             raise self.keeper.refusal.again()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
-        before = self.producers.update(header, end)
+        before = self.producers.update(header, end) if header.producer_id != NO_PRODUCER else None
         aborted = self.producers.aborted(header, before) if end is not None and not end.commit else None
         write = Write(batch, header, before, aborted, loop.create_future(), appended_ms)
         self._queue.append(write)
         self._unacknowledged[header.base_offset] = write
-        self.end_offset = header.next_offset
-        self._wake()
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+        if self._task is None:
+            self._task = loop.create_task(self._run())
         return write
 
     async def roll(self) -> None:
@@ -222,12 +223,12 @@ class Committer:
     async def _commit_next(self, loop: asyncio.AbstractEventLoop) -> None:
         rolling, self._rolling = self._rolling, None
         writes, begin_segment = self._take(rolling is not None)
-        batches = [write.batch for write in writes]
+        is_synced = self._flushing.wants_sync(writes, self.config)
         try:
-            if self._is_quick(batches, begin_segment):
-                segment = self._commit_here(batches)
+            if is_synced or begin_segment or not self._is_local or time.monotonic() < self._slow_until_s:
+                segment = await loop.run_in_executor(_THREADS, self._commit, writes, begin_segment, is_synced)
             else:
-                segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
+                segment = self._commit_here(writes)
         except NotLeader as error:
             self._flushing.synced()
             self.end(error)
@@ -256,6 +257,9 @@ class Committer:
         first_bytes = len(self._queue[0].batch)
         is_full = roll or used + first_bytes > self.config.segment_bytes or self._is_old(self._queue[0])
         begin_segment = self._failure is not None or (used > 0 and is_full)
+        if len(self._queue) == 1:
+            taken, self._queue = self._queue, []
+            return taken, begin_segment
         room = self.config.segment_bytes - (0 if begin_segment else used) - first_bytes
         count = 1
         for write in self._queue[1:]:
@@ -273,27 +277,21 @@ class Committer:
             return False
         return write.header.max_timestamp_ms - first_ms > self.config.roll_ms(self.segments[-1].path)
 
-    def _is_quick(self, batches: list[bytearray], begin_segment: bool) -> bool:
-        """Whether a commit neither syncs nor creates a file, and the kernel has not been slow lately."""
-        if begin_segment or not self._is_local or self._flushing.wants_sync(batches, self.config):
-            return False
-        return time.monotonic() >= self._slow_until_s
-
-    def _commit_here(self, batches: list[bytearray]) -> Segment:
-        """Commit on the event loop."""
+    def _commit_here(self, writes: list[Write]) -> Segment:
+        """Commit on the event loop: it neither syncs nor creates a file, and the kernel has not been slow lately."""
         began_s = time.monotonic()
         try:
-            return self._commit(batches, begin_segment=False)
+            return self._commit(writes, False, False)
         finally:
             ended_s = time.monotonic()
             if ended_s - began_s >= _SLOW_S:
                 self._slow_until_s = ended_s + _SLOW_FOR_S
 
-    def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
+    def _commit(self, writes: list[Write], begin_segment: bool, is_synced: bool) -> Segment:
         """:meth:`_write_durably`; a writer that is no longer the leader gets NotLeader instead of the disk's error."""
         self._commit_began_s = time.monotonic()
         try:
-            return self._write_durably(batches, begin_segment)
+            return self._write_durably(writes, begin_segment, is_synced)
         except OSError:
             with suppress(OSError):
                 self._claim.check()
@@ -301,21 +299,22 @@ class Committer:
         finally:
             self._commit_began_s = None
 
-    def _write_durably(self, batches: list[bytearray], begin_segment: bool) -> Segment:
+    def _write_durably(self, writes: list[Write], begin_segment: bool, is_synced: bool) -> Segment:
         """Write, make durable, and only then check that this process is still the leader.
 
-        Returns the segment; its index does not contain the batches yet.
+        Returns the segment; its index does not contain the batches yet. ``is_synced``: see flush.messages.
         """
-        if batches:
+        if writes:
             self._disk.check_room(self._directory)
         if begin_segment and self._flushing.is_behind:
             self._disk.sync(self.segments[-1].fd)
             self._flushing.synced()
         segment = self._new_segment() if begin_segment else self.segments[-1]
         try:
-            if batches:
-                self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
-            is_synced = self._flushing.wants_sync(batches, self.config)
+            if len(writes) == 1:
+                self._disk.write(segment.fd, writes[0].batch, segment.size_bytes)
+            elif writes:
+                self._disk.write(segment.fd, b"".join([write.batch for write in writes]), segment.size_bytes)
             if is_synced:
                 self._disk.sync(segment.fd)
             self._claim.check()
@@ -326,10 +325,11 @@ class Committer:
             raise
         if is_synced:
             self._flushing.synced()
-            self.keeper.committed(segment, batches)
+            self.keeper.committed(segment, [write.header for write in writes])
         else:
-            self._flushing.written(batches)
-        self._remove_abandoned()
+            self._flushing.written(writes)
+        if self._abandoned:
+            self._remove_abandoned()
         return segment
 
     def _new_segment(self) -> Segment:
@@ -364,18 +364,17 @@ class Committer:
             self._first_timestamp_ms = first.header.max_timestamp_ms
             self.began_ms = first.appended_ms if first.appended_ms is not None else self._first_timestamp_ms
         for write in writes:
-            segment.add(write.header)
-            if write.header.is_control:
+            header = write.header
+            segment.add(header)
+            if header.attributes & CONTROL:
                 self.producers.ended(write.before)
             if write.aborted is not None:
                 segment.aborted.add(write.aborted)
-        appended_ms = [
-            (write.header.base_offset, write.appended_ms) for write in writes if write.appended_ms is not None
-        ]
-        if appended_ms:
-            self.append_times.add(segment.path, appended_ms)
+            if write.appended_ms is not None:
+                self.append_times.add(segment.path, header.base_offset, write.appended_ms)
         if writes:
-            self.last_append_ms = _append_time_ms(writes[-1])
+            last = writes[-1]
+            self.last_append_ms = last.header.max_timestamp_ms if last.header.has_log_append_time else last.appended_ms
         self.high_watermark = segment.next_offset
         self._flushing.arm(self.config)
         for write in writes:
@@ -411,7 +410,3 @@ class Committer:
         failure = StorageError(f"{self._directory.name}: {error}")
         failure.__cause__ = error
         return failure
-
-
-def _append_time_ms(write: Write) -> int | None:
-    return write.header.max_timestamp_ms if write.header.has_log_append_time else write.appended_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 FOR_EVER = -1
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
-_MAX_LONG = 2**63 - 1
+MAX_TIMESTAMP_MS = _MAX_LONG = 2**63 - 1
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
@@ -77,6 +77,13 @@ class LogConfig:
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     """How often, and for how long in total, to try to add a partition to a transaction whose predecessor is ending."""
 
+    deletes: bool = field(init=False, repr=False, compare=False)
+    """Whether records expire by age and size, and may be deleted."""
+    compacts: bool = field(init=False, repr=False, compare=False)
+    """Whether the last record of each key is kept."""
+    codec: int | None = field(init=False, repr=False, compare=False)
+    """The codec of stored batches; None if each keeps its producer's."""
+
     def __post_init__(self) -> None:
         if self.segment_bytes <= 0 or min(self.index_interval_bytes, self.max_message_bytes) < 0:
             raise ValueError("segment.bytes is greater than 0, index.interval.bytes and max.message.bytes at least 0")
@@ -90,21 +97,9 @@ class LogConfig:
             raise ValueError(f"compression.type is none of {', '.join(CODEC_OF)} and {PRODUCER}")
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
             raise ValueError(f"message.timestamp.type is {CREATE_TIME} or {LOG_APPEND_TIME}")
-
-    @property
-    def deletes(self) -> bool:
-        """Whether records expire by age and size, and may be deleted."""
-        return "delete" in self.cleanup_policy
-
-    @property
-    def compacts(self) -> bool:
-        """Whether the last record of each key is kept."""
-        return "compact" in self.cleanup_policy
-
-    @property
-    def codec(self) -> int | None:
-        """The codec of stored batches; None if each keeps its producer's."""
-        return CODEC_OF.get(self.compression_type)
+        object.__setattr__(self, "deletes", "delete" in self.cleanup_policy)
+        object.__setattr__(self, "compacts", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "codec", CODEC_OF.get(self.compression_type))
 
     @property
     def level(self) -> int | None:
@@ -123,11 +118,6 @@ class LogConfig:
     def max_batch_bytes(self) -> int:
         """The largest record batch that is accepted and fits into a segment."""
         return min(self.max_message_bytes, self.segment_bytes)
-
-    def accepted_times_ms(self, now_ms: int) -> tuple[int, int]:
-        """Return the earliest and the latest CreateTime of a record that is produced now."""
-        latest_ms = min(now_ms + self.message_timestamp_after_max_ms, _MAX_LONG)
-        return now_ms - self.message_timestamp_before_max_ms, latest_ms
 
     def override(self, topic: Mapping[str, str]) -> Self:
         """Return this configuration with the topic's overrides; other components' properties are ignored.

@@ -43,7 +43,7 @@ class LogServer:
         self._leader_epochs = service.leader_epochs
         service.on_leader_epoch = self._opened
         self._running: set[asyncio.Task[None]] = set()
-        self._submit = service.submit
+        self._place = service.place
         self._mark = service.mark
         self._fetches = Fetches(service.open_log, service.log_by_id)
         self._queries = QueryHandlers()
@@ -96,8 +96,8 @@ class LogServer:
     def produce(self, peer: Peer, token: int, request: ProduceRequest) -> None:
         partitions, transactional_id, version, knows_abortable = request
         transaction = None if transactional_id is None else Transaction(transactional_id, version, knows_abortable)
-        submitted = [self._submit(*partition, transaction) for partition in partitions]
-        Produce(submitted, lambda produced: peer.send(write_produced(token, produced)))
+        placed = [self._place(topic_id, partition, records, transaction) for topic_id, partition, records in partitions]
+        Produce(placed, lambda produced: peer.send(write_produced(token, produced)))
 
     def verify(self, peer: Peer, token: int, request: VerifyRequest) -> None:
         raise ValueError("a log decides no transactions")

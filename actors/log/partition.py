@@ -56,12 +56,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from muster.actors.log.committer import Committer, Done, Write, acknowledged
-from muster.actors.log.config import LOG_APPEND_TIME, LogConfig
+from muster.actors.log.config import LOG_APPEND_TIME, MAX_TIMESTAMP_MS, LogConfig
 from muster.actors.log.errors import (
     MessageTooLarge,
     NotLeader,
@@ -76,6 +76,7 @@ from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.segment import first_serial
 from muster.actors.log.format.batch import (
+    NO_PRODUCER,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL,
@@ -103,8 +104,7 @@ HIGH_WATERMARK = -1
 """In DeleteRecords, in place of an offset."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     base_offset: int
     log_append_time_ms: int
     """-1 with message.timestamp.type=CreateTime."""
@@ -148,6 +148,7 @@ class PartitionLog(LogReader):
         self.directory = directory
         self.topic_id = topic_id
         self.epoch = epoch
+        self._name = directory.name
         self._now_ms = now_ms
         self._watchers: set[Callable[[], None]] = set()
         self._decisions = Decisions()
@@ -212,7 +213,7 @@ class PartitionLog(LogReader):
 
         May be called in any thread.
         """
-        return client_batch.check(self._rules())
+        return client_batch.check(self._rules(self.config, self._now_ms()))
 
     def enqueue(self, records: Buffer, guard: VerificationGuard | None = None) -> Append:
         """Like :meth:`enqueue_batch`, for the one batch of a Produce request."""
@@ -224,21 +225,26 @@ class PartitionLog(LogReader):
         ``guard``: from :meth:`guard_for`, once the coordinator has confirmed the transaction. Raises LogError if the
         batch is refused: those of :meth:`check` and ``ProducerStates.check``.
         """
-        self._check_leader()
-        header, max_timestamp_ms = self.check(client_batch)
-        duplicate = self._writer.producers.check(header, guard)
-        if duplicate is not None:
-            return self._again(duplicate)
-        batch = self._in_own_codec(client_batch.records, header)
-        timestamp_ms, now_ms = NO_TIMESTAMP, self._now_ms()
-        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+        writer, now_ms = self._writer, self._now_ms()
+        if writer.over is not None:
+            raise writer.over.again()
+        config = writer.config
+        header, max_timestamp_ms = client_batch.check(self._rules(config, now_ms))
+        if header.producer_id != NO_PRODUCER:
+            duplicate = writer.producers.check(header, guard)
+            if duplicate is not None:
+                return self._again(duplicate)
+        batch = self._stored(client_batch.records, header, config)
+        timestamp_ms = NO_TIMESTAMP
+        if config.message_timestamp_type == LOG_APPEND_TIME:
             timestamp_ms = now_ms
             stamp_log_append_time(batch, timestamp_ms)
         elif header.max_timestamp_ms != max_timestamp_ms:
             stamp_max_timestamp(batch, max_timestamp_ms)
-        stamp(batch, self._writer.end_offset, self.epoch)
-        write = self._writer.push(batch, now_ms if timestamp_ms == NO_TIMESTAMP else None)
-        return Append(self._result(write.header.base_offset, timestamp_ms), write.done)
+        stamp(batch, writer.end_offset, self.epoch)
+        write = writer.push(batch, now_ms if timestamp_ms == NO_TIMESTAMP else None)
+        result = AppendResult(write.header.base_offset, timestamp_ms, self._replacer.log_start_offset)
+        return Append(result, write.done)
 
     async def append_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> int:
         """Append key-value pairs as one batch, all or nothing. Returns its base offset, once durable.
@@ -278,9 +284,9 @@ class PartitionLog(LogReader):
             batch = build_batch(records, timestamp_ms, *place, producer=own)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
-        header = read_header(batch)
-        self._check_segment_holds(header)
-        self._writer.producers.check(header, guard)
+        if len(batch) > self.config.segment_bytes:
+            raise _no_segment_holds(len(batch), self.config)
+        self._writer.producers.check(read_header(batch), guard)
         return self._writer.push(batch, None)
 
     def guard_for(
@@ -406,34 +412,29 @@ class PartitionLog(LogReader):
         except OSError as error:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
-    def _rules(self) -> Rules:
+    def _rules(self, config: LogConfig, now_ms: int) -> Rules:
         """Return the current rules for batches of clients."""
-        config, name = self.config, self.directory.name
         if config.message_timestamp_type == LOG_APPEND_TIME:
-            return Rules(name, config.max_message_bytes, config.compacts)
-        times_ms = config.accepted_times_ms(self._now_ms())
-        return Rules(name, config.max_message_bytes, config.compacts, *times_ms)
+            return Rules(self._name, config.max_message_bytes, config.compacts)
+        earliest_ms = now_ms - config.message_timestamp_before_max_ms
+        latest_ms = min(now_ms + config.message_timestamp_after_max_ms, MAX_TIMESTAMP_MS)
+        return Rules(self._name, config.max_message_bytes, config.compacts, earliest_ms, latest_ms)
 
-    def _in_own_codec(self, records: Buffer, header: BatchHeader) -> bytearray:
-        """Return the client's batch in the codec of compression.type.
+    def _stored(self, records: Buffer, header: BatchHeader, config: LogConfig) -> bytearray:
+        """Return a copy of the client's batch, in the codec of compression.type.
 
-        Raises MessageTooLarge if that makes it too large.
+        Raises MessageTooLarge if that makes it too large, or RecordListTooLarge.
         """
-        codec = self.config.codec
+        codec = config.codec
         if codec is None or codec == header.codec:
-            self._check_segment_holds(header)
-            return bytearray(records)
-        batch = recompressed(records, header, codec, self.config.level)
-        if len(batch) > self.config.max_message_bytes:
-            raise MessageTooLarge(f"with compression.type={self.config.compression_type} a batch of {len(batch)} bytes")
-        self._check_segment_holds(read_header(batch))
+            batch = bytearray(records)
+        else:
+            batch = recompressed(records, header, codec, config.level)
+            if len(batch) > config.max_message_bytes:
+                raise MessageTooLarge(f"with compression.type={config.compression_type} a batch of {len(batch)} bytes")
+        if len(batch) > config.segment_bytes:
+            raise _no_segment_holds(len(batch), config)
         return batch
-
-    def _check_segment_holds(self, header: BatchHeader) -> None:
-        if header.size_bytes > self.config.segment_bytes:
-            raise RecordListTooLarge(
-                f"a record batch of {header.size_bytes} bytes, segment.bytes is {self.config.segment_bytes}"
-            )
 
     def _result(self, base_offset: int, timestamp_ms: int, *, duplicate: bool = False) -> AppendResult:
         return AppendResult(
@@ -453,3 +454,7 @@ class PartitionLog(LogReader):
     def _wake(self) -> None:
         for callback in tuple(self._watchers):
             callback()
+
+
+def _no_segment_holds(size_bytes: int, config: LogConfig) -> RecordListTooLarge:
+    return RecordListTooLarge(f"a record batch of {size_bytes} bytes, segment.bytes is {config.segment_bytes}")

@@ -24,7 +24,7 @@ from muster.actors.log.format.client_batch import ClientBatch
 from muster.actors.log.leader_epochs import offset_for_leader_epoch
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.partitions import OnOpen, Partitions, TopicIdPartition
-from muster.actors.log.produces import Submitted
+from muster.actors.log.produces import Placed, Submitted
 from muster.actors.log.routing import MAY_COME, Routing
 from muster.actors.log.transactions import describing
 from muster.actors.log.transactions.verification import Transaction, Verification
@@ -65,7 +65,11 @@ class LogService:
         ``muster.actors.log.transactions.verification``.
         """
         self._index = index
+        self._topics = topics
         self._routing = Routing(topics, index)
+        self._ready: dict[TopicIdPartition, PartitionLog] = {}
+        """Open logs that this actor owns according to the following view."""
+        self._ready_in: ClusterView | None = None
         self._now_ms = now_ms
         self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms, self._opened)
         self._on_open = on_open
@@ -104,6 +108,17 @@ class LogService:
     def start_upkeep(self) -> None:
         """Begin periodic retention and compaction, as configured."""
         self._upkeep.start()
+
+    def place(self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None) -> Placed:
+        """:meth:`submit`, without a future if the batch need not wait: return its place, or why it is refused."""
+        if transaction is None and (topic_id, partition) not in self._late:
+            batch = ClientBatch(records)
+            try:
+                if batch.is_short() and (log := self.open_log(topic_id, partition)) is not None:
+                    return log.enqueue_batch(batch)
+            except Exception as error:  # other batches of the request do not depend on it
+                return error
+        return self.submit(topic_id, partition, records, transaction)
 
     def submit(
         self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None
@@ -187,11 +202,20 @@ class LogService:
 
         Raises LogError.
         """
-        try:
-            topic = self._routing.topic(topic_id, partition)
-        except MAY_COME:
-            return None
-        return self._partitions.open_log(topic, partition)
+        view = self._topics()
+        if view is not self._ready_in:
+            self._ready_in = view
+            self._ready.clear()
+        log = self._ready.get((topic_id, partition))
+        if log is None or log.is_over:
+            try:
+                topic = self._routing.topic(topic_id, partition)
+            except MAY_COME:
+                return None
+            log = self._partitions.open_log(topic, partition)
+            if log is not None:
+                self._ready[topic_id, partition] = log
+        return log
 
     async def list_offsets(self, entity: Any) -> dict[str, Any]:
         """ListOffsets v10: see ``muster.actors.log.fetch.list_offsets``."""
@@ -257,6 +281,7 @@ class LogService:
         """Make accepted batches durable and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
         await self._upkeep.stop()
         self._verification.close()
+        self._ready.clear()
         await self._partitions.close()
 
     async def _stored_logs(self) -> list[PartitionLog]:

@@ -39,7 +39,7 @@ class SteppingDisk(Disk):
         self.step("create_unsynced")
         return super().create_unsynced(path)
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         self.step("write")
         half = len(content) // 2
         super().write(fd, content[:half], position)

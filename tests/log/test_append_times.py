@@ -243,7 +243,7 @@ class Full(Disk):
             raise OSError(errno.ENOSPC, "full")
         return super().create_unsynced(path)
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         super().write(fd, content if self.writes else content[: len(content) // 2], position)
         if not self.writes:
             raise OSError(errno.ENOSPC, "full")
@@ -258,7 +258,8 @@ def test_an_entry_that_cannot_be_written_costs_nothing_but_itself(tmp_path: Path
         times = AppendTimes(disk, threads)
         segment = tmp_path / "00000000000000000000.1.0.log"
         for base_offset, disk.writes in ((0, True), (10, False), (20, True)):
-            times.add(segment, [(base_offset, NOW_MS + base_offset), (base_offset + 5, NOW_MS)])
+            times.add(segment, base_offset, NOW_MS + base_offset)
+            times.add(segment, base_offset + 5, NOW_MS)
             await times.flush()
         assert [times.look_up(segment, base) for base in (0, 5, 10, 15, 20)] == [
             *(NOW_MS, NOW_MS),
@@ -267,7 +268,7 @@ def test_an_entry_that_cannot_be_written_costs_nothing_but_itself(tmp_path: Path
         ]
         other = tmp_path / "00000000000000000030.1.1.log"
         for disk.creates in (False, True):
-            times.add(other, [(30, NOW_MS)])
+            times.add(other, 30, NOW_MS)
             assert times.look_up(other, 30) == NOW_MS
             await times.flush()
             assert times.look_up(other, 30) is None
@@ -282,7 +283,7 @@ def test_a_time_is_known_before_while_and_after_it_is_written(tmp_path: Path) ->
     gate, entered = threading.Event(), threading.Event()
 
     class Gated(Disk):
-        def write(self, fd: int, content: bytes, position: int) -> None:
+        def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
             entered.set()
             assert gate.wait(10)
             super().write(fd, content, position)
@@ -290,10 +291,10 @@ def test_a_time_is_known_before_while_and_after_it_is_written(tmp_path: Path) ->
     async def main(threads: Executor) -> None:
         times = AppendTimes(Gated(), threads)
         segment = tmp_path / "00000000000000000000.1.0.log"
-        times.add(segment, [(0, NOW_MS)])
+        times.add(segment, 0, NOW_MS)
         assert times.look_up(segment, 0) == NOW_MS
         await asyncio.to_thread(entered.wait, 10)  # by itself
-        times.add(segment, [(1, NOW_MS + 1)])
+        times.add(segment, 1, NOW_MS + 1)
         assert [times.look_up(segment, base) for base in (0, 1)] == [NOW_MS, NOW_MS + 1]
         gate.set()
         await times.flush()

@@ -52,7 +52,7 @@ class BrokenDisk(Disk):
         self._maybe("create")
         return super().create(path)
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         if "write" in self.fails:
             super().write(fd, content[: len(content) // 2], position)
         self._maybe("write")

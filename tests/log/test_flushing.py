@@ -81,7 +81,7 @@ class Writers(Disk):
     def __init__(self) -> None:
         self.threads: list[threading.Thread] = []
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         self.threads.append(threading.current_thread())
         super().write(fd, content, position)
 

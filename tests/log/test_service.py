@@ -17,7 +17,7 @@ from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
 from muster.actors.log.format.batch import iter_headers, read_header
 from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
-from muster.actors.log.partition import PartitionLog
+from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.produces import Produce
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
 from muster.actors.wire.internal.produce import ProducedPartition
@@ -57,7 +57,7 @@ class Cluster:
 
     async def produce(self, *parts: tuple[UUID, int, bytes]) -> Sequence[ProducedPartition]:
         produced: asyncio.Future[Sequence[ProducedPartition]] = asyncio.get_running_loop().create_future()
-        Produce([self.service.submit(*part) for part in parts], produced.set_result)
+        Produce([self.service.place(*part) for part in parts], produced.set_result)
         return await produced
 
     async def fetch(
@@ -503,10 +503,12 @@ def test_a_batch_that_takes_long_holds_up_its_own_partition_only(tmp_path: Path,
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)), (FLIGHTS.topic_id, 1, client_batch(1)))
-        first = cluster.service.submit(FLIGHTS.topic_id, 0, long)
-        behind = cluster.service.submit(FLIGHTS.topic_id, 0, client_batch(1))
-        beside = cluster.service.submit(FLIGHTS.topic_id, 1, client_batch(1))
-        assert (first.done(), behind.done(), beside.done()) == (False, False, True)
+        first = cluster.service.place(FLIGHTS.topic_id, 0, long)
+        behind = cluster.service.place(FLIGHTS.topic_id, 0, client_batch(1))
+        beside = cluster.service.place(FLIGHTS.topic_id, 1, client_batch(1))
+        assert isinstance(beside, Append)
+        assert isinstance(first, asyncio.Future)
+        assert isinstance(behind, asyncio.Future)
         count = read_header(long).record_count
         assert ((await first).result.base_offset, (await behind).result.base_offset) == (1, 1 + count)
         unsound = cluster.service.submit(

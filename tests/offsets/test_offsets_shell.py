@@ -183,7 +183,7 @@ class BrokenDisk(Disk):
 
     broken = False
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         if self.broken:
             raise OSError(28, "No space left on device")
         super().write(fd, content, position)

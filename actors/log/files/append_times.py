@@ -59,9 +59,12 @@ class AppendTimes:
         self._fd = -1
         self._end = 0
 
-    def add(self, segment: Path, entries: Iterable[tuple[int, int]]) -> None:
-        """Record when batches of the segment were appended, in ascending order after earlier entries."""
-        self._unwritten.setdefault(segment, {}).update(entries)
+    def add(self, segment: Path, base_offset: int, appended_ms: int) -> None:
+        """Record when a batch of the segment was appended. Base offsets ascend."""
+        entries = self._unwritten.get(segment)
+        if entries is None:
+            entries = self._unwritten[segment] = {}
+        entries[base_offset] = appended_ms
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_S, self._write_soon)
 

@@ -26,12 +26,10 @@ class Disk:
     def check_room(self, directory: Path) -> None:
         """ENOSPC if what is free there is not for the records that are about to be written. Here: never."""
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
-        view = memoryview(content)
-        while view:
-            written = os.pwrite(fd, view, position)
-            view = view[written:]
-            position += written
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
+        written = os.pwrite(fd, content, position)
+        while written < len(content):
+            written += os.pwrite(fd, memoryview(content)[written:], position + written)
 
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -73,12 +73,13 @@ class SparseIndex:
     def memory_bytes(self) -> int:
         return len(self) * ENTRY_BYTES
 
-    def is_due(self, position: int, interval_bytes: int) -> bool:
-        """Whether the batch at that position, behind all others, gets an entry."""
-        return not self._positions or position - self._positions[-1] >= interval_bytes
+    def grow(self, offset: int, position: int, before_ms: int, interval_bytes: int) -> None:
+        """Add an entry for the batch at that position, behind all others, unless the last entry is near.
 
-    def add(self, offset: int, position: int, before_ms: int) -> None:
-        """``before_ms``: the largest timestamp of the batches before this one."""
+        ``before_ms``: the largest timestamp of the batches before this one.
+        """
+        if self._positions and position - self._positions[-1] < interval_bytes:
+            return
         self._offsets.append(offset)
         self._positions.append(position)
         self._before_ms.append(before_ms)

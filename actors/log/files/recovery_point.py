@@ -51,11 +51,6 @@ class RecoveryPoint:
             return None
         return cls(SegmentName(epoch, serial, base_offset), size_bytes, next_offset)
 
-    def to_bytes(self) -> bytes:
-        name = self.segment
-        fields = _FIELDS.pack(_MAGIC, name.epoch, name.serial, name.base_offset, self.size_bytes, self.next_offset)
-        return fields + _CRC.pack(crc32c(fields))
-
 
 def _crc_in(content: bytes) -> int:
     return int(_CRC.unpack_from(content, _FIELDS.size)[0])
@@ -80,12 +75,13 @@ class RecoveryPointFile:
         self._fd = -1
         self._failed = False
 
-    def move(self, point: RecoveryPoint) -> None:
-        """Call from one thread at a time."""
+    def move(self, segment: SegmentName, size_bytes: int, next_offset: int) -> None:
+        """Write a :class:`RecoveryPoint`. Call from one thread at a time."""
+        fields = _FIELDS.pack(_MAGIC, segment.epoch, segment.serial, segment.base_offset, size_bytes, next_offset)
         try:
             if self._fd < 0:
                 self._fd = self._disk.create_unsynced(self._path)
-            self._disk.write(self._fd, point.to_bytes(), 0)
+            self._disk.write(self._fd, fields + _CRC.pack(crc32c(fields)), 0)
             self._failed = False
         except OSError as error:
             if not self._failed:

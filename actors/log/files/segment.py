@@ -27,6 +27,7 @@ from muster.actors.log.files.index import Head, SparseIndex
 from muster.actors.log.format.batch import (
     HEADER,
     HEADER_BYTES,
+    LENGTH_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     crc_matches,
@@ -239,15 +240,16 @@ class Segment:
 
     def add(self, header: BatchHeader) -> None:
         """Add the batch that lies at ``size_bytes``."""
-        index = self._growing_index()
-        if index.is_due(self.size_bytes, self._interval_bytes):
-            index.add(header.base_offset, self.size_bytes, self.max_timestamp_ms)
+        position, index = self.size_bytes, self._index
+        if index is None:
+            index = self._growing_index()
+        index.grow(header.base_offset, position, self.max_timestamp_ms, self._interval_bytes)
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = header.max_timestamp_ms
-            self.max_timestamp_position = self.size_bytes
-        self.last_position = self.size_bytes
-        self.size_bytes += header.size_bytes
-        self.next_offset = header.next_offset
+            self.max_timestamp_position = position
+        self.last_position = position
+        self.size_bytes = position + header.length + LENGTH_OVERHEAD
+        self.next_offset = header.base_offset + header.last_offset_delta + 1
 
     def keep_index(self, disk: Disk) -> None:
         """Write the index files if they do not exist; no batch may follow.
@@ -396,11 +398,11 @@ class Segment:
         indexes.CACHE.forget(self.path)
 
     def _growing_index(self) -> SparseIndex:
-        """For a segment that will be written to again."""
-        if self._index is None:
-            self._index, self._head = self._indexed(), None
-            indexes.CACHE.forget(self.path)
-        return self._index
+        """For a segment that will be written to again, whose index is in a file."""
+        index = self._index = self._indexed()
+        self._head = None
+        indexes.CACHE.forget(self.path)
+        return index
 
     def _indexed(self) -> SparseIndex:
         index = self._index
@@ -421,8 +423,7 @@ class Segment:
     def _rebuilt_index(self) -> SparseIndex:
         index, largest_ms = SparseIndex(), NO_TIMESTAMP
         for position, header in self._walk(0):
-            if index.is_due(position, self._interval_bytes):
-                index.add(header.base_offset, position, largest_ms)
+            index.grow(header.base_offset, position, largest_ms, self._interval_bytes)
             largest_ms = max(largest_ms, header.max_timestamp_ms)
         return index
 

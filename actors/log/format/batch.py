@@ -39,7 +39,8 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 
-_MAGIC_AT = 16
+_EPOCH_AT = 12
+_MAGIC, _MAGIC_AT = 2, 16
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
@@ -49,7 +50,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 _LAST_CODEC = 4
 
-_PREFIX = struct.Struct(">qii")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
 _CHECKED = struct.Struct(">qi4xbI2xi")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -169,59 +171,59 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
     LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedCompression,
     MessageTooLarge or InvalidTimestamp. ``client_batch`` looks at the records.
     """
-    if not records:
+    size = len(records)
+    if not size:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
-    _check_format(records)
+    if size <= _MAGIC_AT or records[_MAGIC_AT] != _MAGIC:
+        raise _other_format(records)
     header = read_header(records)
-    if header.length < HEADER_BYTES - LENGTH_OVERHEAD or header.size_bytes > len(records):
-        raise CorruptMessage(f"a record batch of {header.size_bytes} bytes in {len(records)} bytes")
-    if header.size_bytes > max_message_bytes:
-        raise MessageTooLarge(f"a record batch of {header.size_bytes} bytes, max.message.bytes is {max_message_bytes}")
-    if header.size_bytes < len(records):
+    batch_bytes = header.length + LENGTH_OVERHEAD
+    if not HEADER_BYTES <= batch_bytes <= size:
+        raise CorruptMessage(f"a record batch of {batch_bytes} bytes in {size} bytes")
+    if batch_bytes > max_message_bytes:
+        raise MessageTooLarge(f"a record batch of {batch_bytes} bytes, max.message.bytes is {max_message_bytes}")
+    if batch_bytes < size:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has more")
-    if not crc_matches(records, header):
+    if crc32c(memoryview(records)[_ATTRIBUTES_AT:]) != header.crc:
         raise CorruptMessage(f"the record batch does not match its CRC {header.crc:#010x}")
-    _check_attributes(header)
-    _check_count(header)
+    _check_fields(header)
     return header
 
 
-def _check_format(records: Buffer) -> None:
+def _other_format(records: Buffer) -> InvalidRecord | CorruptMessage:
     if len(records) <= _MAGIC_AT:
-        raise CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
+        return CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
     magic = records[_MAGIC_AT]
-    if magic in (0, 1):
-        raise InvalidRecord(f"message format {magic}, only 2 is stored")
-    if magic != 2:
-        raise CorruptMessage(f"message format {magic} does not exist")
+    if magic < _MAGIC:
+        return InvalidRecord(f"message format {magic}, only {_MAGIC} is stored")
+    return CorruptMessage(f"message format {magic} does not exist")
 
 
-def _check_attributes(header: BatchHeader) -> None:
-    if header.codec > _LAST_CODEC:
+def _check_fields(header: BatchHeader) -> None:
+    attributes, producer_id, count = header.attributes, header.producer_id, header.record_count
+    if attributes & CODEC_MASK > _LAST_CODEC:
         raise UnsupportedCompression(f"compression codec {header.codec} does not exist")
-    if header.is_control:
+    if attributes & CONTROL:
         raise InvalidRecord("clients may not write control batches")
-    if header.has_log_append_time:
+    if attributes & _LOG_APPEND_TIME:
         raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
-    if header.producer_id != NO_PRODUCER and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if producer_id == NO_PRODUCER:
+        if attributes & TRANSACTIONAL:
+            raise InvalidRecord("a transactional batch without a producer id")
+    elif header.base_sequence < 0 or header.producer_epoch < 0:
         raise InvalidRecord(
-            f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}"
+            f"producer {producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}"
         )
-    if header.producer_id == NO_PRODUCER and header.is_transactional:
-        raise InvalidRecord("a transactional batch without a producer id")
-
-
-def _check_count(header: BatchHeader) -> None:
-    if header.record_count > MAX_BATCH_RECORDS:
-        raise InvalidRecord(f"{header.record_count} records in one batch, the limit is {MAX_BATCH_RECORDS}")
-    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-        raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
+    if count > MAX_BATCH_RECORDS:
+        raise InvalidRecord(f"{count} records in one batch, the limit is {MAX_BATCH_RECORDS}")
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecord(f"{count} records with a last offset delta of {header.last_offset_delta}")
 
 
 def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Write the two fields that the log assigns."""
-    length = int.from_bytes(batch[8:LENGTH_OVERHEAD], "big")
-    _PREFIX.pack_into(batch, 0, base_offset, length, leader_epoch)
+    _OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, _EPOCH_AT, leader_epoch)
 
 
 def stamp_log_append_time(batch: bytearray, now_ms: int) -> None:

@@ -6,10 +6,11 @@ for ever. Their lengths are, not their contents: keys, values and headers are pa
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, InvalidRecords, LogError, MessageTooLarge
-from muster.actors.log.format.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, check_client_batch, read_header
+from muster.actors.log.format.batch import CODEC_MASK, HEADER_BYTES, NO_TIMESTAMP, BatchHeader, check_client_batch
 from muster.actors.log.format.compression import AT_ONCE_BYTES, NO_COMPRESSION, DecompressedTooLarge, decompress
 from muster.actors.log.format.records import scan_records
 from muster.actors.wire.internal.produce import RecordError
@@ -26,6 +27,8 @@ _EVER_MS = 1 << 65
 """More than a timestamp and a delta together can be."""
 _NULL = 1
 """The length -1 as it is encoded."""
+_SHORT, _SHORT_AT = struct.Struct(">h34xi"), 21
+"""Attributes and number of records, from a batch's header."""
 _INT_SHIFT, _LONG_SHIFT = 28, 63
 """The last shifts of a varint of 32 and 64 bits."""
 
@@ -41,14 +44,6 @@ class Rules(NamedTuple):
     earliest_ms: int = -_EVER_MS
     latest_ms: int = _EVER_MS
     """Limits of records that have a timestamp. With message.timestamp.type=LogAppendTime, any will do."""
-
-    def are_met(self, base_ms: int, found: Survey) -> bool:
-        """Whether all records follow them; if not, some may all the same."""
-        if self.needs_keys and found.has_keyless:
-            return False
-        return (
-            self.earliest_ms <= base_ms + found.least_delta_ms and base_ms + found.greatest_delta_ms <= self.latest_ms
-        )
 
 
 class Checked(NamedTuple):
@@ -72,16 +67,17 @@ class ClientBatch:
 
     def is_short(self) -> bool:
         """Whether :meth:`check` takes no longer than an event loop may be kept from its other work. Raises nothing."""
-        try:
-            header = read_header(self.records)
-            if header.codec == NO_COMPRESSION:
-                return header.record_count <= AT_ONCE_RECORDS
-            self._payload = decompress(header.codec, memoryview(self.records)[HEADER_BYTES:], AT_ONCE_BYTES)
-        except DecompressedTooLarge:
-            return False
-        except LogError:
+        if len(self.records) < HEADER_BYTES:
             return True
-        return header.record_count <= AT_ONCE_RECORDS
+        attributes, record_count = _SHORT.unpack_from(self.records, _SHORT_AT)
+        if codec := attributes & CODEC_MASK:
+            try:
+                self._payload = decompress(codec, memoryview(self.records)[HEADER_BYTES:], AT_ONCE_BYTES)
+            except DecompressedTooLarge:
+                return False
+            except LogError:
+                return True
+        return bool(record_count <= AT_ONCE_RECORDS)
 
     def check(self, rules: Rules) -> Checked:
         """Check it, unless that has been done.
@@ -91,14 +87,15 @@ class ClientBatch:
         if self._checked is None:
             header = check_client_batch(self.records, rules.max_message_bytes)
             payload = self._payload if self._payload is not None else _payload(self.records, header)
-            self.forget()
-            found = survey(payload, header.record_count)
-            if not rules.are_met(header.base_timestamp_ms, found):
+            self._payload = None
+            has_keyless, least_ms, greatest_ms = survey(payload, header.record_count)
+            least_ms, greatest_ms = header.base_timestamp_ms + least_ms, header.base_timestamp_ms + greatest_ms
+            is_late = least_ms < rules.earliest_ms or greatest_ms > rules.latest_ms
+            if is_late or (has_keyless and rules.needs_keys):  # some may follow the rules all the same
                 refused = _invalid_records(payload, header, rules)
                 if refused is not None:
                     raise refused
-            max_timestamp_ms = max(header.base_timestamp_ms + found.greatest_delta_ms, NO_TIMESTAMP)
-            self._checked = Checked(header, max_timestamp_ms)
+            self._checked = Checked(header, max(greatest_ms, NO_TIMESTAMP))
         return self._checked
 
     def forget(self) -> None:
@@ -107,11 +104,11 @@ class ClientBatch:
 
 
 def _payload(records: Buffer, header: BatchHeader) -> bytes:
-    packed = memoryview(records)[HEADER_BYTES:]
-    if header.codec == NO_COMPRESSION:
+    codec, packed = header.attributes & CODEC_MASK, memoryview(records)[HEADER_BYTES:]
+    if codec == NO_COMPRESSION:
         return bytes(packed)
     try:
-        return decompress(header.codec, packed)
+        return decompress(codec, packed)
     except DecompressedTooLarge as error:  # producers divide a batch that is too large
         raise MessageTooLarge(str(error)) from error
     except CorruptMessage as error:  # its CRC is right: to send it again does not help

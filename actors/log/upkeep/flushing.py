@@ -12,12 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from muster.actors.log.config import LogConfig
-from muster.actors.log.format.batch import read_header
-from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.log.format.batch import CONTROL, BatchHeader
 
 _MAX_S = 3600.0
+
+
+class Written(Protocol):
+    """A batch of a commit."""
+
+    @property
+    def header(self) -> BatchHeader: ...
 
 
 class Flushing:
@@ -34,29 +41,33 @@ class Flushing:
         """Whether any acknowledged record is not synced."""
         return self._records > 0
 
-    def wants_sync(self, batches: Sequence[Buffer], config: LogConfig) -> bool:
+    def wants_sync(self, writes: Sequence[Written], config: LogConfig) -> bool:
         """Whether a commit of these batches must be synced."""
-        if self.is_due or not batches or config.flush_messages <= 1:
-            return self.is_due or bool(batches)
-        headers = [read_header(batch) for batch in batches]
-        records = sum(header.record_count for header in headers)
-        return self._records + records >= config.flush_messages or any(header.is_control for header in headers)
+        if self.is_due or not writes or config.flush_messages <= 1:
+            return self.is_due or bool(writes)
+        records = self._records
+        for write in writes:
+            if write.header.attributes & CONTROL:
+                return True
+            records += write.header.record_count
+        return records >= config.flush_messages
 
     def synced(self) -> None:
         """Everything is synced. For any thread."""
         self._records = 0
         self.is_due = False
 
-    def written(self, batches: Sequence[Buffer]) -> None:
+    def written(self, writes: Sequence[Written]) -> None:
         """Count batches that were written but not synced. For any thread."""
-        self._records += sum(read_header(batch).record_count for batch in batches)
+        for write in writes:
+            self._records += write.header.record_count
 
     def arm(self, config: LogConfig) -> None:
         """Start or stop the timer. Call after each commit, on the event loop."""
-        if self.is_behind and self._timer is None:
+        if self._records and self._timer is None:
             wait_s = min(config.flush_ms / 1000, _MAX_S)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._expired)
-        elif not self.is_behind:
+        elif not self._records and self._timer is not None:
             self.stop()
 
     def stop(self) -> None:

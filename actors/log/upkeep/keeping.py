@@ -12,9 +12,9 @@ from muster.actors.log.errors import LogError, StorageError
 from muster.actors.log.files import loading, snapshot
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
-from muster.actors.log.files.recovery_point import RecoveryPoint, RecoveryPointFile
+from muster.actors.log.files.recovery_point import RecoveryPointFile
 from muster.actors.log.files.segment import Segment
-from muster.actors.log.format.batch import read_header
+from muster.actors.log.format.batch import LENGTH_OVERHEAD, BatchHeader
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,16 @@ class Keeper:
         """Set the segment aside if a read finds it corrupt."""
         segment.on_corrupt = self._found_corrupt
 
-    def committed(self, segment: Segment, batches: list[bytearray]) -> None:
+    def committed(self, segment: Segment, headers: list[BatchHeader]) -> None:
         """Move the recovery point: the batches behind the segment's size are durable, and the claim held after that.
 
         In a thread.
         """
-        size_bytes = segment.size_bytes + sum(map(len, batches))
-        next_offset = read_header(batches[-1]).next_offset if batches else segment.next_offset
-        self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, next_offset))
+        size_bytes, next_offset = segment.size_bytes, segment.next_offset
+        for header in headers:
+            size_bytes += header.length + LENGTH_OVERHEAD
+            next_offset = header.base_offset + header.last_offset_delta + 1
+        self._recovery_point.move(segment.name, size_bytes, next_offset)
 
     def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
         """Write the files of a complete segment; ``producers`` is the state at its end."""

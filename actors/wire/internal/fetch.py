@@ -130,7 +130,7 @@ def read_fetch(message: bytes) -> tuple[int, FetchRequest]:
 
 def _read_wanted(wanted: bytes) -> tuple[FetchPartition, ...]:
     """struct.error if they are cut off."""
-    return tuple(FetchPartition(_uuid(topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted))
+    return tuple(FetchPartition(topic_id_of(topic_id), *rest) for topic_id, *rest in _WANTED.iter_unpack(wanted))
 
 
 _read_again = lru_cache(maxsize=128)(_read_wanted)
@@ -138,7 +138,8 @@ _read_again = lru_cache(maxsize=128)(_read_wanted)
 
 
 @lru_cache(maxsize=4096)
-def _uuid(data: bytes) -> UUID:
+def topic_id_of(data: bytes) -> UUID:
+    """Return the topic id of those bytes."""
     return UUID(bytes=data)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from muster.actors.wire.internal.envelope import Kind
+from muster.actors.wire.internal.fetch import topic_id_of
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.kafka.framing import Buffer
 
@@ -21,6 +22,7 @@ _PARTITION = struct.Struct(">16siI")
 _RESULT = struct.Struct(">hqqqiI")
 _RECORD_ERROR = struct.Struct(">iI")
 _NO_TEXT = -1
+_OK = ErrorCode.none
 
 
 class ProducePartition(NamedTuple):
@@ -85,7 +87,7 @@ def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
         while at < len(message):
             topic_id, partition, size_bytes = _PARTITION.unpack_from(message, at)
             at += _PARTITION.size
-            partitions.append(ProducePartition(UUID(bytes=topic_id), partition, view[at : at + size_bytes]))
+            partitions.append(ProducePartition(topic_id_of(topic_id), partition, view[at : at + size_bytes]))
             at += size_bytes
     except struct.error as error:
         raise ValueError(f"a PRODUCE: {error}") from error
@@ -97,10 +99,14 @@ def read_produce(message: bytes) -> tuple[int, ProduceRequest]:
 def write_produced(token: int, partitions: Iterable[ProducedPartition]) -> bytes:
     """Return a PRODUCED; partitions in the order of the PRODUCE."""
     parts = [_HEAD.pack(Kind.PRODUCED, token)]
-    for error_code, *numbers, error_message, record_errors in partitions:
+    for error_code, base_offset, append_time_ms, log_start_offset, error_message, record_errors in partitions:
+        if error_message is None and not record_errors:
+            parts.append(_RESULT.pack(error_code, base_offset, append_time_ms, log_start_offset, _NO_TEXT, 0))
+            continue
         text = b"" if error_message is None else error_message.encode()
         text_bytes = _NO_TEXT if error_message is None else len(text)
-        parts += (_RESULT.pack(error_code, *numbers, text_bytes, len(record_errors)), text)
+        head = (error_code, base_offset, append_time_ms, log_start_offset, text_bytes, len(record_errors))
+        parts += (_RESULT.pack(*head), text)
         for batch_index, message in record_errors:
             text = message.encode()
             parts += (_RECORD_ERROR.pack(batch_index, len(text)), text)
@@ -115,6 +121,13 @@ def read_produced(body: bytes) -> Sequence[ProducedPartition]:
         while at < len(body):
             error, base_offset, log_append_time_ms, log_start_offset, size_bytes, count = _RESULT.unpack_from(body, at)
             at += _RESULT.size
+            if size_bytes == _NO_TEXT and not count:
+                found.append(
+                    ProducedPartition(
+                        _OK if error == 0 else ErrorCode(error), base_offset, log_append_time_ms, log_start_offset
+                    )
+                )
+                continue
             text = None if size_bytes == _NO_TEXT else body[at : at + size_bytes].decode()
             at += max(size_bytes, 0)
             record_errors = []

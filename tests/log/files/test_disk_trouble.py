@@ -36,7 +36,7 @@ class Failing(Disk):
         self._check("create")
         return super().create(path)
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         if self.code and self.call == "write":
             super().write(fd, content[: len(content) // 2], position)
         self._check("write")

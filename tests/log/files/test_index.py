@@ -184,7 +184,7 @@ def test_indexes_of_closed_segments_take_bounded_memory() -> None:
     def index(entries: int) -> SparseIndex:
         made = SparseIndex()
         for number in range(entries):
-            made.add(number, number, 0)
+            made.grow(number, number, 0, 1)
         return made
 
     cache = IndexCache(max_bytes=24 * 1000)

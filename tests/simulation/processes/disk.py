@@ -50,7 +50,7 @@ class SimulatedDisk(Disk):
         self._check_alive()
         return super().create_unsynced(path)
 
-    def write(self, fd: int, content: bytes, position: int) -> None:
+    def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         self._take_time()
         self._may_fail()
         super().write(fd, content, position)

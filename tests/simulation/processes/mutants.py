@@ -12,7 +12,7 @@ from muster.actors.group.shard import Shard, session_timer
 from muster.actors.group.state import Group, Member
 from muster.actors.group.transactions.loading import LatestRecords
 from muster.actors.group.types import Outcome
-from muster.actors.log.committer import Committer
+from muster.actors.log.committer import Committer, Write
 from muster.actors.log.errors import FencedEpoch, LogError
 from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
@@ -64,7 +64,7 @@ def _claims_of_lower_epochs_are_kept() -> list[Change]:
 def _a_fenced_error_is_swallowed() -> list[Change]:
     write = Committer._write_durably
 
-    def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
+    def mutant(writer: Committer, writes: list[Write], begin_segment: bool, is_synced: bool) -> Any:
         check = writer._claim.check
 
         def swallow() -> None:
@@ -72,7 +72,7 @@ def _a_fenced_error_is_swallowed() -> list[Change]:
                 check()
 
         writer._claim.check = swallow  # type: ignore[method-assign]
-        return write(writer, batches, begin_segment)
+        return write(writer, writes, begin_segment, is_synced)
 
     return [(Committer, "_write_durably", mutant)]
 
@@ -82,12 +82,12 @@ def _the_claim_is_checked_before_the_write() -> list[Change]:
     """Acknowledgements of a fenced copy may be in a file that its successor has removed: it is not synced then."""
     commit = Committer._write_durably
 
-    def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
+    def mutant(writer: Committer, writes: list[Write], begin_segment: bool, is_synced: bool) -> Any:
         claim = writer._claim
         claim.check()
         writer._claim = replace_check(claim)
         try:
-            return commit(writer, batches, begin_segment)
+            return commit(writer, writes, begin_segment, is_synced)
         finally:
             writer._claim = claim
 
