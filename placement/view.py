@@ -157,14 +157,10 @@ class ClusterView:
 
         Depends on nothing else that may change while the cluster runs: the owner of a log must not change by itself.
         """
-        return self._log_indices[(topic.topic_id.int + partition) % len(self.logs)]
-
-    @property
-    def _log_indices(self) -> list[int]:
-        found: list[int] | None = self._found.get("logs")
-        if found is None:
-            found = self._found["logs"] = sorted(self.logs)
-        return found
+        indices: list[int] | None = self._found.get("logs")
+        if indices is None:
+            indices = self._found["logs"] = sorted(self.logs)
+        return indices[(topic.topic_id.int + partition) % len(indices)]
 
     def with_leaders(self, before: Leaders) -> ClusterView:
         """Return this view with the leaders that its gateways, topics and logs imply, close to ``before``."""

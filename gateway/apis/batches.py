@@ -21,6 +21,7 @@ from muster.actors.wire.kafka.framing import Buffer
 _SUMMARY = struct.Struct(">qi9xhi30xi")
 """Base offset, length, attributes, last offset delta and number of records, from a batch's header (magic 2)."""
 _ATTRIBUTES, _ATTRIBUTES_AT = struct.Struct(">h"), 21
+_COUNT_AT = HEADER_BYTES - 4
 _PRODUCER, _PRODUCER_AT = struct.Struct(">qh"), 43
 _MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _CONTROL_TYPE = struct.Struct(">2xh")
@@ -86,6 +87,11 @@ def _scan(records: Buffer) -> tuple[int, int, int, int, int]:
     if at != size or length < _MIN_LENGTH:
         raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
     return first_offset, base_offset + last_offset_delta, messages, batches, attributes
+
+
+def record_count(records: Buffer) -> int:
+    """Return the number of records of the one batch that a partition of a Produce has, which a log has accepted."""
+    return int.from_bytes(records[_COUNT_AT:HEADER_BYTES], "big")
 
 
 def transactional_producer(records: Buffer | None) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ transaction (KIP-890).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -20,23 +20,14 @@ from muster.actors.log import routing
 from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.internal.produce import ProducedPartition, ProducePartition, ProduceRequest
 from muster.actors.wire.kafka.codec import ErrorCode, field, ms
-from muster.gateway.apis.batches import summarize, transactional_producer
+from muster.gateway.apis.batches import record_count, transactional_producer
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, transactional_id
-from muster.gateway.apis.partitions import (
-    WRITE_GRACE_S,
-    Named,
-    by_topic,
-    channel_to,
-    existence_error,
-    named,
-    owner_of,
-    repeated,
-)
+from muster.gateway.apis.partitions import WRITE_GRACE_S, channel_to
 from muster.gateway.listener.api import Call, Cancel, Reply, Responder, api
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.forward import ActorKey
-from muster.placement.view import ClusterView
+from muster.placement.view import Topic
 
 PRODUCE = 0
 
@@ -62,33 +53,174 @@ def _closed(error: ErrorCode) -> BadRequest:
     return BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
 
 
-_ABORTABLE_VERSION, _ADDING_VERSION = 11, 12
+_ABORTABLE_VERSION, _ADDING_VERSION, _FIRST_WITH_IDS = 11, 12, 13
 _ADDS = 2
 """The transaction version of a producer that sends the latter."""
 
-_Wanted = list[tuple[Named, bytes]]
-_Results = dict[Any, dict[str, Any]]
+
+class _Batch:
+    """The batch of one partition."""
+
+    __slots__ = ("index", "is_repeated", "records", "result", "topic")
+
+    def __init__(self, topic: Topic | None, index: int, records: bytes) -> None:
+        self.topic = topic
+        self.index = index
+        self.records = records
+        self.is_repeated = False
+        self.result: dict[str, Any] = {}
+        """The partition in the response."""
+
+    def fail(self, error: ErrorCode) -> None:
+        self.result = _failed(self.index, error)
+
+
+class _Produce:
+    """A request that is served."""
+
+    __slots__ = ("_call", "_request", "accepted", "topics", "unknown")
+
+    def __init__(self, call: Call) -> None:
+        """Refuse what has an error, and divide the rest among the actors that own the logs."""
+        request = call.entity()
+        self._call = call
+        self._request = request
+        self.topics: dict[str | UUID, dict[int, _Batch]] = {}
+        """By name or, in versions that name topics by id, by id. A partition that occurs twice is here once."""
+        self.unknown: list[UUID] = []
+        """Ids of topics that this gateway does not know."""
+        self.accepted: dict[ActorKey, list[_Batch]] = {}
+        view, has_ids = call.gateway.view, call.header.api_version >= _FIRST_WITH_IDS
+        producers: set[tuple[int, int]] = set()
+        for named in request.topic_data:
+            key = named.topic_id if has_ids else named.name
+            topic = view.topic_by_id(key) if has_ids else view.topics.get(key)
+            if has_ids and topic is None and key is not None:
+                self.unknown.append(key)
+            batches = self.topics.setdefault(key, {})
+            for data in named.partition_data:
+                if (producer := transactional_producer(data.records)) is not None:
+                    producers.add(producer)
+                if (repeated := batches.get(data.index)) is not None:
+                    repeated.is_repeated = True
+                else:
+                    batches[data.index] = _Batch(topic, data.index, data.records)
+        of_all = _error_of_all(request, producers)
+        for batches in self.topics.values():
+            for batch in batches.values():
+                error = ErrorCode.invalid_request if batch.is_repeated else of_all
+                error = error or _refusal(call, batch, has_ids=has_ids)
+                if error is not None:
+                    batch.fail(error)
+                else:
+                    assert batch.topic is not None
+                    owner = ("log", view.log_of(batch.topic, batch.index))
+                    self.accepted.setdefault(owner, []).append(batch)
+
+    def down(self) -> list[ActorKey]:
+        """Return the owners that are not connected."""
+        return [owner for owner in self.accepted if channel_to(self._call.gateway, owner) is None]
+
+    def send(self, channel: Channel, batches: Sequence[_Batch], on_produced: OnProduced) -> Cancel:
+        """Send an actor its batches."""
+        request, version = self._request, self._call.header.api_version
+        partitions = [
+            ProducePartition(batch.topic.topic_id, batch.index, batch.records or b"")
+            for batch in batches
+            if batch.topic is not None
+        ]
+        if request.transactional_id is None:
+            produce = ProduceRequest(partitions)
+        else:
+            transaction_version = _ADDS if version >= _ADDING_VERSION else 0
+            knows_abortable = version >= _ABORTABLE_VERSION
+            produce = ProduceRequest(partitions, request.transactional_id, transaction_version, knows_abortable)
+        timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
+        return partial(channel.cancel, channel.produce(produce, on_produced, timeout_s=timeout_s))
+
+    def forward(self, channel: Channel, batches: Sequence[_Batch], responder: Responder) -> Cancel:
+        """Send an actor its batches, which are all that are accepted, and the response to the client."""
+
+        def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
+            try:
+                self._take(batches, found)
+                responder.reply(self.reply())
+            except Exception as error:
+                responder.fail(error)
+
+        return self.send(channel, batches, on_produced)
+
+    def serve(self, owner: ActorKey, batches: Sequence[_Batch]) -> Awaitable[None]:
+        """Send an actor its batches, before anything is awaited; what is returned waits for their results."""
+        produced: asyncio.Future[Sequence[ProducedPartition] | ChannelLost]
+        produced = asyncio.get_running_loop().create_future()
+
+        def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
+            if not produced.done():
+                produced.set_result(found)
+
+        channel = channel_to(self._call.gateway, owner)
+        if channel is None:
+            produced.set_result(NotSent(f"{owner[0]}-{owner[1]} is down"))
+        else:
+            self.send(channel, batches, on_produced)
+
+        async def collect() -> None:
+            self._take(batches, await produced)
+
+        return collect()
+
+    def _take(self, batches: Sequence[_Batch], found: Sequence[ProducedPartition] | ChannelLost) -> None:
+        if isinstance(found, ChannelLost):
+            # Written or not, unless it was not sent: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not".
+            is_unsent = isinstance(found, NotSent)
+            for batch in batches:
+                batch.fail(ErrorCode.not_leader_or_follower if is_unsent else ErrorCode.request_timed_out)
+            return
+        produced = self._call.gateway.metrics.produced
+        for batch, (error, base_offset, append_time_ms, log_start_offset, message, record_errors) in zip(
+            batches, found, strict=True
+        ):
+            batch.result = {
+                "index": batch.index,
+                "error_code": error,
+                "base_offset": base_offset,
+                "log_append_time": None if append_time_ms < 0 else append_time_ms,
+                "log_start_offset": log_start_offset,
+                "record_errors": [
+                    {"batch_index": index, "batch_index_error_message": text} for index, text in record_errors
+                ],
+                "error_message": message,
+            }
+            if error is ErrorCode.none and batch.topic is not None:
+                produced(batch.topic.name, record_count(batch.records), len(batch.records))
+
+    def reply(self) -> Reply | None:
+        """Return the response, once the results of all batches are there."""
+        if self._request.acks == 0:
+            for batches in self.topics.values():
+                for batch in batches.values():
+                    if batch.result["error_code"] is not ErrorCode.none:
+                        raise _closed(batch.result["error_code"])
+            return None
+        names = ("topic_id", "name") if self._call.header.api_version >= _FIRST_WITH_IDS else ("name", "topic_id")
+        responses = [
+            {names[0]: key, names[1]: None, "partition_responses": [batch.result for batch in batches.values()]}
+            for key, batches in self.topics.items()
+        ]
+        return self._call.reply({"responses": responses, "throttle_time": 0})
 
 
 def _forward(call: Call, responder: Responder) -> Cancel | None:
     """Serve a request for one actor's partitions without a task."""
-    request = call.entity()
-    if call.connection.late_produces or not _knows(call, request):
+    if call.connection.late_produces:
         return None
-    wanted, results, accepted = _accept(call, request)
-    channel = channel_to(call.gateway, next(iter(accepted))) if len(accepted) == 1 else None
-    if channel is None:
+    produce = _Produce(call)
+    if produce.unknown or len(produce.accepted) != 1:
         return None
-    (partitions,) = accepted.values()
-
-    def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
-        try:
-            _take(partitions, found, results)
-            responder.reply(_reply(call, request, wanted, results))
-        except Exception as error:
-            responder.fail(error)
-
-    return _send(call, channel, request, partitions, on_produced)
+    ((owner, batches),) = produce.accepted.items()
+    channel = channel_to(call.gateway, owner)
+    return None if channel is None else produce.forward(channel, batches, responder)
 
 
 class _OfTransaction(Need):
@@ -110,125 +242,15 @@ _GUARD = Guard(
 
 @api(PRODUCE, "Produce", guard=_GUARD, error_body=_error_body, forward=_forward)
 async def produce(call: Call) -> Reply | None:
-    request = call.entity()
-    wanted, results, accepted = _accept(call, request)
-    if call.connection.late_produces or not _knows(call, request) or _down(call, accepted):
-        await _until_ready(call, request)
-        wanted, results, accepted = _accept(call, request)
-    await asyncio.gather(
-        *[_produce(call, request, owner, partitions, results) for owner, partitions in accepted.items()]
-    )
-    return _reply(call, request, wanted, results)
+    request = _Produce(call)
+    if call.connection.late_produces or request.unknown or request.down():
+        await _until_ready(call, request.unknown)
+        request = _Produce(call)
+    await asyncio.gather(*[request.serve(owner, batches) for owner, batches in request.accepted.items()])
+    return request.reply()
 
 
-def _accept(call: Call, request: Any) -> tuple[_Wanted, _Results, dict[ActorKey, _Wanted]]:
-    """Return the partitions of the request, the results of those that are refused, and the others by their actors."""
-    wanted = [
-        (named(call.gateway, field(topic, "name", None), field(topic, "topic_id", None), data.index), data.records)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    ]
-    results: _Results = {}
-    accepted: dict[ActorKey, _Wanted] = {}
-    twice = repeated(partition for partition, _ in wanted) if len(wanted) > 1 else ()
-    of_all = _error_of_all(request, wanted)
-    for partition, records in wanted:
-        error = ErrorCode.invalid_request if partition.key in twice else of_all or _refusal(call, partition)
-        if error is not None:
-            results[partition.key] = _failed(partition.partition, error)
-        else:
-            assert partition.topic is not None
-            owner = owner_of(call.gateway, partition.topic, partition.partition)
-            accepted.setdefault(owner, []).append((partition, records))
-    return wanted, results, accepted
-
-
-def _produce(call: Call, request: Any, owner: ActorKey, partitions: _Wanted, results: _Results) -> Awaitable[None]:
-    """Send an actor its batches, before anything is awaited; what is returned waits for their results."""
-    produced: asyncio.Future[Sequence[ProducedPartition] | ChannelLost] = asyncio.get_running_loop().create_future()
-
-    def on_produced(found: Sequence[ProducedPartition] | ChannelLost) -> None:
-        if not produced.done():
-            produced.set_result(found)
-
-    channel = channel_to(call.gateway, owner)
-    if channel is None:
-        produced.set_result(NotSent(f"{owner[0]}-{owner[1]} is down"))
-    else:
-        _send(call, channel, request, partitions, on_produced)
-
-    async def collect() -> None:
-        _take(partitions, await produced, results)
-
-    return collect()
-
-
-def _send(call: Call, channel: Channel, request: Any, partitions: _Wanted, on_produced: OnProduced) -> Cancel:
-    batches = [
-        ProducePartition(partition.topic.topic_id, partition.partition, records or b"")
-        for partition, records in partitions
-        if partition.topic is not None
-    ]
-    timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
-    token = channel.produce(_produce_request(call, request, batches), on_produced, timeout_s=timeout_s)
-    return partial(channel.cancel, token)
-
-
-def _produce_request(call: Call, request: Any, batches: list[ProducePartition]) -> ProduceRequest:
-    if request.transactional_id is None:
-        return ProduceRequest(batches)
-    version = call.header.api_version
-    transaction_version = _ADDS if version >= _ADDING_VERSION else 0
-    return ProduceRequest(batches, request.transactional_id, transaction_version, version >= _ABORTABLE_VERSION)
-
-
-def _take(partitions: _Wanted, found: Sequence[ProducedPartition] | ChannelLost, results: _Results) -> None:
-    if isinstance(found, ChannelLost):
-        # Written or not, unless it was not sent: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not".
-        is_unsent = isinstance(found, NotSent)
-        error = ErrorCode.not_leader_or_follower if is_unsent else ErrorCode.request_timed_out
-        results.update({item.key: _failed(item.partition, error) for item, _ in partitions})
-        return
-    for (item, _), result in zip(partitions, found, strict=True):
-        results[item.key] = _result(item.partition, result)
-
-
-def _reply(call: Call, request: Any, wanted: _Wanted, results: _Results) -> Reply | None:
-    _count(call, wanted, results)
-    if request.acks == 0:
-        failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)
-        if failed is not None:
-            raise _closed(ErrorCode(failed))
-        return None
-    return call.reply(
-        {
-            "responses": [
-                {
-                    "name": topic.name,
-                    "topic_id": topic.topic_id,
-                    "partition_responses": [results[partition.key] for partition in partitions],
-                }
-                for topic, partitions in by_topic(partition for partition, _ in wanted)
-            ],
-            "throttle_time": 0,
-        }
-    )
-
-
-def _knows(call: Call, request: Any) -> bool:
-    """Whether this gateway knows the topics that the request names by their ids."""
-    return _has_all(_topic_ids(request), call.gateway.view)
-
-
-def _topic_ids(request: Any) -> set[UUID]:
-    return {topic_id for topic in request.topic_data if (topic_id := field(topic, "topic_id", None)) is not None}
-
-
-def _has_all(ids: set[UUID], view: ClusterView) -> bool:
-    return all(view.topic_by_id(topic_id) is not None for topic_id in ids)
-
-
-async def _until_ready(call: Call, request: Any) -> None:
+async def _until_ready(call: Call, unknown: Collection[UUID]) -> None:
     """Wait a little for topics that this gateway does not know, and for actors that were lost a moment ago.
 
     A producer has a topic's id from another gateway, or from a view that is on its way to this one, and librdkafka
@@ -239,49 +261,32 @@ async def _until_ready(call: Call, request: Any) -> None:
     connection.late_produces += 1
     try:
         async with connection.late_turn:
-            await gateway.until_view(partial(_has_all, _topic_ids(request)), routing.LATE_S)
-            _, _, accepted = _accept(call, request)
-            await asyncio.gather(*(gateway.forwarder.soon(owner) for owner in _down(call, accepted)))
+            await gateway.until_view(
+                lambda view: all(view.topic_by_id(topic_id) is not None for topic_id in unknown), routing.LATE_S
+            )
+            await asyncio.gather(*(gateway.forwarder.soon(owner) for owner in _Produce(call).down()))
     finally:
         connection.late_produces -= 1
 
 
-def _down(call: Call, owners: Iterable[ActorKey]) -> list[ActorKey]:
-    """Return the owners that are not connected."""
-    return [owner for owner in owners if channel_to(call.gateway, owner) is None]
-
-
-def _error_of_all(request: Any, wanted: _Wanted) -> ErrorCode | None:
-    """Return the error of a request that is refused as a whole."""
+def _error_of_all(request: Any, producers: Collection[tuple[int, int]]) -> ErrorCode | None:
+    """Return the error of a request that is refused as a whole. ``producers``: those of transactional batches."""
     if request.acks not in (-1, 0, 1):
         return ErrorCode.invalid_required_acks
-    producers = {producer for _, records in wanted if (producer := transactional_producer(records)) is not None}
     if producers and request.transactional_id is None:
         return ErrorCode.transactional_id_authorization_failed
     return ErrorCode.invalid_producer_id_mapping if len(producers) > 1 else None
 
 
-def _refusal(call: Call, partition: Named) -> ErrorCode | None:
-    if (error := existence_error(partition)) is not None:
-        return error
-    assert partition.topic is not None
-    if partition.name is None and not WRITE_TOPIC.allowed(call, partition.topic.name):  # unknown when it was judged
+def _refusal(call: Call, batch: _Batch, *, has_ids: bool) -> ErrorCode | None:
+    topic = batch.topic
+    if topic is None:
+        return ErrorCode.unknown_topic_id if has_ids else ErrorCode.unknown_topic_or_partition
+    if not 0 <= batch.index < topic.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    if has_ids and not WRITE_TOPIC.allowed(call, topic.name):  # unknown when it was judged
         return ErrorCode.topic_authorization_failed
-    return ErrorCode.invalid_topic_exception if partition.topic.internal else None
-
-
-def _result(partition: int, result: ProducedPartition) -> dict[str, Any]:
-    return {
-        "index": partition,
-        "error_code": result.error_code,
-        "base_offset": result.base_offset,
-        "log_append_time": None if result.log_append_time_ms < 0 else result.log_append_time_ms,
-        "log_start_offset": result.log_start_offset,
-        "record_errors": [
-            {"batch_index": index, "batch_index_error_message": message} for index, message in result.record_errors
-        ],
-        "error_message": result.error_message,
-    }
+    return ErrorCode.invalid_topic_exception if topic.internal else None
 
 
 def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
@@ -294,9 +299,3 @@ def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
         "record_errors": [],
         "error_message": None,
     }
-
-
-def _count(call: Call, wanted: list[tuple[Named, bytes]], results: dict[Any, dict[str, Any]]) -> None:
-    for partition, records in wanted:
-        if not results[partition.key]["error_code"] and partition.topic is not None and records:
-            call.gateway.metrics.produced(partition.topic.name, summarize((records,)).messages, len(records))
