@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.log.errors import NotLeader
-from muster.actors.log.fetch import LogByName, list_offsets
-from muster.actors.log.fetches import Fetches
+from muster.actors.log.fetch import Fetches, LogByName
 from muster.actors.log.leader_epochs import offset_for_leader_epoch
+from muster.actors.log.list_offsets import list_offsets
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.transactions.describing import describe_producers
 from muster.actors.wire.internal.fetch import FetchRequest

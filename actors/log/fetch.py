@@ -1,4 +1,4 @@
-"""Fetches and ListOffsets v10 over the logs of the caller: log actors and coordinators alike.
+"""The fetches that gateways send to an actor, over its logs: log actors and coordinators alike.
 
 READ_COMMITTED ends at the last stable offset. Aborted records before it are served with the list of the transactions
 that they are part of, as in Kafka: the reader leaves them out. Fetch sessions are the gateway's: a request to an actor
@@ -8,17 +8,13 @@ names all its partitions.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from functools import partial
 from uuid import UUID
 
-from muster.actors.log.errors import (
-    LogError,
-    StorageError,
-    UnsupportedTimestamp,
-)
-from muster.actors.log.format.batch import NO_TIMESTAMP
-from muster.actors.log.leader_epochs import NO_EPOCH, check_leader_epoch, divergence
+from muster.actors.log.errors import LogError
+from muster.actors.log.leader_epochs import check_leader_epoch, divergence
 from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import (
     READ_COMMITTED,
@@ -28,10 +24,13 @@ from muster.actors.wire.internal.fetch import (
     FetchPartition,
     FetchRequest,
     Place,
+    write_fetched,
 )
+from muster.actors.wire.internal.listener import Peer
 from muster.actors.wire.kafka.codec import ErrorCode
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+log = logging.getLogger(__name__)
+
 _NOWHERE = -1
 
 OpenLog = Callable[[UUID, int], PartitionLog | None]
@@ -216,63 +215,94 @@ def _wanted(request: FetchRequest) -> list[_Wanted]:
     return [_Wanted(each, reads_committed=reads_committed) for each in request.partitions]
 
 
-async def list_offsets(entity: Any, log_of: LogByName) -> dict[str, Any]:
-    """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered.
-
-    With READ_COMMITTED the latest is the last stable offset, and no record from there on is found.
-    """
-    reads_committed = int(entity.isolation_level) == READ_COMMITTED
-    topics = []
-    for topic in entity.topics:
-        responses = [
-            await _list_offset(topic.name, partition, log_of, reads_committed=reads_committed)
-            for partition in topic.partitions
-        ]
-        topics.append({"name": topic.name, "partitions": responses})
-    return {"throttle_time": 0, "topics": topics}
+_Key = tuple[Peer, int]
 
 
-async def _list_offset(topic: str, request: Any, log_of: LogByName, *, reads_committed: bool) -> dict[str, Any]:
-    nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": NO_EPOCH}
-    response = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
-    try:
-        log = await log_of(topic, int(request.partition_index))
-        check_leader_epoch(log, request.current_leader_epoch)
-        end = log.last_stable_offset if reads_committed else log.high_watermark
-        found = _find(log, int(request.timestamp), end)
-        if found is None:
-            return response | nowhere
-        offset, timestamp_ms = found
-        return response | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": _epoch_at(log, offset)}
-    except LogError as error:
-        return response | nowhere | {"error_code": error.code}
+class Fetches:
+    """Responds at once where it can. Only a fetch whose log has to be opened has a task."""
 
+    def __init__(self, open_log: OpenLog, log_by_id: LogById) -> None:
+        self._open_log = open_log
+        self._log_by_id = log_by_id
+        self._waiting: dict[_Key, Callable[[], object]] = {}
+        """The fetches that have no response yet, and how to cancel them."""
+        self._lines: dict[Peer, dict[_Key, OpenFetch]] = {}
+        """Fetches whose records are not read before the gateway has taken earlier responses, in order."""
 
-def _epoch_at(log: PartitionLog, offset: int) -> int:
-    """-1 if the record cannot be read."""
-    try:
-        return log.epoch_at(offset)
-    except StorageError:
-        return NO_EPOCH
+    def serve(self, peer: Peer, token: int, request: FetchRequest) -> None:
+        """Respond to the fetch, now or later."""
+        fetch = open_now(request, self._open_log)
+        if fetch is not None:
+            self._begin((peer, token), fetch)
+            return
+        task = asyncio.get_running_loop().create_task(self._open((peer, token), request))
+        self._waiting[peer, token] = task.cancel
 
+    async def _open(self, key: _Key, request: FetchRequest) -> None:
+        try:
+            fetch = await open_soon(request, self._log_by_id)
+        except Exception:
+            log.exception("a fetch failed")
+            self._waiting.pop(key, None)
+            key[0].close()
+            return
+        self._begin(key, fetch)
 
-def _find(log: PartitionLog, timestamp_ms: int, end: int) -> tuple[int, int] | None:
-    """(offset, timestamp), without a timestamp for the ends of the log; None if there is no such record before ``end``.
+    def _begin(self, key: _Key, fetch: OpenFetch) -> None:
+        if fetch.has_to_wait():
+            self._waiting[key] = WaitingFetch(fetch, partial(self._respond, key, fetch)).cancel
+        else:
+            self._respond(key, fetch)
 
-    As in Kafka, a search by time that finds a record behind the end does not look for another one.
-    """
-    if timestamp_ms >= 0:
-        return _before(end, log.offset_for_time(timestamp_ms))
-    if timestamp_ms == LATEST:
-        return end, NO_TIMESTAMP
-    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, NO_TIMESTAMP
-    if timestamp_ms == MAX_TIMESTAMP:
-        return _before(end, log.offset_of_max_timestamp())
-    if timestamp_ms == LATEST_TIERED:
-        return None
-    raise UnsupportedTimestamp(f"timestamp {timestamp_ms} has no meaning")
+    def _respond(self, key: _Key, fetch: OpenFetch) -> None:
+        self._waiting.pop(key, None)
+        peer, _ = key
+        if not fetch.by_place and (peer in self._lines or peer.is_full):
+            self._wait_in_line(key, fetch)
+        else:
+            self._send(key, fetch)
 
+    def _wait_in_line(self, key: _Key, fetch: OpenFetch) -> None:
+        peer, _ = key
+        line = self._lines.get(peer)
+        if line is None:
+            line = self._lines[peer] = {}
+            peer.when_drained(partial(self._next, peer))
+        line[key] = fetch
+        self._waiting[key] = partial(line.pop, key, None)
 
-def _before(end: int, found: tuple[int, int] | None) -> tuple[int, int] | None:
-    return found if found is not None and found[0] < end else None
+    def _next(self, peer: Peer) -> None:
+        """Respond to the next fetches: the gateway has taken what it was sent."""
+        line = self._lines.get(peer, {})
+        while line and not peer.is_full:
+            key = next(iter(line))
+            self._waiting.pop(key, None)
+            self._send(key, line.pop(key))
+        if line:
+            peer.when_drained(partial(self._next, peer))
+        else:
+            self._lines.pop(peer, None)
+
+    def _send(self, key: _Key, fetch: OpenFetch) -> None:
+        peer, token = key
+        try:
+            peer.send(*write_fetched(token, fetch.response()))
+        except Exception:  # a log that calls this must not fail because of it
+            log.exception("a fetch failed")
+            peer.close()
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        """Drop the fetch: its response is no longer needed."""
+        if cancel := self._waiting.pop((peer, token), None):
+            cancel()
+
+    def left(self, peer: Peer) -> None:
+        """Drop the fetches of a gateway that is gone."""
+        for key in [key for key in self._waiting if key[0] is peer]:
+            self.cancel(*key)
+        self._lines.pop(peer, None)
+
+    def stop(self) -> None:
+        """Give up all that have no response."""
+        for key in list(self._waiting):
+            self.cancel(*key)

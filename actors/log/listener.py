@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from muster.actors.log.fetches import Fetches
+from muster.actors.log.fetch import Fetches
 from muster.actors.log.produces import Produce
 from muster.actors.log.service import LogService
 from muster.actors.log.transactions.verification import Transaction

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from muster.actors.log import fetch as fetching
-from muster.actors.log import progress
+from muster.actors.log import list_offsets, progress
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
 from muster.actors.log.errors import LogError
@@ -218,8 +217,8 @@ class LogService:
         return log
 
     async def list_offsets(self, entity: Any) -> dict[str, Any]:
-        """ListOffsets v10: see ``muster.actors.log.fetch.list_offsets``."""
-        return await fetching.list_offsets(entity, self._log_by_name)
+        """ListOffsets v10: see ``muster.actors.log.list_offsets``."""
+        return await list_offsets.list_offsets(entity, self._log_by_name)
 
     async def offset_for_leader_epoch(self, entity: Any) -> dict[str, Any]:
         """OffsetForLeaderEpoch v4."""

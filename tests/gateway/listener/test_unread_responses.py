@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log.fetch import OpenFetch
-from muster.actors.log.fetches import Fetches
+from muster.actors.log.fetch import Fetches, OpenFetch
 from muster.actors.wire.internal import listener
 from muster.actors.wire.internal.fetch import Place
 from muster.gateway.apis.data import places
