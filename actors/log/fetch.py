@@ -14,7 +14,7 @@ from functools import partial
 from uuid import UUID
 
 from muster.actors.log.errors import LogError
-from muster.actors.log.leader_epochs import check_leader_epoch, divergence
+from muster.actors.log.leader_epochs import NO_EPOCH, check_leader_epoch, divergence
 from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import (
     READ_COMMITTED,
@@ -32,6 +32,7 @@ from muster.actors.wire.kafka.codec import ErrorCode
 log = logging.getLogger(__name__)
 
 _NOWHERE = -1
+_OK = ErrorCode.none
 
 OpenLog = Callable[[UUID, int], PartitionLog | None]
 """From topic id and partition to the log; None if it takes time to open, or to hear of the topic. Raises LogError."""
@@ -52,8 +53,12 @@ class _Wanted:
         self.diverging: EpochEnd | None = None
 
     def use(self, log: PartitionLog) -> None:
-        check_leader_epoch(log, self.request.current_leader_epoch)
-        self.diverging = divergence(log, self.request.fetch_offset, self.request.last_fetched_epoch)
+        """Take the log. Raises LogError if the client knows another leader epoch, or records of an unknown one."""
+        request = self.request
+        if request.current_leader_epoch != NO_EPOCH:
+            check_leader_epoch(log, request.current_leader_epoch)
+        if request.last_fetched_epoch != NO_EPOCH:
+            self.diverging = divergence(log, request.fetch_offset, request.last_fetched_epoch)
         self.log = log
 
     @property
@@ -81,36 +86,35 @@ class _Wanted:
         if self.diverging is not None:
             return self._diverged(log, self.diverging), 0
         limit = min(max_bytes, self.request.partition_max_bytes)
-        stable = log.last_stable_offset
+        start, high_watermark, stable = log.ends
         before = stable if self.reads_committed else None
         aborted: list[AbortedTransaction] | None = None
         places: list[Place] = []
-        records = b""
+        records, size_bytes = b"", 0
         try:
             if stable == offset and log.is_end(offset):  # as of most partitions of most fetches
                 aborted = [] if self.reads_committed else None
-                return FetchedPartition(ErrorCode.none, offset, log.log_start_offset, (), b"", stable, aborted), 0
+                return FetchedPartition(_OK, offset, start, (), b"", stable, aborted), 0
             extents = log.extents(offset, limit, at_least_one=at_least_one, before=before)
             if by_place:
-                places = [
-                    Place(str(segment.path), start, end - start, segment.base_offset, segment.next_offset)
-                    for segment, start, end in extents
-                ]
+                for segment, begin, end in extents:
+                    size_bytes += end - begin
+                    base_offset = segment.name.base_offset
+                    places.append(Place(segment.location, begin, end - begin, base_offset, segment.next_offset))
             else:
                 records = log.read_extents(extents)
+                size_bytes = len(records)
             if self.reads_committed:
                 found = log.aborted_transactions(offset, extents, stable)
                 aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in found]
         except LogError as error:
             self.error = error.with_traceback(None)
             return self._failed(), 0
-        ends = (log.high_watermark, log.log_start_offset)
-        size_bytes = len(records) + sum(place.size_bytes for place in places)
-        return FetchedPartition(ErrorCode.none, *ends, places, records, stable, aborted), size_bytes
+        return FetchedPartition(_OK, high_watermark, start, places, records, stable, aborted), size_bytes
 
     def _diverged(self, log: PartitionLog, diverging: EpochEnd) -> FetchedPartition:
-        ends = (log.high_watermark, log.log_start_offset)
-        return FetchedPartition(ErrorCode.none, *ends, (), b"", log.last_stable_offset, None, diverging)
+        start, high_watermark, stable = log.ends
+        return FetchedPartition(_OK, high_watermark, start, (), b"", stable, None, diverging)
 
     def _failed(self) -> FetchedPartition:
         code = self.error.code if self.error is not None else ErrorCode.unknown_server_error
@@ -130,6 +134,8 @@ class OpenFetch:
         self._min_bytes = min(request.min_bytes, request.max_bytes)
         self.by_place = request.by_place
         self._wanted = wanted
+        self._size_bytes = 0
+        """Of the last response."""
 
     @property
     def logs(self) -> set[PartitionLog]:
@@ -151,7 +157,27 @@ class OpenFetch:
             remaining = max(remaining - size_bytes, 0)
             is_first = is_first and not size_bytes
             response.append(found)
+        self._size_bytes = self._max_bytes - remaining
         return response
+
+    def response_now(self) -> list[FetchedPartition] | None:
+        """Return :meth:`response` with places, or None if :meth:`has_to_wait`.
+
+        To find where records are costs as much as to find how many there are, so that is not done twice.
+        """
+        if self.max_wait_s <= 0:
+            return self.response()
+        if self._has_read_everything():
+            return None if self.has_to_wait() else self.response()
+        response = self.response()
+        return None if self._size_bytes < self._min_bytes and self.has_to_wait() else response
+
+    def _has_read_everything(self) -> bool:
+        """Whether there is nothing new, as in most fetches that wait. False if it is not known."""
+        for each in self._wanted:
+            if each.log is None or each.log.high_watermark != each.request.fetch_offset:
+                return False
+        return True
 
 
 class WaitingFetch:
@@ -246,13 +272,29 @@ class Fetches:
             self._waiting.pop(key, None)
             key[0].close()
             return
+        self._waiting.pop(key, None)
         self._begin(key, fetch)
 
     def _begin(self, key: _Key, fetch: OpenFetch) -> None:
-        if fetch.has_to_wait():
-            self._waiting[key] = WaitingFetch(fetch, partial(self._respond, key, fetch)).cancel
-        else:
-            self._respond(key, fetch)
+        if not fetch.by_place:  # records are not read before they can be sent
+            if fetch.has_to_wait():
+                self._wait(key, fetch)
+            else:
+                self._respond(key, fetch)
+            return
+        peer, token = key
+        try:
+            response = fetch.response_now()
+            if response is None:
+                self._wait(key, fetch)
+            else:
+                peer.send(*write_fetched(token, response))
+        except Exception:
+            log.exception("a fetch failed")
+            peer.close()
+
+    def _wait(self, key: _Key, fetch: OpenFetch) -> None:
+        self._waiting[key] = WaitingFetch(fetch, partial(self._respond, key, fetch)).cancel
 
     def _respond(self, key: _Key, fetch: OpenFetch) -> None:
         self._waiting.pop(key, None)

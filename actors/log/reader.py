@@ -51,10 +51,17 @@ class LogReader:
     @property
     def last_stable_offset(self) -> int:
         """The end of what READ_COMMITTED reads: no transaction that is open, or ends undurably, has records before."""
-        first_unstable = self._writer.producers.first_unstable_offset
-        if first_unstable is None or first_unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(first_unstable, self.log_start_offset)
+        return self.ends[2]
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """The log start offset, high watermark and last stable offset."""
+        writer, start = self._writer, self._replacer.log_start_offset
+        high_watermark = writer.high_watermark
+        first_unstable = writer.producers.first_unstable_offset
+        if first_unstable is None or first_unstable >= high_watermark:
+            return start, high_watermark, high_watermark
+        return start, high_watermark, max(first_unstable, start)
 
     @property
     def log_end_offset(self) -> int:
@@ -99,8 +106,10 @@ class LogReader:
         """Where the bytes that :meth:`read` returns are."""
         self._check_offset(offset)
         found: list[Extent] = []
-        with self._errors(f"offset {offset} cannot be read"):
-            for segment in self._writer.segments[self._segment_index(offset) :]:
+        segments = self._writer.segments
+        try:
+            for index in range(self._segment_index(offset), len(segments)):
+                segment = segments[index]
                 if (max_bytes <= 0 and not at_least_one) or (segment.corrupt is not None and found):
                     break
                 if before is not None and before <= segment.base_offset:
@@ -115,6 +124,8 @@ class LogReader:
                     max_bytes -= end - start
                 if end < segment.size_bytes:
                     break
+        except OSError as error:
+            raise self._unreadable(offset, error) from error
         return found
 
     def is_end(self, offset: int) -> bool:
@@ -128,10 +139,12 @@ class LogReader:
         self._check_offset(offset)
         if offset >= self._writer.high_watermark:
             return 0
-        with self._errors(f"offset {offset} cannot be read"):
+        try:
             available = self._bytes_behind(offset)
             if before is not None and before < self._writer.high_watermark:
                 available -= self._bytes_behind(before)
+        except OSError as error:
+            raise self._unreadable(offset, error) from error
         return max(available, 0)
 
     def _bytes_behind(self, offset: int) -> int:
@@ -312,20 +325,26 @@ class LogReader:
         return None
 
     def _segment_index(self, offset: int) -> int:
-        return max(bisect_right(self._writer.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+        segments = self._writer.segments
+        if offset >= segments[-1].name.base_offset:
+            return len(segments) - 1
+        return max(bisect_right(segments, offset, key=lambda segment: segment.name.base_offset) - 1, 0)
 
     def _check_leader(self) -> None:
         if self._writer.over is not None:
             raise self._writer.over.again()
 
     def _check_offset(self, offset: int) -> None:
-        self._check_leader()
-        if not self.log_start_offset <= offset <= self._writer.end_offset:
-            if self._writer.keeper.refusal is not None:  # the end of the log is unknown
-                raise self._writer.keeper.refusal.again()
-            raise OffsetOutOfRange(
-                f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._writer.end_offset}"
-            )
+        writer, start = self._writer, self._replacer.log_start_offset
+        if writer.over is not None:
+            raise writer.over.again()
+        if not start <= offset <= writer.end_offset:
+            if writer.keeper.refusal is not None:  # the end of the log is unknown
+                raise writer.keeper.refusal.again()
+            raise OffsetOutOfRange(f"{self.directory.name}: offset {offset} is not in {start} to {writer.end_offset}")
+
+    def _unreadable(self, offset: int, error: OSError) -> StorageError:
+        return StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}")
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

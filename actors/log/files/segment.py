@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from muster.actors.log.format.batch import (
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
+    MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
     crc_matches,
@@ -43,6 +45,11 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})(\.cleaned)?\.log")
 _SCAN_BYTES = 256 << 10
 _LOOKUP_BYTES = 8 << 10
+_MAX_CUTS = 128
+_EXTENT = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta, from a batch's header."""
+_Extent = tuple[int, int, int, int]
+"""Position, first and last offset of a batch, and the position behind it."""
 
 OnBatch = Callable[[BatchHeader, EndOfTransaction | None], AbortedTransaction | None]
 """Called with a batch's header and, of a control batch, what it says. Returns the transaction that it aborts."""
@@ -106,6 +113,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_cuts",
         "_head",
         "_index",
         "_interval_bytes",
@@ -113,6 +121,7 @@ class Segment:
         "corrupt",
         "fd",
         "last_position",
+        "location",
         "max_timestamp_ms",
         "max_timestamp_position",
         "name",
@@ -124,6 +133,7 @@ class Segment:
 
     def __init__(self, path: Path, name: SegmentName, fd: int, index_interval_bytes: int) -> None:
         self.path = path
+        self.location = str(path)
         self.name = name
         self.fd = fd
         self.size_bytes = 0
@@ -139,6 +149,8 @@ class Segment:
         self.on_corrupt: Callable[[Segment], None] = _report
         self._interval_bytes = index_interval_bytes
         self._index: SparseIndex | None = SparseIndex()
+        self._cuts: dict[int, int] = {}
+        """Positions by offset where the last reads ended: readers go on there."""
         self._head: Head | None = None
         """Head of the index file, which holds the index in this case."""
 
@@ -286,11 +298,40 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """Position of the first batch that ends at or after the offset; the segment's size if there is none."""
-        self._check_sound()
-        if offset <= self.base_offset:
+        if self.corrupt is not None:
+            raise self._error()
+        if offset <= self.name.base_offset:
             return 0
-        found = self._find(offset)
-        return found[0] if found else self.size_bytes
+        if offset >= self.next_offset or not self.size_bytes:
+            return self.size_bytes
+        position = self._cuts.get(offset)
+        if position is None:
+            found = self._seek(self._indexed().at_offset(offset), offset, self.size_bytes)
+            position = self.size_bytes if found is None else found[0]
+        return position
+
+    def _seek(self, position: int, offset: int, bound: int) -> _Extent | None:
+        """Return the first batch, from that at a position on, with the offset or later ones, or that ends behind the
+        bound. Raises OSError and CorruptSegment.
+        """
+        size, chunk, chunk_start, unpack = self.size_bytes, b"", position, _EXTENT.unpack_from
+        while position < size:
+            at = position - chunk_start
+            if at + HEADER_BYTES > len(chunk):
+                chunk, chunk_start, at = os.pread(self.fd, _LOOKUP_BYTES, position), position, 0
+                if len(chunk) < HEADER_BYTES:
+                    break
+            base_offset, length, magic, last_offset_delta = unpack(chunk, at)
+            end = position + LENGTH_OVERHEAD + length
+            if magic != MAGIC or end < position + HEADER_BYTES or end > size or last_offset_delta < 0:
+                break
+            last_offset = base_offset + last_offset_delta
+            if last_offset >= offset or end > bound:
+                return position, base_offset, last_offset, end
+            position = end
+        if position != size:
+            raise self._found_corrupt(position, "no batch begins there")
+        return None
 
     def header_of(self, offset: int) -> BatchHeader | None:
         """Header of the first batch that ends at or after the offset; None if there is none."""
@@ -322,16 +363,19 @@ class Segment:
 
         With ``at_least_one`` the first batch fits even if it is larger.
         """
-        self._check_sound()
+        if self.corrupt is not None:
+            raise self._error()
         bound = start + max(max_bytes, 0)
         if bound >= self.size_bytes:
             return self.size_bytes
-        end = max(start, self._indexed().at_position(bound))
-        for position, header in self._walk(end):
-            batch_end = position + header.size_bytes
-            if batch_end > bound and not (at_least_one and position == start):
-                break
-            end = batch_end
+        found = self._seek(max(start, self._indexed().at_position(bound)), self.next_offset, bound)
+        if found is None:
+            return self.size_bytes
+        position, base_offset, last_offset, end = found
+        offset, end = (last_offset + 1, end) if position == start and at_least_one else (base_offset, position)
+        if len(self._cuts) >= _MAX_CUTS:
+            del self._cuts[next(iter(self._cuts))]
+        self._cuts[offset] = end
         return end
 
     def headers(self) -> Iterator[tuple[BatchHeader, EndOfTransaction | None]]:

@@ -32,6 +32,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LENGTH_OVERHEAD = 12
 """Bytes of a batch that its ``length`` does not include."""
+MAGIC = 2
+"""The version of the format."""
 NO_PRODUCER = -1
 MAX_BATCH_RECORDS = 1_000_000
 """Kafka has no limit; but records that compress well would keep the event loop, and the cleaner's memory, busy."""
@@ -40,7 +42,7 @@ NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 
 _EPOCH_AT = 12
-_MAGIC, _MAGIC_AT = 2, 16
+_MAGIC_AT = 16
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
@@ -174,7 +176,7 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
     size = len(records)
     if not size:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
-    if size <= _MAGIC_AT or records[_MAGIC_AT] != _MAGIC:
+    if size <= _MAGIC_AT or records[_MAGIC_AT] != MAGIC:
         raise _other_format(records)
     header = read_header(records)
     batch_bytes = header.length + LENGTH_OVERHEAD
@@ -194,8 +196,8 @@ def _other_format(records: Buffer) -> InvalidRecord | CorruptMessage:
     if len(records) <= _MAGIC_AT:
         return CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
     magic = records[_MAGIC_AT]
-    if magic < _MAGIC:
-        return InvalidRecord(f"message format {magic}, only {_MAGIC} is stored")
+    if magic < MAGIC:
+        return InvalidRecord(f"message format {magic}, only {MAGIC} is stored")
     return CorruptMessage(f"message format {magic} does not exist")
 
 

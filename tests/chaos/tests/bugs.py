@@ -46,8 +46,8 @@ EPOCH_NOT_CHECKED = Bug(
 READS_BEYOND_THE_LAST_STABLE_OFFSET = Bug(
     "the last stable offset is the high watermark",
     "actors/log/reader.py",
-    "        if first_unstable is None or first_unstable >= self.high_watermark:\n",
-    "        if first_unstable is None or first_unstable <= self.high_watermark:\n",
+    "        if first_unstable is None or first_unstable >= high_watermark:\n",
+    "        if first_unstable is None or first_unstable <= high_watermark:\n",
 )
 ABORT_COMMITS_OFFSETS = Bug(
     "the pending offsets of a transaction that is aborted are kept, and committed",
