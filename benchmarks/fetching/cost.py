@@ -41,7 +41,7 @@ from muster.actors.tables.spool import Sample, SampleStore
 from muster.actors.wire.internal.listener import Server
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.apis.data.fetching import evidence
+from muster.gateway.apis.data.fetching import fetch
 from muster.gateway.attribution.account import Account
 from muster.gateway.listener.api import Call
 from muster.gateway.listener.server import GatewayServer
@@ -155,14 +155,14 @@ async def reaches_log(gateway: GatewayServer) -> None:
 
 def _attribute_only_for(gateway: GatewayServer) -> None:
     """Let all other gateways of this process inspect no Fetch and no batch, and count nothing."""
-    for name in ("sent", "fetching"):
-        function = getattr(evidence, name)
+    for name in ("_sent", "_fetching"):
+        function = getattr(fetch, name)
 
         def only_there(call: Call, wanted: Any, function: Callable[..., None] = function) -> None:
             if call.gateway is gateway:
                 function(call, wanted)
 
-        setattr(evidence, name, only_there)
+        setattr(fetch, name, only_there)
 
 
 def new_gateway(folder: Path, log: Endpoint, topics: Mapping[str, Topic]) -> GatewayServer:

@@ -4,9 +4,9 @@ Waits up to max_wait for min_bytes over all partitions, however many log actors 
 overall and per partition, but a first batch is always returned whole (KIP-74). Fetch sessions are those of KIP-227
 (muster.gateway.fetch_sessions): a gateway's own, so a client that goes to another gateway begins a new one. If a
 partition occurs twice, the last occurrence counts, as in Kafka. Records in logs of this node are read from their files
-(muster.gateway.apis.data.places). What is sent is counted for the group that fetches when it is written to the socket,
-not before. A consumer that names another rack (v11+) is led to the partition's replica there, as by Kafka's
-RackAwareReplicaSelector (KIP-392).
+(muster.gateway.apis.data.fetching.segment_files). What is sent is counted for the group that fetches when it is written
+to the socket, not before. A consumer that names another rack (v11+) is led to the partition's replica there, as by
+Kafka's RackAwareReplicaSelector (KIP-392).
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.apis.data.fetching.direct import serve_directly
 from muster.gateway.apis.data.fetching.fetch import open_fetch
-from muster.gateway.apis.data.fetching.tasks import serve
-from muster.gateway.apis.data.fetching.wanted import envelope
+from muster.gateway.apis.data.fetching.plan import envelope
+from muster.gateway.apis.data.fetching.serving import serve, serve_directly
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
 from muster.gateway.fetch_sessions.cache import SessionError

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.actors.log.listener import LogServer
 from muster.actors.wire.internal.channel import Channel
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.apis.data.fetching import sending, tasks
+from muster.gateway.apis.data.fetching import serving
 from muster.gateway.listener.forward import Forwarder
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import FETCH, PARTITIONS, fetch, fetch_body, owned, produce, waiting
@@ -58,7 +58,7 @@ def sent_by(full: Serving, request: pytest.FixtureRequest) -> Iterator[str]:
 def test_records_of_an_actor_that_failed_are_neither_sent_nor_counted(
     full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "ATTEMPTS", 1)  # it would be asked again
+    monkeypatch.setattr(serving, "ATTEMPTS", 1)  # it would be asked again
     topic = full.create(fresh("t"), PARTITIONS)
     (failing, left), (_, right) = owned(full, topic).items()
     for partition in (left, right):
@@ -86,6 +86,6 @@ def test_an_actor_that_does_not_respond_is_no_leader(
     topic = full.create(fresh("t"), PARTITIONS)
     parts = [(topic, partition, 0) for partition in owned(full, topic).values()][:actors]
     monkeypatch.setattr(LogServer, "fetch", lambda *_: None)
-    monkeypatch.setattr(sending, "GRACE_S", 0.1)
+    monkeypatch.setattr(serving, "GRACE_S", 0.1)
     responses = fetch(full.client, *parts)
     assert {response.error_code for response in responses} == {ErrorCode.not_leader_or_follower}

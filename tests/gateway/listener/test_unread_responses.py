@@ -12,8 +12,7 @@ import pytest
 from muster.actors.log.fetch import Fetches, OpenFetch
 from muster.actors.wire.internal import listener
 from muster.actors.wire.internal.fetch import Place
-from muster.gateway.apis.data import places
-from muster.gateway.apis.data.fetching import reading
+from muster.gateway.apis.data.fetching import segment_files
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.limiting.response_memory import ResponseMemory
@@ -105,8 +104,8 @@ def test_of_responses_that_are_in_no_file_the_one_not_taken_for_longest_ends(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Responses of other APIs, and records from another node, are in no file."""
-    monkeypatch.setattr(reading, "SMALL_BYTES", 1 << 30)
-    monkeypatch.setattr(places, "MAX_NOW_BYTES", 1 << 30)
+    monkeypatch.setattr(segment_files, "SMALL_BYTES", 1 << 30)
+    monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 1 << 30)
     memory = full.gateway.response_memory
     with full.connect() as first, full.connect() as second:
         for client in (first, second):
@@ -194,7 +193,7 @@ def test_others_that_wait_make_a_response_shorter(full: Serving, topic: Topic) -
     named = [(Place(str(file), 0, len(whole.records), 0, BATCHES),)] * 2
     one_bytes = len(whole.records) // BATCHES
     for limit_bytes, count in ((1, 1), (one_bytes, 1), (3 * one_bytes - 1, 2), (3 * one_bytes, 3)):
-        for found in (places.first_of_now(named, limit_bytes), places._first_of(named, limit_bytes)):
+        for found in (segment_files.first_of_now(named, limit_bytes), segment_files._first_of(named, limit_bytes)):
             assert found is not None
             assert [[each.size_bytes for each in of_one] for of_one in found] == [[count * one_bytes], []]
 

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer as PythonConsumer
 
-from muster.gateway.apis.data import places
-from muster.gateway.apis.data.fetching import reading
+from muster.gateway.apis.data.fetching import segment_files
 from muster.gateway.cli.main import cli
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.proxy_protocol import Source, write_header
@@ -370,8 +369,8 @@ def test_a_response_is_encrypted_as_the_client_takes_it(
 ) -> None:
     """Also one that is not in files, as those of other APIs."""
     if in_memory:
-        monkeypatch.setattr(reading, "SMALL_BYTES", 50_000_000)
-        monkeypatch.setattr(places, "MAX_NOW_BYTES", 50_000_000)
+        monkeypatch.setattr(segment_files, "SMALL_BYTES", 50_000_000)
+        monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 50_000_000)
     topic = full.create(fresh("topic")).name
     producer = Producer(librdkafka(full, ports["SSL"], tmp_path))
     for _ in range(16):

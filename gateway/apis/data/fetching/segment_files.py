@@ -1,4 +1,8 @@
-"""Reads record batches from segment files, at the places that an actor of this node has named."""
+"""Reads the records of a response from the segment files of this node, at the places that actors of it have named.
+
+A large response is read in its turn, and while others wait for theirs, it is shorter than it could be: a response to a
+Fetch may always have less than there is, if it has a batch (KIP-74).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,20 @@ import asyncio
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD, find_damage
 from muster.actors.wire.internal.fetch import Place
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.kafka.framing import Buffer
+from muster.gateway.apis.data.fetching.plan import Wanted
+from muster.gateway.listener.file_records import FileRecords
 
+SMALL_BYTES = 64 << 10
+"""A response of at most so many bytes stays in memory until it is sent, and needs no turn."""
+_SHARE_BYTES = 1 << 20
+"""The most that is read at a time while others wait; one batch, if it is larger."""
 MAX_NOW_BYTES = 4 << 20
 """More than that is read in a thread, even from the page cache: to copy and check it takes milliseconds."""
 _RECENT_BYTES = 8 << 20
@@ -83,7 +94,7 @@ class PageCache:
 PAGE_CACHE = PageCache()
 
 
-async def read(of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer] | None]:
+async def read_places(of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer] | None]:
     """Return the batches of each partition, by a thread; None if a file does not hold them. Raises TimeoutError."""
     async with asyncio.timeout(_READ_S):
         return await asyncio.get_running_loop().run_in_executor(_THREADS, _read_all, of_partitions)
@@ -144,7 +155,7 @@ def _first_batches_bytes(place: Place, limit_bytes: int, read_place: Callable[[P
 
 def _read_or_nothing(place: Place) -> Buffer:
     try:
-        return _read(place)
+        return _read_place(place)
     except OSError:
         return b""
 
@@ -153,7 +164,7 @@ def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | N
     found: list[list[Buffer] | None] = []
     for places in of_partitions:
         try:
-            found.append([_checked(place, _read(place)) for place in places])
+            found.append([_checked(place, _read_place(place)) for place in places])
         except (OSError, Unread):
             found.append(None)
     return found
@@ -178,7 +189,7 @@ def _read_now(place: Place) -> Buffer:
         os.close(fd)
 
 
-def _read(place: Place) -> Buffer:
+def _read_place(place: Place) -> Buffer:
     """Return as much as there is. Raises OSError."""
     fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -192,3 +203,97 @@ def _checked(place: Place, content: Buffer) -> Buffer:
     if len(content) < place.size_bytes or find_damage(content, place.base_offset, place.next_offset) is not None:
         raise Unread(f"{place.path}: no whole batches at byte {place.position}")
     return content
+
+
+def is_small(items: Sequence[Wanted]) -> bool:
+    """Whether it is read in no time."""
+    return _unread_bytes(items) <= SMALL_BYTES
+
+
+def shorten_now(items: Sequence[Wanted], whole: asyncio.Lock, *, is_alone: bool) -> None:
+    """Leave out what is more than may be read at a time. ``is_alone``: whether no other waits for its turn."""
+    limit_bytes = MAX_NOW_BYTES if is_alone else _SHARE_BYTES
+    if _unread_bytes(items) > limit_bytes and (whole.locked() or not is_alone):
+        found = first_of_now([item.places for item in items], limit_bytes)
+        if found is not None:
+            _shorten(items, found)
+
+
+def read_now(items: Sequence[Wanted]) -> bool:
+    """Read the records if they are in the page cache. Returns whether they are."""
+    unread = [item for item in items if item.places]
+    if not unread:
+        return True
+    try:
+        found = PAGE_CACHE.read([item.places for item in unread])
+    except Unread:
+        return False
+    if found is None:
+        return False
+    in_memory = is_small(unread)
+    for item, records in zip(unread, found, strict=True):
+        _has_read(item, records, in_memory=in_memory)
+    return True
+
+
+async def read(
+    items: Sequence[Wanted], read_from_actor: Callable[[Wanted], Awaitable[None]], whole: asyncio.Lock
+) -> None:
+    """Read the records. The actor is requested those that a file does not hold (any more).
+
+    ``whole``: held while one response is read as a whole, however large it is; others are shortened.
+    """
+    unread = [item for item in items if item.places]
+    if not unread:
+        return
+    if _unread_bytes(unread) <= _SHARE_BYTES:
+        await _read(unread, read_from_actor)
+    elif whole.locked():
+        try:
+            found = await first_of([item.places for item in unread], _SHARE_BYTES)
+        except TimeoutError:
+            _fail(unread)
+            return
+        _shorten(unread, found)
+        await _read([item for item in unread if item.places], read_from_actor)
+    else:
+        async with whole:
+            await _read(unread, read_from_actor)
+
+
+async def _read(unread: Sequence[Wanted], read_from_actor: Callable[[Wanted], Awaitable[None]]) -> None:
+    try:
+        found = await read_places([item.places for item in unread])
+    except TimeoutError:
+        _fail(unread)
+        return
+    in_memory = is_small(unread)
+    for item, records in zip(unread, found, strict=True):
+        if records is not None:
+            _has_read(item, records, in_memory=in_memory)
+        else:
+            await read_from_actor(item)
+
+
+def _has_read(item: Wanted, records: Sequence[Buffer], *, in_memory: bool) -> None:
+    if not in_memory:
+        there = zip(item.places, records, strict=True)
+        item.files = [FileRecords(place.path, place.position, content) for place, content in there]
+    item.records = records
+
+
+def _fail(items: Sequence[Wanted]) -> None:
+    for item in items:
+        item.fail(ErrorCode.kafka_storage_error)
+
+
+def _shorten(items: Sequence[Wanted], kept: Sequence[Sequence[Place]]) -> None:
+    for item, there in zip(items, kept, strict=True):
+        if not there and item.places:
+            item.drop()
+        elif item.places:
+            item.shorten(there)
+
+
+def _unread_bytes(items: Sequence[Wanted]) -> int:
+    return sum(place.size_bytes for item in items for place in item.places)

@@ -15,7 +15,7 @@ import pytest
 from muster.actors.log.fetch import open_now
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest, Place
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.apis.data import places
+from muster.gateway.apis.data.fetching import segment_files
 from muster.placement.view import Topic
 from tests.gateway.apis.test_data_apis import errors, fetch, produce
 from tests.gateway.group_client import Fresh
@@ -60,7 +60,7 @@ def records_of(full: Serving, topic: Topic) -> bytes:
 def test_the_places_hold_what_the_log_actor_would_send(full: Serving, topic: Topic) -> None:
     named = found(full, topic, by_place=True).places
     assert len({place.path for place in named}) > 1, "several segments"
-    for found_there in (places.PAGE_CACHE.read([named]), asyncio.run(places.read([named]))):
+    for found_there in (segment_files.PAGE_CACHE.read([named]), asyncio.run(segment_files.read_places([named]))):
         assert found_there is not None
         assert b"".join(found_there[0] or []) == records_of(full, topic)
 
@@ -73,7 +73,7 @@ def test_a_client_gets_all_of_it_in_one_response(full: Serving, topic: Topic) ->
 
 
 def test_groups_that_read_the_same_share_what_was_read(full: Serving, topic: Topic) -> None:
-    page_cache = places.PageCache()
+    page_cache = segment_files.PageCache()
     first, *_, last = found(full, topic, by_place=True).places
     before = page_cache.read([[first, last]])
     assert before is not None
@@ -85,14 +85,14 @@ def test_groups_that_read_the_same_share_what_was_read(full: Serving, topic: Top
 
 
 def test_little_is_kept_of_what_was_read(full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    page_cache = places.PageCache()
+    page_cache = segment_files.PageCache()
     first, second, *_ = found(full, topic, by_place=True).places
-    monkeypatch.setattr(places, "_RECENT_BYTES", first.size_bytes + second.size_bytes - 1)
+    monkeypatch.setattr(segment_files, "_RECENT_BYTES", first.size_bytes + second.size_bytes - 1)
     page_cache.read([[first], [second]])
     for place in (first, second):
         Path(place.path).unlink()
     assert page_cache.read([[second]]) is not None
-    with pytest.raises(places.Unread):
+    with pytest.raises(segment_files.Unread):
         page_cache.read([[first]])
 
 
@@ -100,14 +100,14 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
     full: Serving, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_threads: list[Sequence[Sequence[Place]]] = []
-    read = places.read
+    read = segment_files.read_places
 
     async def recorded(named: Sequence[Sequence[Place]]) -> Any:
         in_threads.append(named)
         return await read(named)
 
-    monkeypatch.setattr(places, "MAX_NOW_BYTES", 0)
-    monkeypatch.setattr(places, "read", recorded)
+    monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(segment_files, "read_places", recorded)
     [response] = fetch(full.client, (topic, 0, 0))
     assert response.records == records_of(full, topic)
     assert len(in_threads) == 1
@@ -151,10 +151,10 @@ def test_the_event_loop_reads_little_even_from_many_partitions(
     topics = on_one_actor(full, fresh, 1)
     named = [found(full, topic, by_place=True).places for topic in topics]
     size_bytes = len(records_of(full, topics[0]))
-    page_cache = places.PageCache()
-    monkeypatch.setattr(places, "MAX_NOW_BYTES", 2 * size_bytes)
+    page_cache = segment_files.PageCache()
+    monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 2 * size_bytes)
     assert page_cache.read(named) is not None
-    monkeypatch.setattr(places, "MAX_NOW_BYTES", 2 * size_bytes - 1)
+    monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 2 * size_bytes - 1)
     assert page_cache.read(named) is None
     assert [page_cache.read([each]) is not None for each in named] == [True, True]
 
@@ -166,9 +166,9 @@ def test_a_disk_that_hangs_fails_the_fetch(full: Serving, topic: Topic, monkeypa
         is_over.wait(15)
         raise OSError("after a while")
 
-    monkeypatch.setattr(places, "MAX_NOW_BYTES", 0)
-    monkeypatch.setattr(places, "_READ_S", 0.2)
-    monkeypatch.setattr(places, "_read", hang)
+    monkeypatch.setattr(segment_files, "MAX_NOW_BYTES", 0)
+    monkeypatch.setattr(segment_files, "_READ_S", 0.2)
+    monkeypatch.setattr(segment_files, "_read_place", hang)
     try:
         [response] = fetch(full.client, (topic, 0, 0))
     finally:
@@ -195,9 +195,9 @@ def test_no_place_leads_to_a_topic_that_was_created_again(full: Serving, topic: 
     new = found(full, again, by_place=True).places
     assert [place[1:] for place in new] == [place[1:] for place in old]
     for place in old:
-        with pytest.raises(places.Unread):
-            places.PAGE_CACHE.read([[place]])
-        assert asyncio.run(places.read([[place]])) == [None]
+        with pytest.raises(segment_files.Unread):
+            segment_files.PAGE_CACHE.read([[place]])
+        assert asyncio.run(segment_files.read_places([[place]])) == [None]
 
 
 def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving, topic: Topic) -> None:
@@ -205,8 +205,8 @@ def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving,
     content = bytearray(first.read_bytes())
     content[200] ^= 1
     first.write_bytes(content)
-    with pytest.raises(places.Unread):
-        places.PAGE_CACHE.read([found(full, topic, by_place=True).places])
+    with pytest.raises(segment_files.Unread):
+        segment_files.PAGE_CACHE.read([found(full, topic, by_place=True).places])
     [response] = fetch(full.client, (topic, 0, 0))
     assert (response.error_code, response.records) == (ErrorCode.kafka_storage_error, b"")
 
@@ -214,8 +214,8 @@ def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving,
 def test_a_short_file_is_unread(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"x" * 10)
     place = Place(str(tmp_path / "short"), 5, 10, 0, 1)
-    assert places.PAGE_CACHE.read([[place]]) is None, "what is not there may be on its way from the disk"
-    assert asyncio.run(places.read([[place]])) == [None]
+    assert segment_files.PAGE_CACHE.read([[place]]) is None, "what is not there may be on its way from the disk"
+    assert asyncio.run(segment_files.read_places([[place]])) == [None]
 
 
 def test_a_file_system_that_always_waits_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_a_file_system_that_always_waits_is_not_tried_again(tmp_path: Path, monk
     for topic in ("t-0", "u-0"):
         (tmp_path / topic).mkdir()
         (tmp_path / topic / "0.log").write_bytes(b"x" * 20)
-    page_cache = places.PageCache()
+    page_cache = segment_files.PageCache()
     for topic in ("t-0", "t-0", "u-0"):
         assert page_cache.read([[Place(str(tmp_path / topic / "0.log"), 0, 10, 0, 1)]]) is None
     assert tried == [os.RWF_NOWAIT], "of all logs in one folder, one is tried"
