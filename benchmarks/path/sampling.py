@@ -20,7 +20,9 @@ from types import FrameType
 
 from benchmarks.path.counting import relative, send
 from benchmarks.path.requests import Burst, Steps
+from muster.actors.wire.internal import envelope
 from muster.actors.wire.internal.listener import Peer
+from muster.placement.client import Context
 
 GATEWAY_IN, FORWARDING, ACTOR, CORE, LOG, GATEWAY_OUT, LOOP = STAGES = (
     "gateway in",
@@ -142,13 +144,18 @@ async def _sampled(burst: Burst, sampler: _Sampler) -> float:
 @contextmanager
 def _sampling() -> Iterator[_Sampler]:
     sampler = _Sampler()
-    receive = Peer._receive
+    receive, read_request = Peer._receive, envelope.read_request
 
     def reached(self: Peer, message: bytes) -> None:
         sampler.has_reached_actor = True
         receive(self, message)
 
+    def reached_by_request(message: bytes) -> tuple[int, Context, bytes]:
+        sampler.has_reached_actor = True
+        return read_request(message)
+
     Peer._receive = reached  # type: ignore[method-assign]
+    envelope.read_request = reached_by_request
     before = signal.signal(signal.SIGVTALRM, sampler.sample)
     signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_S, _TICK_S)
     try:
@@ -156,4 +163,4 @@ def _sampling() -> Iterator[_Sampler]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
-        Peer._receive = receive  # type: ignore[method-assign]
+        Peer._receive, envelope.read_request = receive, read_request  # type: ignore[method-assign]

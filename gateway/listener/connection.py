@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import cast
 
 from muster.actors.config import Listener
 from muster.actors.wire.internal import envelope
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, pieces_of
+from muster.actors.wire.kafka.framing import SIZE_BYTES, Buffer, Framer, FrameTooLarge, write_framed
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.api import APIS, Api, Call, Reply
@@ -86,8 +87,7 @@ class Connection(asyncio.Protocol):
         """Requests that have not been started, the last one first. Two empty deques would take 1.2 KiB."""
         self._requests: list[PendingRequest] = []
         self._requests_bytes = 0
-        self._tasks = 0
-        """Number of requests that tasks serve."""
+        self.tasks = 0
         self._ready: list[Reply] = []
         self._outgoing: Outgoing | None = None
         """Responses that are not handed to the socket yet, if any of them has records in files."""
@@ -178,16 +178,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active_s = time.monotonic()
-        if self._tls is None or self._proxy_header is not None:
-            self._received(data)
-        else:
-            self._tls.feed(data)
+        takes = self._received if self._tls is None or self._proxy_header is not None else self._tls.feed
+        takes(data)
 
     def _received(self, data: bytes) -> None:
         """Take what the client itself sent, perhaps after the header of a balancer."""
-        self.gateway.metrics.received(len(data))
+        self.gateway.metrics.received_bytes += len(data)
         try:
-            data = self._behind_proxy_header(data)
+            if self._proxy_header is not None:
+                data = self._behind_proxy_header(data)
             if self.is_held:
                 return
             if self._tls is not None and not self._tls.is_established:
@@ -201,7 +200,7 @@ class Connection(asyncio.Protocol):
             self._refused = no_frame(error, self.listener)
             frames = error.frames
         frames.reverse()
-        self._frames[:0] = frames
+        self._frames = frames + self._frames if self._frames else frames
         self._admit()
 
     def decrypted(self, data: bytes) -> None:
@@ -273,11 +272,9 @@ class Connection(asyncio.Protocol):
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
         """Return the client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
-        if self._proxy_header is None:
-            return data
         if not self.listener.trusts(self.host):
             raise proxy_protocol.BadHeader(f"{self.host} is none of proxy.protocol.trusted.hosts")
-        self._proxy_header += data
+        self._proxy_header = (self._proxy_header or b"") + data
         header = proxy_protocol.read_header(self._proxy_header)
         if header is None:
             return b""
@@ -310,19 +307,24 @@ class Connection(asyncio.Protocol):
         if self._continues:
             return
         turns, began_s, left = self.gateway.turns, 0.0, TURN_LIMIT
-        tasks, is_shared, waits = self._tasks, bool(turns), False
-        while self._frames and not self._mute and self._has_room(frame := self._frames[-1]):
-            if not began_s and (is_turn or turns.is_due(self._had_s)):
+        tasks, is_shared, waits = self.tasks, bool(turns.waiting), False
+        while self._frames and not self._mute.is_on and self._is_writable:
+            frame = self._frames[-1]
+            if self._requests and not self._has_room(frame):
+                break
+            if not began_s and (is_turn or not turns.waiting or turns.is_due(self._had_s)):
                 began_s = time.perf_counter()
-            elif not began_s or left <= 0 or turns or over(began_s):
+            elif not began_s or left <= 0 or turns.waiting or over(began_s):
                 waits, self._continues = not self._continues, True
                 break
             left -= 1
-            if self.leases and (response := self._leased(frame)) is not None:
+            if self.leases.prepared and (response := self._leased(frame)) is not None:
                 if response is LATER:
                     return
                 self._frames.pop()
-                self._queue(Reply((response,)))
+                self._ready.append(Reply((response,)))
+                if len(self._ready) == 1:
+                    self._send_soon()
                 continue
             try:
                 call = Call(self.gateway, self, self._header(frame), frame)
@@ -330,26 +332,33 @@ class Connection(asyncio.Protocol):
                 self._refuse(error.complaint)
                 break
             api = APIS[call.header.api_key]
-            if self._has_to_wait(api):
+            if self._requests and self._has_to_wait(api):
                 break
             self._frames.pop()
-            if self._start(api, call):
+            request = PendingRequest(api, call, self._answered, self._admit)
+            self._requests.append(request)
+            self._requests_bytes += len(frame)
+            request.start()
+            if request.is_task:
+                self.tasks += 1
                 left -= _TASK_SHARE - 1
         if began_s and (is_shared or waits):
-            cost_s = time.perf_counter() - began_s + (self._tasks - tasks) * _TASK_S
+            cost_s = time.perf_counter() - began_s + (self.tasks - tasks) * _TASK_S
             self._had_s = turns.charged(self._had_s, cost_s)
         if waits:
             turns.queue(self._continue, self._had_s)
-        self._read(not self._frames and self._refused is None and not (self._mute and self._framer.pending_bytes))
+        read = not self._frames and self._refused is None and not (self._mute.is_on and self._framer.pending_bytes)
+        if read != self._is_reading:
+            self._read(read)
         if self._refused is not None and not self._requests and not self._frames:
             self.close(self._refused)
 
     def _continue(self) -> float:
         """Start one more request in this connection's turn, or some while no other waits."""
         self._continues = False
-        tasks = self._tasks
+        tasks = self.tasks
         self._admit(is_turn=True)
-        return (self._tasks - tasks) * _TASK_SHARE / TURN_LIMIT
+        return (self.tasks - tasks) * _TASK_SHARE / TURN_LIMIT
 
     def _leased(self, frame: bytes) -> bytes | None:
         """Return the response to a heartbeat that needs no coordinator, if no earlier request waits for one."""
@@ -361,19 +370,14 @@ class Connection(asyncio.Protocol):
         return self.leases.respond(frame, time.monotonic(), self._admit)
 
     def _has_room(self, frame: bytes) -> bool:
-        """Whether one more request may be served. A single request always may, whatever its size."""
-        held_bytes = self._requests_bytes + len(frame)
-        if self.sasl is not None and not self.sasl.is_complete and self._requests:
+        """Whether a request may be served beside others. One by itself always may, whatever its size."""
+        if self.sasl is not None and not self.sasl.is_complete:
             return False
-        return self._is_writable and (
-            not self._requests
-            or (len(self._requests) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
-        )
+        held_bytes = self._requests_bytes + len(frame)
+        return len(self._requests) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes
 
     def _has_to_wait(self, known: Api) -> bool:
         """Whether it must wait for an earlier response; nothing starts behind a change, so only the last can be one."""
-        if not self._requests:
-            return False
         if known.in_order or self._requests[-1].api.is_change or not self._requests[-1].is_read:
             return True
         return known.one_at_a_time and any(request.api.one_at_a_time for request in self._requests)
@@ -412,31 +416,25 @@ class Connection(asyncio.Protocol):
             text = f"{known.name} came before the client has authenticated; {how}"
             raise BadRequest(Cause.NOT_AUTHENTICATED, text)
 
-    def _start(self, api: Api, call: Call) -> bool:
-        """Whether a task serves the request."""
-        request = PendingRequest(api, call, self._answered, self._admit)
-        self._requests.append(request)
-        self._requests_bytes += len(call.frame)
-        request.start()
-        self._tasks += request.is_task
-        return request.is_task
-
     def _answered(self) -> None:
-        """Queue the responses whose turn it is."""
+        """Send the responses whose turn it is."""
+        is_scheduled = bool(self._ready)
         while self._requests and self._requests[0].is_done:
             if (complaint := self._requests[0].complaint) is not None:
                 self.close(complaint)
                 return
             request = self._requests.pop(0)
             self._requests_bytes -= len(request.call.frame)
-            self._tasks -= request.is_task
+            self.tasks -= request.is_task
             reply = request.response
             if self.gateway.quotas is not None:
                 reply = self._charge(self.gateway.quotas, request)
             request.response = None
             if reply is not None:
-                self._queue(reply)
-        if not self._ready:
+                self._ready.append(reply)
+        if self._ready and not is_scheduled:
+            self._send_soon()
+        if not self._ready and (self._frames or self._refused is not None or self._mute.is_on or not self._is_reading):
             self._admit()
 
     def _charge(self, quotas: ClientQuotas, request: PendingRequest) -> Reply | None:
@@ -456,7 +454,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_muted(self) -> bool:
         """Whether no request is started, since the client exceeds a quota."""
-        return bool(self._mute)
+        return self._mute.is_on
 
     def unmute(self) -> None:
         """Unmute: the quotas have changed, and judge what comes next."""
@@ -468,18 +466,17 @@ class Connection(asyncio.Protocol):
 
     def close_if_left(self) -> None:
         """Close it if the client has closed it while it is muted, and so not read."""
-        if self._mute and not self._is_reading and self._transport is not None and has_been_closed(self._transport):
+        transport = self._transport
+        if self._mute.is_on and not self._is_reading and transport is not None and has_been_closed(transport):
             self.close()
 
-    def _queue(self, reply: Reply) -> None:
-        """Send it: at once if nothing else of the client waits, else together with what is ready soon."""
-        self._ready.append(reply)
-        if len(self._ready) > 1:
-            return
-        if self.waiting:
+    def _send_soon(self) -> None:
+        """Send what is ready: at once if nothing else of the client waits, else together with what is ready soon."""
+        if self._requests or (self._frames and not self._mute.is_on):
             asyncio.get_running_loop().call_soon(self._send_ready)
-        else:
-            self._flush()
+            return
+        self._flush()
+        if self._ends_when_idle:
             self._end_if_idle()
 
     def _send_ready(self) -> None:
@@ -499,22 +496,28 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():  # a write has failed: what is written now is dropped, so it is not counted
             return
         self.last_active_s = time.monotonic()
-        if self._outgoing is not None or any(reply.has_files for reply in ready):
+        is_plain = self._outgoing is None
+        for reply in ready:
+            is_plain = is_plain and not reply.has_files
+        if not is_plain:
             self._send_by_pieces(ready)
             return
+        pieces: list[Buffer] = []
         for reply in ready:
             if reply.on_sent is not None:
                 reply.on_sent()
-        pieces = [piece for reply in ready for piece in pieces_of(*reply.in_memory)]
-        self.gateway.metrics.sent(sum(map(len, pieces)))
-        self._transport.writelines(pieces)
+            size_bytes = sum(map(len, reply.parts))
+            self.gateway.metrics.sent_bytes += SIZE_BYTES + size_bytes
+            pieces.append(size_bytes.to_bytes(SIZE_BYTES, "big"))
+            pieces += cast(Sequence[Buffer], reply.parts)
+        write_framed(self._transport, pieces)
 
     def _send_by_pieces(self, ready: list[Reply]) -> None:
         assert self._transport is not None
         if self._outgoing is None:
             gateway = self.gateway
-            memory, sent = gateway.response_memory, gateway.metrics.sent
-            self._outgoing = Outgoing(self._transport, gateway.turns, memory, sent, self._pumped)
+            memory, metrics = gateway.response_memory, gateway.metrics
+            self._outgoing = Outgoing(self._transport, gateway.turns, memory, metrics, self._pumped)
         for reply in ready:
             self._outgoing.put(reply)
         self._outgoing.pump()
@@ -524,13 +527,9 @@ class Connection(asyncio.Protocol):
             self._is_writable = True
 
     @property
-    def has_tasks(self) -> bool:
-        return self._tasks > 0
-
-    @property
     def waiting(self) -> bool:
         """Whether a request has no response yet; not one that is not started, since the client exceeds a quota."""
-        return bool(self._requests or (self._frames and not self._mute))
+        return bool(self._requests or (self._frames and not self._mute.is_on))
 
     def pause_writing(self) -> None:
         (self.full if self._tls is None else self._tls.pause_writing)()
@@ -584,7 +583,7 @@ class Connection(asyncio.Protocol):
             request.cancel()
             if self.gateway.quotas is not None:
                 settle(self.gateway.quotas, request.call, is_answered=True)
-        self._requests_bytes = self._tasks = 0
+        self._requests_bytes = self.tasks = 0
         self._frames.clear()
         self._ready.clear()
 

@@ -77,10 +77,8 @@ class ClientConnection(Protocol):
     late_produces: int
     """Produce requests that wait for a view with their topics; later ones wait behind them."""
     late_turn: asyncio.Lock
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether a request is served by a task, which may not have begun: later ones must not overtake it."""
+    tasks: int
+    """Number of requests that tasks serve, which may not have begun: later ones must not overtake them."""
 
     @property
     def waiting(self) -> bool:

@@ -29,12 +29,13 @@ class _Prepared(NamedTuple):
 
 
 class LeasedHeartbeats:
-    """By the bytes of the request."""
+    """The responses that are prepared."""
 
-    __slots__ = ("_limit", "_prepared")
+    __slots__ = ("_limit", "prepared")
 
     def __init__(self) -> None:
-        self._prepared: dict[bytes, _Prepared] = {}
+        self.prepared: dict[bytes, _Prepared] = {}
+        """By the bytes of the request, but for its correlation id."""
         self._limit = _MIN_MEMBERS
         """At how many entries those of earlier generations are removed."""
 
@@ -48,33 +49,30 @@ class LeasedHeartbeats:
         answered: Callable[[], None],
     ) -> None:
         """Answer requests like this one from now on, while they are allowed; ``answered`` is called for each."""
-        if len(self._prepared) >= self._limit:
-            self._prepared = {key: each for key, each in self._prepared.items() if not each.lease.is_over}
-            self._limit = max(_MIN_MEMBERS, 2 * len(self._prepared))
-        if len(self._prepared) < _MAX_MEMBERS and len(request) <= _MAX_REQUEST_BYTES:
-            self._prepared[_key(request)] = _Prepared(lease, response[4:], is_allowed, answered)
-
-    def __bool__(self) -> bool:
-        return bool(self._prepared)
+        if len(self.prepared) >= self._limit:
+            self.prepared = {key: each for key, each in self.prepared.items() if not each.lease.is_over}
+            self._limit = max(_MIN_MEMBERS, 2 * len(self.prepared))
+        if len(self.prepared) < _MAX_MEMBERS and len(request) <= _MAX_REQUEST_BYTES:
+            self.prepared[_key(request)] = _Prepared(lease, response[4:], is_allowed, answered)
 
     def respond(self, request: bytes, now_s: float, again: Callable[[], None]) -> bytes | None:
         """Return the response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``.
 
         :data:`LATER` if neither is known yet: call this again for the same request when ``again`` is called.
         """
-        key = _key(request)
-        found = self._prepared.get(key)
+        key = request[:4] + request[8:]
+        found = self.prepared.get(key)
         if found is None:
             return None
         if not found.is_allowed():
-            del self._prepared[key]
+            del self.prepared[key]
             return None
         use = found.lease.use(now_s, again)
         if use is Use.LATER:
             return LATER
         if use is Use.NO:
             if found.lease.is_over:
-                del self._prepared[key]
+                del self.prepared[key]
             return None
         found.answered()
         return request[_CORRELATION_ID] + found.response

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from muster.actors.wire.kafka.framing import SIZE_BYTES, Buffer
 from muster.gateway.listener.api import Reply
@@ -32,6 +33,12 @@ _TAIL_BYTES = 4 << 10
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="file-records")
 
 _Piece = Buffer | FileRecords | Callable[[], None]
+
+
+class Sent(Protocol):
+    """A counter of sent bytes."""
+
+    sent_bytes: int
 
 
 class Outgoing:
@@ -58,11 +65,11 @@ class Outgoing:
         transport: asyncio.Transport | TlsTransport,
         turns: Turns,
         memory: ResponseMemory,
-        sent: Callable[[int], None],
+        sent: Sent,
         on_pumped: Callable[[OSError | None], None],
     ) -> None:
-        """``sent``: called with the number of bytes that were handed to the socket. ``on_pumped``: called when more was
-        sent than by a call of :meth:`pump`; with an error if records cannot be read, so that the rest is never sent.
+        """``sent``: counts the bytes that were handed to the socket. ``on_pumped``: called when more was sent than by a
+        call of :meth:`pump`; with an error if records cannot be read, so that the rest is never sent.
         """
         self._transport = transport
         self._turns = turns
@@ -243,7 +250,7 @@ class Outgoing:
 
     def _handed(self, size_bytes: int) -> None:
         """So much is handed to the socket."""
-        self._sent(size_bytes)
+        self._sent.sent_bytes += size_bytes
         self._left_bytes -= size_bytes
         while self._pieces:
             piece = self._pieces[0]

@@ -61,16 +61,16 @@ class PendingRequest:
 
     def start(self) -> None:
         """Forward the request; if that is not possible, start a task that runs the API's handler."""
-        faults = self.call.gateway.faults
-        is_plain = (faults is None or faults.is_idle) and not self.call.connection.has_tasks
-        if self.call.gateway.quotas is not None and (timer := timer_for(self.call)) is not None:
+        gateway, forward = self.call.gateway, self.api.forward
+        is_plain = (gateway.faults is None or gateway.faults.is_idle) and not self.call.connection.tasks
+        if gateway.quotas is not None and (timer := timer_for(self.call)) is not None:
             self.call.timer, is_plain = timer, False  # all of a task's time can be measured
-        if self.api.forward is not None and is_plain:
+        if forward is not None and is_plain:
             try:
-                if self.call.gateway.authorizer is None:
-                    self._cancel = self.api.forward(self.call, self)
+                if gateway.authorizer is None:
+                    self._cancel = forward(self.call, self)
                 elif (confirm := self.call.try_guard(self.api.guard)) is not None:
-                    self._cancel = self.api.forward(self.call, self)
+                    self._cancel = forward(self.call, self)
                     if self._cancel is not None:
                         confirm()
             except LargeRequest:
@@ -157,7 +157,7 @@ class PendingRequest:
         if self.is_done:
             return
         self.response = reply
-        if self.api.key in READERS and reply is not None:
+        if self.api.key in READERS and reply is not None and self.call.gateway.trail is not None:
             record(self.call, reply)
         self._done("ANSWERED")
         if self.response is not None:  # it waits for those before it

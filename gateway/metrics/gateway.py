@@ -76,8 +76,10 @@ class GatewayMetrics:
         """Rare events, by family and labels."""
         self._connections = 0
         self._connections_opened = 0
-        self._received_bytes = 0
-        self._sent_bytes = 0
+        self.received_bytes = 0
+        """Bytes from clients, frame sizes included."""
+        self.sent_bytes = 0
+        """Bytes that were written to clients' sockets, frame sizes included."""
         self._view_order = (0, 0)
         self.fetch_sessions: Sessions | None = None
         """Set by the gateway, and so are the next five."""
@@ -126,14 +128,6 @@ class GatewayMetrics:
         """Count a connection that was closed for what the client did, or because it could not be served."""
         self._counts["muster_connections_closed_total", labels(reason=reason)] += 1
 
-    def received(self, size_bytes: int) -> None:
-        """Count bytes from clients, frame sizes included."""
-        self._received_bytes += size_bytes
-
-    def sent(self, size_bytes: int) -> None:
-        """Count bytes that were written to clients' sockets, frame sizes included."""
-        self._sent_bytes += size_bytes
-
     def forward_error(self, actor: str) -> None:
         """Count a request that could not be forwarded to that actor, or got no response."""
         self._counts["muster_forward_errors_total", labels(actor=actor)] += 1
@@ -167,8 +161,8 @@ class GatewayMetrics:
             **_of_sessions(self.fetch_sessions),
             "muster_connections": self._connections,
             "muster_connections_opened_total": self._connections_opened,
-            "muster_received_bytes_total": self._received_bytes,
-            "muster_sent_bytes_total": self._sent_bytes,
+            "muster_received_bytes_total": self.received_bytes,
+            "muster_sent_bytes_total": self.sent_bytes,
             "muster_controller_epoch": epoch,
             "muster_view_version": version,
             "muster_registrations": self._books.registrations(),

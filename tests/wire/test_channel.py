@@ -110,7 +110,7 @@ def run(tmp_path: Path, scenario: Callable[[Echo, Server, Endpoint], object]) ->
 
 
 def pause_reading(peer: Peer) -> None:
-    transport = peer._out._transport
+    transport = peer._out.transport
     assert transport is not None
     transport.pause_reading()
 
@@ -292,7 +292,7 @@ def test_a_peer_without_the_secret_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OSError):  # noqa: PT011 - any connection error will do
             await open_channel(impostor)
         reader, writer = await asyncio.open_unix_connection(endpoint.path)
-        request = envelope.request_head(1, CONTEXT) + b"not proven"
+        request = envelope.REQUEST_HEAD.pack(envelope.Kind.REQUEST, 1, len(CONTEXT)) + CONTEXT + b"not proven"
         writer.write(len(request).to_bytes(4, "big") + request)
         await reader.read()  # until the server closes
         writer.close()

@@ -52,7 +52,8 @@ def test_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, 
 @settings(max_examples=100)
 @given(NUMBER, NAME, NAME, NAME, st.binary(max_size=40))
 def test_a_request_and_who_sent_it(token: int, host: str, connection: str, principal: str, frame: bytes) -> None:
-    head = envelope.request_head(token, envelope.write_context(host, connection, principal))
-    read_token, context, read_frame = envelope.read_request(head + frame)
+    written = envelope.write_context(host, connection, principal)
+    head = envelope.REQUEST_HEAD.pack(envelope.Kind.REQUEST, token, len(written))
+    read_token, context, read_frame = envelope.read_request(head + written + frame)
     assert (read_token, read_frame) == (token, frame)
     assert (context.host, context.connection, context.principal) == (host, connection, principal)

@@ -1,8 +1,9 @@
 import random
+from collections.abc import Iterable
 
 import pytest
 
-from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, framed
+from muster.actors.wire.kafka.framing import Buffer, Framer, FrameTooLarge, framed, write_framed
 
 WIRE = framed(b"one") + framed(b"") + framed(b"three", b"four")
 FRAMES = [b"one", b"", b"threefour"]
@@ -76,3 +77,32 @@ def test_a_frame_that_comes_byte_by_byte_is_not_held_byte_by_byte() -> None:
     assert framer.pending_bytes == 300_003
     assert len(framer._pieces) < 10
     assert framer.feed(b"x") == [b"x" * 300_000]
+
+
+class Written:
+    """A transport that keeps what is written, call by call."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Buffer]] = []
+
+    def write(self, data: bytes, /) -> None:
+        self.calls.append([data])
+
+    def writelines(self, list_of_data: Iterable[Buffer], /) -> None:
+        self.calls.append(list(list_of_data))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_are_written_with_one_call_and_large_parts_are_not_copied(seed: int) -> None:
+    chance = random.Random(seed)
+    sizes = (0, 3, 700, (16 << 10) - 1, 16 << 10, 200_000)
+    frames = [[chance.randbytes(chance.choice(sizes)) for _ in range(chance.randrange(3))] for _ in range(5)]
+    written, pieces = Written(), list[Buffer]()
+    for parts in frames:
+        pieces += [sum(map(len, parts)).to_bytes(4, "big"), *parts]
+    write_framed(written, pieces)
+    [found] = written.calls
+    assert b"".join(found) == b"".join(framed(*parts) for parts in frames)
+    large = [part for parts in frames for part in parts if len(part) >= 16 << 10]
+    assert all(any(part is piece for piece in found) for part in large)
+    assert len(found) <= 2 * len(large) + 1

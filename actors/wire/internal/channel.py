@@ -8,10 +8,10 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from muster.actors.wire.internal import envelope
-from muster.actors.wire.internal.envelope import Kind, Role
+from muster.actors.wire.internal.envelope import REQUEST_HEAD, Kind, Role
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest, LastFetched, read_fetched, write_fetch
 from muster.actors.wire.internal.leader_epochs import OnLeaderEpochs, read_epochs
 from muster.actors.wire.internal.leases import ChannelLeases, MemberLease
@@ -66,14 +66,8 @@ _MAX_SILENT_TICKS = 3
 _RESPONSES = frozenset((Kind.RESPONSE, Kind.FETCHED, Kind.PRODUCED, Kind.MARKED, Kind.VERIFIED))
 
 
-class _Waiting(NamedTuple):
-    """Callbacks for the response under a token."""
-
-    answered: Callable[[bytes], None]
-    lost: Callable[[ChannelLost], None]
-    deadline_s: float = math.inf
-    """On the loop's clock."""
-    on_lease: OnLease | None = None
+_Waiting = tuple[Callable[[bytes], None], Callable[[ChannelLost], None], float, OnLease | None]
+"""Callbacks for the response under a token and for its loss; the deadline, on the loop's clock; and for a lease."""
 
 
 class Channel(asyncio.Protocol):
@@ -93,6 +87,8 @@ class Channel(asyncio.Protocol):
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_updates = on_updates
         self._on_lost = on_lost
+        self.usable = False
+        """Whether the actor has proven itself, and is connected."""
         self._framer = Framer(envelope.LIMIT_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
@@ -108,14 +104,11 @@ class Channel(asyncio.Protocol):
         self._out = Outbox()
         self._leases = ChannelLeases(self._out.put)
 
-    @property
-    def usable(self) -> bool:
-        return self._out.is_open and self.ready.done() and not self.ready.cancelled()
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._out.open(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.usable = False
         self._out.lost()
         error = ChannelLost(str(exc) if exc else self._lost)
         if not self.ready.done():
@@ -132,18 +125,19 @@ class Channel(asyncio.Protocol):
         self._silent_ticks = 0
         try:
             for message in self._framer.feed(data):
-                self._receive(message)
+                if message[0] in _RESPONSES and self.usable:
+                    self._answered(int.from_bytes(message[1:5], "big"), message[5:])
+                else:
+                    self._receive(message)
         except (FrameTooLarge, envelope.Unauthenticated, ValueError, IndexError) as error:
             log.warning("connection to %s closed: %s", self.endpoint.path, error)
             self.close()
 
     def _receive(self, message: bytes) -> None:
         kind = message[0]
-        if kind != Kind.CHALLENGE and not self.ready.done():
+        if kind != Kind.CHALLENGE and not self.usable:
             raise envelope.Unauthenticated("an actor that has not proven itself")
-        if kind in _RESPONSES:
-            self._answered(*envelope.read_token(message))
-        elif kind == Kind.LEASE:
+        if kind == Kind.LEASE:
             self._leased(*envelope.read_lease(message))
         elif kind == Kind.REVOKED:
             self._leases.revoke(envelope.read_token(message)[0])
@@ -165,15 +159,16 @@ class Channel(asyncio.Protocol):
         if waiting is None:
             return
         try:
-            waiting.answered(data)
+            waiting[0](data)
         except ValueError:  # not a response: the channel is closed, and with it this one is lost
             self._waiting[token] = waiting
             raise
 
     def _leased(self, token: int, group: int, member: int, frame: bytes) -> None:
         waiting = self._waiting.get(token)
-        if waiting is not None and waiting.on_lease is not None:
-            waiting.on_lease(self._leases.grant(group, member), frame)
+        on_lease = None if waiting is None else waiting[3]
+        if on_lease is not None:
+            on_lease(self._leases.grant(group, member), frame)
         self._answered(token, frame)
 
     def _respond_to_challenge(self, body: bytes) -> None:
@@ -182,6 +177,7 @@ class Channel(asyncio.Protocol):
             self._out.put(bytes([Kind.CHALLENGE]) + envelope.proof(secret, self._role.value, body) + self._nonce)
         elif envelope.same_proof(body, envelope.proof(secret, Role.LISTENER.value, self._nonce)):
             if not self.ready.done():
+                self.usable = True
                 self.ready.set_result(None)
         else:
             raise envelope.Unauthenticated("an actor without the cluster's secret")
@@ -201,7 +197,7 @@ class Channel(asyncio.Protocol):
         both.
         """
         token = self._expect(on_response, on_response, timeout_s, on_lease)
-        self._out.put(envelope.request_head(token, context), frame)
+        self._out.put(REQUEST_HEAD.pack(Kind.REQUEST, token, len(context)), context, frame)
         return token
 
     def fetch(
@@ -229,29 +225,26 @@ class Channel(asyncio.Protocol):
         self,
         answered: Callable[[bytes], None],
         lost: Callable[[ChannelLost], None],
-        timeout_s: float,
+        timeout_s: float = math.inf,
         on_lease: OnLease | None = None,
     ) -> int:
         """Return a token under which a response is awaited. Raises NotSent."""
-        if not self._out.is_open:
+        if self._out.transport is None:
             raise NotSent("not connected")
         loop = asyncio.get_running_loop()
         token = next(self._tokens) % _TOKENS
-        self._wait(token, _Waiting(answered, lost, loop.time() + timeout_s, on_lease))
-        return token
-
-    def _wait(self, token: int, waiting: _Waiting) -> None:
-        self._waiting[token] = waiting
+        self._waiting[token] = (answered, lost, loop.time() + timeout_s, on_lease)
         if self._timer is None:
             self._silent_ticks = 0
-            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+            self._timer = loop.call_later(_TICK_S, self._tick)
+        return token
 
     def _tick(self) -> None:
         """Give up the requests whose time is over. One timer for all costs less than one for each."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(_TICK_S, self._tick) if self._waiting else None
         now_s = loop.time()
-        for token in [token for token, each in self._waiting.items() if each.deadline_s <= now_s]:
+        for token in [token for token, each in self._waiting.items() if each[2] <= now_s]:
             self._expired(token)
         if self._waiting:
             self._check_silence()
@@ -282,7 +275,7 @@ class Channel(asyncio.Protocol):
     def _fail(self, waiting: _Waiting, error: ChannelLost) -> None:
         """Whatever one of those that wait does, the others are informed."""
         try:
-            waiting.lost(error)
+            waiting[1](error)
         except Exception:
             log.exception("a request to %s that failed: %s", self.endpoint.path, error)
 
@@ -295,7 +288,7 @@ class Channel(asyncio.Protocol):
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         token = self._await_response(future, bytes, on_lease)
         if token is not None:
-            self._out.put(envelope.request_head(token, context), frame)
+            self._out.put(REQUEST_HEAD.pack(Kind.REQUEST, token, len(context)), context, frame)
         return future
 
     def query(self, query: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
@@ -323,16 +316,15 @@ class Channel(asyncio.Protocol):
         self, future: asyncio.Future[Any], read: Callable[[bytes], Any], on_lease: OnLease | None = None
     ) -> int | None:
         """Return the token to send with; None if nothing can be sent, in which case the future has the error."""
-        if not self._out.is_open:
-            future.set_exception(NotSent("not connected"))
+        try:
+            token = self._expect(
+                lambda data: None if future.done() else future.set_result(read(data)),
+                lambda error: None if future.done() else future.set_exception(error),
+                on_lease=on_lease,
+            )
+        except NotSent as error:
+            future.set_exception(error)
             return None
-        token = next(self._tokens) % _TOKENS
-        waiting = _Waiting(
-            lambda data: None if future.done() else future.set_result(read(data)),
-            lambda error: None if future.done() else future.set_exception(error),
-            on_lease=on_lease,
-        )
-        self._wait(token, waiting)
         future.add_done_callback(lambda done: self.cancel(token) if done.cancelled() else None)
         return token
 

@@ -82,8 +82,10 @@ class Role(Enum):
     """An actor that connects to another one: it has no clients, and gets nothing that it has not requested."""
 
 
-_REQUEST = struct.Struct(">BIH")
-_TOKEN = struct.Struct(">BI")
+REQUEST_HEAD = struct.Struct(">BIH")
+"""Start of a REQUEST: its kind, the token, and the length of the context."""
+TOKEN_HEAD = struct.Struct(">BI")
+"""Start of a message with a token: its kind and the token; all of a CANCEL and a REVOKED."""
 _LEASE = struct.Struct(">BIII")
 _PING = struct.Struct(">BQ")
 _SEEN = struct.Struct(">IH")
@@ -110,26 +112,21 @@ def same_proof(left: bytes, right: bytes) -> bool:
     return hmac.compare_digest(left, right)
 
 
-def request_head(token: int, context: bytes) -> bytes:
-    """Return the bytes before the Kafka frame in a REQUEST."""
-    return _REQUEST.pack(Kind.REQUEST, token, len(context)) + context
-
-
 def read_request(message: bytes) -> tuple[int, Context, bytes]:
-    """Token, context and Kafka frame of a REQUEST."""
-    _, token, size = _REQUEST.unpack_from(message)
-    start = _REQUEST.size
+    """Token, context and Kafka frame of a REQUEST: after its head, the context and the frame."""
+    _, token, size = REQUEST_HEAD.unpack_from(message)
+    start = REQUEST_HEAD.size
     return token, _context(message[start : start + size]), message[start + size :]
 
 
 def token_head(kind: Kind, token: int) -> bytes:
     """Return the bytes before the rest of a message that begins with a token; all of a CANCEL and a REVOKED."""
-    return _TOKEN.pack(kind, token)
+    return TOKEN_HEAD.pack(kind, token)
 
 
 def read_token(message: bytes) -> tuple[int, bytes]:
     """Token and the rest of such a message."""
-    return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
+    return TOKEN_HEAD.unpack_from(message)[1], message[TOKEN_HEAD.size :]
 
 
 def lease_head(token: int, group: int, member: int) -> bytes:

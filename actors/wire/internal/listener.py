@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.actors.wire.internal import envelope
-from muster.actors.wire.internal.envelope import Kind, Role
+from muster.actors.wire.internal.envelope import TOKEN_HEAD, Kind, Role
 from muster.actors.wire.internal.fetch import FetchRequest, read_fetch
 from muster.actors.wire.internal.markers import Marker, read_markers
 from muster.actors.wire.internal.produce import ProduceRequest, read_produce
 from muster.actors.wire.internal.verification import VerifyRequest, read_verify
-from muster.actors.wire.kafka.framing import Buffer, Framer, FrameTooLarge, Outbox
+from muster.actors.wire.kafka.framing import Framer, FrameTooLarge, Outbox
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.options import TlsListener, internal_tls, keep_alive
 from muster.placement.client import Context
@@ -83,6 +83,8 @@ class Peer(asyncio.Protocol):
         """Else it is another actor."""
         self._host = "this node"
         self._out = Outbox()
+        self.send = self._out.put
+        """Queues the parts of a message. All messages of one turn of the event loop are sent with one write."""
         self._is_paused = False
         """Whether the transport says when it has sent enough."""
         self._on_drained: Callable[[], None] | None = None
@@ -112,7 +114,7 @@ class Peer(asyncio.Protocol):
 
     def _look(self) -> None:
         """Call the work if nothing is to be sent: the transport says nothing after it sent everything at once."""
-        if self._is_paused or not self._out.is_open:
+        if self._is_paused or self._out.transport is None:
             return
         if self.is_full:
             asyncio.get_running_loop().call_soon(self._look)
@@ -141,7 +143,10 @@ class Peer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._framer.feed(data):
-                self._receive(message)
+                if message[0] == Kind.REQUEST and self._proven:
+                    self._server.handler.request(self, *envelope.read_request(message))
+                else:
+                    self._receive(message)
         except (FrameTooLarge, envelope.Unauthenticated, ValueError, IndexError) as error:
             self._closes(type(error).__name__, str(error))
 
@@ -154,8 +159,6 @@ class Peer(asyncio.Protocol):
         kind = message[0]
         if not self._proven:
             self._prove(message)
-        elif kind == Kind.REQUEST:
-            self._server.handler.request(self, *envelope.read_request(message))
         elif kind == Kind.PRODUCE:
             self._server.handler.produce(self, *read_produce(message))
         elif kind == Kind.MARKERS:
@@ -201,7 +204,7 @@ class Peer(asyncio.Protocol):
 
     def reply(self, token: int, frame: bytes) -> None:
         """Respond to a request; dropped if the gateway has disconnected."""
-        self.send(envelope.token_head(Kind.RESPONSE, token), frame)
+        self._out.put(TOKEN_HEAD.pack(Kind.RESPONSE, token), frame)
 
     def respond(self, token: int, response: dict[str, Any]) -> None:
         """Respond to a query; dropped if the gateway is gone.
@@ -209,10 +212,6 @@ class Peer(asyncio.Protocol):
         Raises TypeError or ValueError if JSON cannot represent it.
         """
         self.reply(token, envelope.write_response(response))
-
-    def send(self, *parts: Buffer) -> None:
-        """Queue a message. All messages of one turn of the event loop are sent with one write."""
-        self._out.put(*parts)
 
     def close(self) -> None:
         """Close the connection after sending what is queued."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Iterable
+from typing import Protocol, cast
 
 SIZE_BYTES = 4
 _HIGH_WATER_BYTES = 64 << 20
@@ -44,10 +45,19 @@ class Framer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Completed frames, without their size. Raises FrameTooLarge as soon as a bad size is seen."""
+        if self._pieces:
+            return self._go_on(data)
+        size = len(data) - SIZE_BYTES
+        if 0 <= size <= self.limit_bytes and int.from_bytes(data[:SIZE_BYTES], "big") == size:
+            return [data[SIZE_BYTES:]]
         frames: list[bytes] = []
-        if not self._pieces:
-            self._split(data, 0, frames)
-        elif self.pending_bytes + len(data) < SIZE_BYTES:
+        self._split(data, 0, frames)
+        return frames
+
+    def _go_on(self, data: bytes) -> list[bytes]:
+        """Take what comes behind a pending frame."""
+        frames: list[bytes] = []
+        if self.pending_bytes + len(data) < SIZE_BYTES:
             self._hold(data)
         else:
             self._complete(data, frames)
@@ -104,49 +114,53 @@ Buffer = bytes | bytearray | memoryview
 _LARGE_BYTES = 16 << 10
 
 
+class Transport(Protocol):
+    """A transport, as far as frames are written to it."""
+
+    def write(self, data: bytes, /) -> None: ...
+    def writelines(self, list_of_data: Iterable[Buffer], /) -> None: ...
+
+
 def framed(*parts: Buffer) -> bytes:
     """Return the parts as one frame, with its size in front."""
     size = sum(map(len, parts))
     return b"".join((size.to_bytes(SIZE_BYTES, "big"), *parts))
 
 
-def pieces_of(*parts: Buffer) -> list[Buffer]:
-    """:func:`framed`, in pieces for ``writelines``: large parts are not copied."""
-    size = sum(map(len, parts)).to_bytes(SIZE_BYTES, "big")
-    if all(len(part) < _LARGE_BYTES for part in parts):
-        return [b"".join((size, *parts))]
-    pieces: list[Buffer] = []
-    small: list[Buffer] = [size]
-    for part in parts:
-        if len(part) < _LARGE_BYTES:
-            small.append(part)
+def write_framed(transport: Transport, pieces: list[Buffer]) -> None:
+    """Write frames with one call; ``pieces`` are their sizes and parts, in order. Large ones are not copied."""
+    if sum(map(len, pieces)) < _LARGE_BYTES:
+        transport.write(b"".join(pieces))
+        return
+    joined: list[Buffer] = []
+    small: list[Buffer] = []
+    for piece in pieces:
+        if len(piece) < _LARGE_BYTES:
+            small.append(piece)
             continue
         if small:
-            pieces.append(b"".join(small))
+            joined.append(b"".join(small))
             small = []
-        pieces.append(part)
+        joined.append(piece)
     if small:
-        pieces.append(b"".join(small))
-    return pieces
+        joined.append(b"".join(small))
+    transport.writelines(joined)
 
 
 class Outbox:
     """Frames to be sent by a transport. All frames of one turn of the event loop are sent with one write."""
 
-    __slots__ = ("_pieces", "_transport")
+    __slots__ = ("_pieces", "transport")
 
     def __init__(self) -> None:
         self._pieces: list[Buffer] = []
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None
+        self.transport: asyncio.Transport | None = None
+        """None before it is opened, and once the connection is lost."""
 
     @property
     def unsent_bytes(self) -> int:
         """Bytes that the system has not taken yet: it does so as the peer reads."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     @property
     def queued_bytes(self) -> int:
@@ -155,34 +169,34 @@ class Outbox:
 
     def open(self, transport: asyncio.BaseTransport, high_water_bytes: int = _HIGH_WATER_BYTES) -> None:
         """Open the queue: frames are sent to this connection."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop has its own class
-        self._transport.set_write_buffer_limits(high=high_water_bytes)
+        self.transport = cast(asyncio.Transport, transport)  # uvloop has its own class
+        self.transport.set_write_buffer_limits(high=high_water_bytes)
 
     def lost(self) -> None:
         """Drop frames from now on: the connection is lost."""
-        self._transport = None
+        self.transport = None
         self._pieces.clear()
 
     def put(self, *parts: Buffer) -> None:
         """Queue the parts as one frame."""
-        if self._transport is None:
+        if self.transport is None:
             return
         if not self._pieces:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._pieces += pieces_of(*parts)
+        self._pieces += (sum(map(len, parts)).to_bytes(SIZE_BYTES, "big"), *parts)
 
     def _flush(self) -> None:
         pieces, self._pieces = self._pieces, []
-        if self._transport is not None and pieces:
-            self._transport.writelines(pieces)
+        if self.transport is not None and pieces:
+            write_framed(self.transport, pieces)
 
     def close(self) -> None:
         """Close the connection after sending what is queued."""
-        if self._transport is not None:
+        if self.transport is not None:
             self._flush()
-            self._transport.close()
+            self.transport.close()
 
     def abort(self) -> None:
         """Close the connection now: a peer that reads nothing would never let the rest be sent."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()

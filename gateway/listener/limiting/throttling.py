@@ -72,21 +72,19 @@ class HasSocket(Protocol):
 
 
 class Mute:
-    """For how long no request of a connection is started; true while it lasts. One timer, however often it is extended.
+    """For how long no request of a connection is started. One timer, however often it is extended.
 
     Until something has come, the connection is still read: so it is noticed when the client closes it.
     """
 
-    __slots__ = ("_on_over", "_timer", "_until_s")
+    __slots__ = ("_on_over", "_timer", "_until_s", "is_on")
 
     def __init__(self) -> None:
+        self.is_on = False
         self._on_over: Callable[[], None] | None = None
         """Only while it lasts: it refers to the connection, which is freed without the garbage collector."""
         self._until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
-
-    def __bool__(self) -> bool:
-        return self._timer is not None
 
     def extend(self, throttle_ms: int, on_over: Callable[[], None]) -> None:
         """Extend the pause to so long from now on, unless it is longer. ``on_over`` is called when it is over."""
@@ -95,6 +93,7 @@ class Mute:
         self._until_s = max(self._until_s, loop.time() + throttle_ms / 1000)
         if self._timer is None:
             self._timer = loop.call_at(self._until_s, self._check)
+            self.is_on = True
 
     def _check(self) -> None:
         loop = asyncio.get_running_loop()
@@ -115,7 +114,7 @@ class Mute:
         self._on_over = None
         if self._timer is not None:
             self._timer.cancel()
-            self._timer, self._until_s = None, 0.0
+            self._timer, self._until_s, self.is_on = None, 0.0, False
 
 
 def has_been_closed(transport: HasSocket) -> bool:

@@ -44,8 +44,8 @@ class Turns:
     """Turns of work that waits on one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, int, Callable[[], float]]] = []
-        """By the virtual time up to which each has had its share, and then by age."""
+        self.waiting: list[tuple[float, int, Callable[[], float]]] = []
+        """Work that waits, by the virtual time up to which each has had its share, and then by age."""
         self._order = count()
         self._now_s = 0.0
         """The virtual time: that of the one whose turn it was last."""
@@ -56,17 +56,13 @@ class Turns:
         self._at_once_s = 0.0
         """Time of work without waiting since all else was looked at."""
 
-    def __bool__(self) -> bool:
-        """Whether anything waits."""
-        return bool(self._waiting)
-
     def arrival(self) -> float:
         """Up to when one that is new has had its share."""
         return self._now_s + _ARRIVAL_S
 
     def is_due(self, had_s: float) -> bool:
         """Whether one that has had its share up to then need not wait."""
-        return not self._waiting or had_s <= self._now_s
+        return not self.waiting or had_s <= self._now_s
 
     def charged(self, had_s: float, cost_s: float) -> float:
         """Up to when it has had its share after it has taken so long."""
@@ -79,7 +75,7 @@ class Turns:
 
         It returns how much of a turn it causes the loop to do later, in a task: from 0 to 1.
         """
-        heappush(self._waiting, (max(had_s, self._now_s), next(self._order), work))
+        heappush(self.waiting, (max(had_s, self._now_s), next(self._order), work))
         if not self._is_scheduled:
             self._is_scheduled = True
             self._ended_s = time.perf_counter()
@@ -88,13 +84,13 @@ class Turns:
     def _run(self) -> None:
         """One turn; one of them goes ahead at least. What the loop has done since the last turn counts."""
         began_s, later = self._ended_s, 0.0
-        while self._waiting:
-            self._now_s, _, work = heappop(self._waiting)
+        while self.waiting:
+            self._now_s, _, work = heappop(self.waiting)
             later += work()
             if later >= 1 or over(began_s):
                 break
         self._ended_s = time.perf_counter()
-        self._is_scheduled = bool(self._waiting)
+        self._is_scheduled = bool(self.waiting)
         if self._is_scheduled:
             asyncio.get_running_loop().call_soon(self._run)
         else:
@@ -102,7 +98,7 @@ class Turns:
 
     def now_or_queue(self, work: Callable[[], float]) -> None:
         """Do at once what is usually done in no time, unless others wait or the loop has done much of it just now."""
-        if self._waiting or self._at_once_s > _AT_ONCE_S:
+        if self.waiting or self._at_once_s > _AT_ONCE_S:
             self.queue(work, self.arrival())
             return
         if not self._at_once_s:

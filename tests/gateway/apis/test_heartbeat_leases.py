@@ -111,7 +111,7 @@ def test_no_more_is_kept_of_a_client_than_of_an_honest_one(
         member.client.send(frame[:-1] + tagged)
         assert codec.decode_response(HEARTBEAT, 4, member.client.receive())[1].error_code is NONE
     (connection,) = (each for each in full.gateway.connections.values() if each.port == member.client.port)
-    assert not connection.leases
+    assert not connection.leases.prepared
     assert coordinator.heartbeats == 5
 
 

@@ -115,8 +115,8 @@ def test_traffic_and_the_cluster(metrics: GatewayMetrics, account: Account[Sampl
     metrics.connection_opened()
     metrics.connection_opened()
     metrics.connection_closed()
-    metrics.received(10)
-    metrics.sent(20)
+    metrics.received_bytes += 10
+    metrics.sent_bytes += 20
     metrics.produced("t", 3, 300)
     metrics.forward_error("offsets-7")
     metrics.view((2, 17))

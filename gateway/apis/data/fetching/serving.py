@@ -57,7 +57,7 @@ async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
     items, turns = fetch.plan.items, fetch.call.gateway.turns
     if not is_small(items):
         await turns.turn()
-        shorten_now(items, fetch.call.gateway.reading_whole, is_alone=not turns)
+        shorten_now(items, fetch.call.gateway.reading_whole, is_alone=not turns.waiting)
     return await read_and_reply(fetch)
 
 
@@ -244,7 +244,7 @@ class DirectFetch:
         if not self._is_cancelled:
             try:
                 gateway, items = self._fetch.call.gateway, self._fetch.plan.touched
-                shorten_now(items, gateway.reading_whole, is_alone=not gateway.turns)
+                shorten_now(items, gateway.reading_whole, is_alone=not gateway.turns.waiting)
                 self._read(items)
             except Exception as error:
                 self._fail(error)
