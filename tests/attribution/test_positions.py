@@ -9,6 +9,7 @@ import pytest
 from muster.gateway.attribution import positions
 from muster.gateway.attribution.positions import POSITION_MS, Positions
 from muster.placement.client import ANONYMOUS
+from muster.placement.mapping.registration import Position
 from tests.attribution.bench import HOST, Coordinator
 
 CLIENTS = ("a", "b")
@@ -18,7 +19,7 @@ MEMORY_MS = 1_000
 class Looking(Positions):
     """Takes every response apart at once."""
 
-    def add(self, position: positions.Position, now_ms: int) -> None:
+    def add(self, position: Position, now_ms: int) -> None:
         super().add(position, now_ms)
         self._of((position.host, position.client_id), ("", 0))
 
