@@ -1,8 +1,13 @@
 """The codec compared with kio's own entities: every version of every API that Muster serves."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.request_header.v1.header import RequestHeader
+from kio.serial import entity_reader
 
 from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.bounds import tagged_fields_end
 from muster.actors.wire.kafka.codec import ErrorCode, UndecodableRequest, UndecodableResponse, UnknownApi
 
 HEARTBEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None}
@@ -35,6 +40,26 @@ def test_a_response_keeps_what_its_version_knows(version: int) -> None:
     assert entity.error_code is ErrorCode.rebalance_in_progress
     assert entity.members[0].metadata == b"x"
     assert codec.field(entity, "skip_assignment", None) == (True if version >= 9 else None)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@settings(max_examples=500)
+@given(st.one_of(st.none(), st.text(max_size=20)), st.binary(max_size=4), st.data())
+def test_a_header_is_read_as_kio_reads_it(
+    version: int, client_id: str | None, more: bytes, data: st.DataObject
+) -> None:
+    frame = bytearray(codec.encode_request(12, version, 9, client_id, HEARTBEAT) + more)
+    for at in data.draw(st.lists(st.integers(8, min(len(frame), 16) - 1), max_size=3)):
+        frame[at] = data.draw(st.integers(0, 255))
+    spoiled = bytes(frame[: data.draw(st.integers(8, len(frame)))])
+    try:
+        expected, end = entity_reader(RequestHeader)(spoiled, 0)
+        end = end if version == 3 else tagged_fields_end(spoiled, end)
+    except codec.UNREADABLE:
+        with pytest.raises(UndecodableRequest):
+            codec.decode_header(spoiled)
+        return
+    assert codec.decode_header(spoiled) == (12, version, 9, expected.client_id, end)
 
 
 def test_null_client_id_is_not_the_empty_one() -> None:

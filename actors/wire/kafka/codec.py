@@ -12,6 +12,7 @@ Source of the schemas: kio, generated from Apache Kafka's message definitions.
 from __future__ import annotations
 
 import datetime
+import struct
 import typing
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -20,7 +21,6 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
-from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
@@ -41,6 +41,12 @@ from muster.actors.wire.kafka.framing import Buffer
 from muster.actors.wire.kafka.writer import Body, writer
 
 API_VERSIONS = 18
+_HEADER = struct.Struct(">hhi")
+"""API key, its version, correlation id; the client id follows, a string with an int16 for its length."""
+_HEADER_BYTES = _HEADER.size + 2
+"""Size of a header without the characters of the client id and tagged fields."""
+_NULL = -1
+"""Length of a string that is null."""
 UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
 """Errors of kio for a client's bytes; KeyError for a tagged field that the schema does not have."""
 
@@ -127,22 +133,35 @@ def decode_header(frame: bytes) -> Header:
     """
     if len(frame) < 8:
         raise UndecodableRequest(f"a frame of {len(frame)} bytes has no request header")
-    api_key = int.from_bytes(frame[0:2], "big", signed=True)
-    version = int.from_bytes(frame[2:4], "big", signed=True)
+    api_key, version, correlation_id = _HEADER.unpack_from(frame)
     try:
-        header_type = request_type(api_key, version).__header_schema__
+        is_flexible = _has_flexible_header(api_key, version)
     except UnknownApi:
         if api_key != API_VERSIONS:
             raise
-        header_type = RequestHeaderV1
-    is_flexible = header_type.__flexible__
+        is_flexible = False
+    size, end = int.from_bytes(frame[8:_HEADER_BYTES], "big", signed=True), _HEADER_BYTES
     try:
-        header, end = entity_reader(RequestHeaderV1 if is_flexible else header_type)(frame, 0)
-        if is_flexible:  # v2 is v1 plus tagged fields, and kio rejects unknown ones
-            end = tagged_fields_end(frame, end)
+        if size >= 0:
+            end += size
+            client_id = frame[_HEADER_BYTES:end].decode()
+        elif size == _NULL:
+            client_id = None
+        else:
+            raise LengthError(f"a client id of {size} bytes")
+        if end > len(frame):
+            raise LengthError(f"the header has {end} bytes, the frame {len(frame)}")
+        if is_flexible:  # v2 is v1 plus tagged fields, of which there are usually none
+            end = end + 1 if frame[end : end + 1] == b"\0" else tagged_fields_end(frame, end)
     except UNREADABLE as error:
         raise UndecodableRequest(f"request header of api key {api_key}: {why(error)}") from error
-    return Header(api_key, version, int(header.correlation_id), header.client_id, end)
+    return Header(api_key, version, correlation_id, client_id, end)
+
+
+@cache
+def _has_flexible_header(api_key: int, version: int) -> bool:
+    """Whether the request has header v2, else v1. Raises UnknownApi."""
+    return bool(request_type(api_key, version).__header_schema__.__flexible__)
 
 
 def check_request(header: Header, frame: bytes, max_elements: int | None = None) -> None:
