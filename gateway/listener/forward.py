@@ -40,18 +40,18 @@ class Forwarder:
 
     def log(self, index: int) -> Channel | None:
         """Return the channel to ``log-<index>``, or None while it is down."""
-        return self._usable(("log", index))
+        return self.channel(("log", index))
 
     def offsets(self, partition: int) -> Channel | None:
         """Return the channel to ``offsets-<partition>``, or None while it is down or if it was never started."""
-        return self._usable((OFFSETS, partition))
+        return self.channel((OFFSETS, partition))
 
     def coordinators(self) -> list[Channel]:
         """Return the channels to all offsets partitions that were started.
 
         Raises ChannelLost while one of them is down.
         """
-        channels = [self._usable(key) for key in self._wanted if key[0] == OFFSETS]
+        channels = [self.channel(key) for key in self._wanted if key[0] == OFFSETS]
         if None in channels:
             raise ChannelLost("a coordinator is down")
         return [channel for channel in channels if channel is not None]
@@ -60,18 +60,15 @@ class Forwarder:
         """Whether that actor was never connected where the view has it now."""
         return key in self._wanted and self._met.get(key) != self._wanted[key]
 
-    def _usable(self, key: ActorKey) -> Channel | None:
-        channel = self._channels.get(key)
-        return channel if channel is not None and channel.usable else None
-
     @property
     def reachable(self) -> dict[ActorKey, bool]:
         """Whether each actor that the view names, or that was lost, has a channel now."""
-        return {key: self._usable(key) is not None for key in (*self._wanted, *self._missing_since_s)}
+        return {key: self.channel(key) is not None for key in (*self._wanted, *self._missing_since_s)}
 
     def channel(self, key: ActorKey) -> Channel | None:
         """Return the channel to that actor, or None while it is down."""
-        return self._usable(key)
+        channel = self._channels.get(key)
+        return channel if channel is not None and channel.usable else None
 
     async def soon(self, key: ActorKey, instead_of: Channel | None = None) -> Channel | None:
         """Return the channel to that actor; None once it has been down for :data:`TAKE_OVER_S`.
@@ -81,12 +78,12 @@ class Forwarder:
         """
         if instead_of is not None and not await self.until(lambda: not instead_of.usable, _RESIGNS_S):
             return None
-        channel = self._usable(key)
+        channel = self.channel(key)
         if channel is None:
             now_s = asyncio.get_running_loop().time()
             left_s = self._missing_since_s.setdefault(key, now_s) + TAKE_OVER_S - now_s
-            await self.until(lambda: self._usable(key) is not None, left_s)
-            channel = self._usable(key)
+            await self.until(lambda: self.channel(key) is not None, left_s)
+            channel = self.channel(key)
         return channel
 
     def follow(self, view: ClusterView) -> None:

@@ -108,8 +108,7 @@ class PendingRequest:
         """
         if self.is_done:
             return
-        self.is_done = True
-        self._count("CLOSED")
+        self._end("CLOSED")
         cancel, self._cancel = self._cancel, None
         if self.api.key in READERS and self.call.gateway.trail is not None:
             self._is_only_recorded = True
@@ -185,16 +184,16 @@ class PendingRequest:
             self._done("CLOSED")
 
     def _done(self, outcome: str) -> None:
-        self.is_done = True
         self._cancel = None  # the task has the error, whose traceback has this request: a cycle
+        self._end(outcome)
         self.call.peeked = None  # which may have the call
-        self._count(outcome)
         self._on_done()
 
-    def _count(self, outcome: str) -> None:
+    def _end(self, outcome: str) -> None:
+        self.is_done = True
+        api, version = self.api, self.call.header.api_version
         duration_s = time.perf_counter() - self._started_s
-        version = self.call.header.api_version if self.call.header.api_version in self.api.versions else -1
-        self.call.gateway.metrics.request(self.api.name, version, outcome, duration_s)
+        self.call.gateway.metrics.request(api.name, version if version in api.versions else -1, outcome, duration_s)
 
 
 async def _with_faults(faults: RequestFaults, api_name: str, handler: Handler, call: Call) -> Reply | None:

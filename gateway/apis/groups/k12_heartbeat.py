@@ -6,10 +6,12 @@ that members survive.
 
 from __future__ import annotations
 
+from functools import partial
+
 from muster.actors.wire.internal.channel import OnLease
 from muster.actors.wire.internal.leases import MemberLease
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import Whole, error_body, saw_group
+from muster.gateway.apis.groups.forwarding import Whole, error_body
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, group_id
 from muster.gateway.listener.api import Call, api
@@ -21,14 +23,12 @@ def _on_lease(call: Call) -> OnLease | None:
         return None
 
     def take(lease: MemberLease, response: bytes) -> None:
-        version, group_id = call.header.api_version, call.entity().group_id
-
-        def answered() -> None:
-            saw_group(call, group_id)
-            call.gateway.metrics.request("Heartbeat", version, "ANSWERED", 0.0)
+        gateway, group_id = call.gateway, call.entity().group_id
+        # That its connection works for the group is recorded with the request that got the lease, and once is enough.
+        answered = partial(gateway.metrics.request, "Heartbeat", call.header.api_version, "ANSWERED", 0.0)
 
         def is_allowed() -> bool:
-            return READ_GROUP.allowed(call, group_id)
+            return gateway.authorizer is None or READ_GROUP.allowed(call, group_id)
 
         call.connection.leases.add(call.frame, lease, response, is_allowed=is_allowed, answered=answered)
 
