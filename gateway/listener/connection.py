@@ -9,13 +9,12 @@ from typing import cast
 
 from muster.actors.config import Listener
 from muster.actors.wire.internal import envelope
-from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import SIZE_BYTES, Buffer, Framer, FrameTooLarge, write_framed
 from muster.gateway.attribution.connection import ConnectionState
-from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.api import APIS, Api, Call, Reply
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.headers import header_of
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.gateway.listener.limiting.accepting import CAUSES, Admission
 from muster.gateway.listener.limiting.charging import settle
@@ -24,9 +23,10 @@ from muster.gateway.listener.limiting.throttling import Mute, has_been_closed
 from muster.gateway.listener.limiting.turns import TURN_S, over
 from muster.gateway.listener.outgoing import Outgoing
 from muster.gateway.listener.pending import PendingRequest
+from muster.gateway.listener.proxied import ProxyHeader
+from muster.gateway.listener.proxy_protocol import Source
 from muster.gateway.listener.tls_failures import complaint_of, no_frame
 from muster.gateway.quotas.clients import ClientQuotas
-from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslSession
 from muster.gateway.security.tls.transport import TlsTransport
 from muster.placement.client import ANONYMOUS
 from muster.placement.mapping.nodes import canonical_host
@@ -46,8 +46,6 @@ _CLOSE_S = 5.0
 _REASON_CHARS = 500
 _LONG = frozenset((11, 14))
 """JoinGroup and SyncGroup wait for other members."""
-_BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
-"""The header of a frame that has none: a SASL token after SaslHandshake v0."""
 
 
 class Connection(asyncio.Protocol):
@@ -76,11 +74,7 @@ class Connection(asyncio.Protocol):
         self.attribution = ConnectionState(opened_ms=gateway.now_ms())
         self._framer = Framer(gateway.config.socket_request_max_bytes)
         self._limit_frames()
-        self._proxy_header: bytes | None = b"" if listener.proxy_protocol else None
-        """The part of the awaited header that has arrived; None if none is awaited."""
         self._transport: asyncio.Transport | TlsTransport | None = None
-        self._tls: TlsTransport | None = None
-        """The transport, if the listener uses TLS."""
         self._closing: asyncio.TimerHandle | None = None
         self._frames: list[bytes] = []
         """Requests that have not been started, the last one first. Two empty deques would take 1.2 KiB."""
@@ -112,9 +106,13 @@ class Connection(asyncio.Protocol):
             self._admission.end()
             return
         self._transport = own = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        behind: asyncio.Protocol = self
         if self.listener.uses_tls:
             tls = self.gateway.tls
-            self._transport = self._tls = TlsTransport(tls.context(self.listener.name), own, self, tls.threads)
+            self._transport = behind = TlsTransport(tls.context(self.listener.name), own, self, tls.threads)
+            own.set_protocol(behind)
+        if self.listener.proxy_protocol:
+            own.set_protocol(ProxyHeader(own, self, behind))
         self._comes_from(peer[0], peer[1])
         self.gateway.opened(self)
 
@@ -159,16 +157,11 @@ class Connection(asyncio.Protocol):
         elif self._framer.pending_bytes:
             text = f"the client closed it in the middle of a request, {self._framer.pending_bytes} bytes had come"
             self._say(Complaint(Cause.CUT_OFF, text))
-        elif self._tls is not None and self._tls.received_bytes and not self._tls.is_established:
-            text = "the client closed it in the middle of the TLS handshake: does it trust the gateway's certificate?"
-            self._say(Complaint(Cause.CUT_OFF, text, "TLS"))
-        if self._tls is not None:
-            self._tls.lost()
         if self._outgoing is not None:
             self._outgoing.lost()
             self._outgoing = None
         self.gateway.response_memory.release(self)
-        self._transport = self._tls = None
+        self._transport = None
         self._mute.cancel()
         self._admission.end()
         self._give_up()
@@ -176,25 +169,13 @@ class Connection(asyncio.Protocol):
         self.gateway.closed(self)
 
     def data_received(self, data: bytes) -> None:
+        """Take what the client itself sent: without the header of a balancer, and decrypted."""
         self.last_active_s = time.monotonic()
-        takes = self._received if self._tls is None or self._proxy_header is not None else self._tls.feed
-        takes(data)
-
-    def _received(self, data: bytes) -> None:
-        """Take what the client itself sent, perhaps after the header of a balancer."""
         self.gateway.metrics.received_bytes += len(data)
+        if self.is_held:
+            return
         try:
-            if self._proxy_header is not None:
-                data = self._behind_proxy_header(data)
-            if self.is_held:
-                return
-            if self._tls is not None and not self._tls.is_established:
-                self._tls.feed(data)
-                return
             frames = self._framer.feed(data)
-        except proxy_protocol.BadHeader as error:
-            self.refuse(Cause.PROXY_HEADER, f"listener {self.listener.name}: {error}")
-            frames = []
         except FrameTooLarge as error:
             self._refused = no_frame(error, self.listener)
             frames = error.frames
@@ -202,12 +183,9 @@ class Connection(asyncio.Protocol):
         self._frames = frames + self._frames if self._frames else frames
         self._admit()
 
-    def decrypted(self, data: bytes) -> None:
-        """See :class:`TlsClient`; so are the next four."""
-        self._received(data)
-
-    def established(self) -> None:
-        if self._tls is None or self.sasl is not None or (certificate := self._tls.certificate) is None:
+    def established(self, certificate: bytes | None) -> None:
+        """See :class:`TlsClient`; so is the next one."""
+        if self.sasl is not None or certificate is None:
             return
         user = self.gateway.tls.served(self.listener.name).principal_of(certificate)
         if user is None:
@@ -220,7 +198,7 @@ class Connection(asyncio.Protocol):
         if not self.is_held:
             self.close(complaint_of(error, self.listener.name))
 
-    def full(self) -> None:
+    def pause_writing(self) -> None:
         self._is_writable = False
         self._read(False)
         if self._outgoing is None and (size_bytes := self.waiting_bytes()):
@@ -237,7 +215,7 @@ class Connection(asyncio.Protocol):
             self._say(Complaint(Cause.NOT_TAKEN, text))
             self._transport.abort()
 
-    def drained(self) -> None:
+    def resume_writing(self) -> None:
         self.gateway.response_memory.release(self)
         if self._outgoing is not None:
             self._outgoing.pump()
@@ -255,35 +233,20 @@ class Connection(asyncio.Protocol):
             self._say(Complaint(Cause.INTERNAL_ERROR, f"the records of a response cannot be read: {error}"))
             self._transport.abort()
         elif not self._outgoing:
-            is_blocked = self._end_outgoing()
+            outgoing, self._outgoing = self._outgoing, None
+            is_blocked = outgoing.end()
             if self._closing is not None:
                 self._transport.close()
             elif not is_blocked:
-                self.drained()
+                self.resume_writing()
 
-    def _end_outgoing(self) -> bool:
-        """All is handed to the socket. Returns whether it takes no more."""
-        outgoing, self._outgoing = self._outgoing, None
-        assert outgoing is not None
-        if self._tls is None:
-            cast(asyncio.Transport, self._transport).set_write_buffer_limits()
-        return outgoing.is_blocked
-
-    def _behind_proxy_header(self, data: bytes) -> bytes:
-        """Return the client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
-        if not self.listener.trusts(self.host):
-            raise proxy_protocol.BadHeader(f"{self.host} is none of proxy.protocol.trusted.hosts")
-        self._proxy_header = (self._proxy_header or b"") + data
-        header = proxy_protocol.read_header(self._proxy_header)
-        if header is None:
-            return b""
-        rest, self._proxy_header = self._proxy_header[header.size_bytes :], None
-        if header.source is not None:
-            self._comes_from(header.source.host, header.source.port)
+    def comes_from(self, source: Source | None) -> None:
+        """See :class:`Proxied`."""
+        if source is not None:
+            self._comes_from(source.host, source.port)
         if (refused := self._admission.comes_from(self.host)) is not None:
             self._hold(Complaint(CAUSES[refused.why], refused.why.value))
             asyncio.get_running_loop().call_later(refused.hold_ms / 1000, self.close)
-        return rest
 
     def _hold(self, complaint: Complaint) -> None:
         """Read no more, and keep nothing."""
@@ -292,8 +255,6 @@ class Connection(asyncio.Protocol):
         self._give_up()
         self._framer = Framer(self._framer.limit_bytes)
         self.leases = LeasedHeartbeats()
-        if self._proxy_header is not None:
-            self._proxy_header = b""
         self._read(False)
 
     def _admit(self, is_turn: bool = False) -> None:
@@ -326,10 +287,12 @@ class Connection(asyncio.Protocol):
                     self._send_soon()
                 continue
             try:
-                call = Call(self.gateway, self, self._header(frame), frame)
+                call = Call(self.gateway, self, header_of(frame, self, self.gateway), frame)
             except BadRequest as error:
                 self._refuse(error.complaint)
                 break
+            if self.sasl is not None and not self.sasl.is_complete:
+                self._limit_frames()
             api = APIS[call.header.api_key]
             if self._requests and self._has_to_wait(api):
                 break
@@ -380,40 +343,6 @@ class Connection(asyncio.Protocol):
         if known.in_order or self._requests[-1].api.is_change or not self._requests[-1].is_read:
             return True
         return known.one_at_a_time and any(request.api.one_at_a_time for request in self._requests)
-
-    def _header(self, frame: bytes) -> codec.Header:
-        if self.sasl is not None and self.sasl.takes_bare_tokens:
-            return _BARE_TOKEN
-        try:
-            header = codec.decode_header(frame)
-        except codec.UnknownApi as error:
-            raise self._turned_away(frame) from error
-        except codec.UndecodableRequest as error:
-            raise BadRequest(Cause.UNREADABLE, str(error)) from error
-        known = APIS.get(header.api_key)
-        if known is None or (header.api_version not in known.versions and header.api_key != codec.API_VERSIONS):
-            raise self._turned_away(frame)
-        if self.sasl is not None and not (self.sasl.is_served and header.api_key != SASL_HANDSHAKE):
-            self._admit_login(self.sasl, known, header)
-        return header
-
-    def _turned_away(self, frame: bytes) -> BadRequest:
-        known = APIS.get(int.from_bytes(frame[:2], "big", signed=True))
-        served = None if known is None else known.versions
-        return self.gateway.turned_away.refuse(frame, self.host, self.gateway.now_ms(), served)
-
-    def _admit_login(self, sasl: SaslSession, known: Api, header: codec.Header) -> None:
-        """Raise BadRequest unless the request is allowed where the client has not authenticated, or begins to again."""
-        if sasl.admits(header.api_key, is_served=header.api_version in known.versions):
-            self._limit_frames()
-        elif sasl.is_complete:
-            sasl.count_expired()
-            text = f"{known.name} came after its session had ended (connections.max.reauth.ms)"
-            raise BadRequest(Cause.SESSION_EXPIRED, text)
-        else:
-            how = f"set security.protocol={self.listener.protocol} and sasl.mechanism in the client"
-            text = f"{known.name} came before the client has authenticated; {how}"
-            raise BadRequest(Cause.NOT_AUTHENTICATED, text)
 
     def _answered(self) -> None:
         """Send the responses whose turn it is."""
@@ -520,21 +449,17 @@ class Connection(asyncio.Protocol):
         for reply in ready:
             self._outgoing.put(reply)
         self._outgoing.pump()
-        if self._outgoing or self._end_outgoing():
-            self.full()
-        else:
-            self._is_writable = True
+        if not self._outgoing:
+            outgoing, self._outgoing = self._outgoing, None
+            if not outgoing.end():
+                self._is_writable = True
+                return
+        self.pause_writing()
 
     @property
     def waiting(self) -> bool:
         """Whether a request has no response yet; not one that is not started, since the client exceeds a quota."""
         return bool(self._requests or (self._frames and not self._mute.is_on))
-
-    def pause_writing(self) -> None:
-        (self.full if self._tls is None else self._tls.pause_writing)()
-
-    def resume_writing(self) -> None:
-        (self.drained if self._tls is None else self._tls.resume_writing)()
 
     def _read(self, read: bool) -> None:
         if self._transport is None or self._closing is not None:

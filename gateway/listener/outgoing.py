@@ -116,6 +116,12 @@ class Outgoing:
         if reply.on_sent is not None:
             self._pieces.append(reply.on_sent)
 
+    def end(self) -> bool:
+        """Give the transport back, which has all. Returns whether it takes no more."""
+        if not isinstance(self._transport, TlsTransport):
+            self._transport.set_write_buffer_limits()
+        return self.is_blocked
+
     def lost(self) -> None:
         """Drop everything: the connection is lost."""
         self._pieces.clear()

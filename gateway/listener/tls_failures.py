@@ -8,7 +8,7 @@ from muster.actors.config import Listener
 from muster.actors.wire.kafka.framing import FrameTooLarge
 from muster.gateway.listener import proxy_protocol
 from muster.gateway.listener.complaints import Cause, Complaint
-from muster.gateway.security.tls.transport import HANDSHAKE_S, HandshakeTimeout, NotTls
+from muster.gateway.security.tls.transport import HANDSHAKE_S, HandshakeCutOff, HandshakeTimeout, NotTls
 
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 _NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
@@ -32,6 +32,9 @@ def complaint_of(error: Exception, listener: str) -> Complaint:
             return _not_tls(error.start, listener)
         case HandshakeTimeout():
             return Complaint(Cause.TLS_TIMEOUT, f"the TLS handshake took longer than {HANDSHAKE_S:g} s")
+        case HandshakeCutOff():
+            text = "the client closed it in the middle of the TLS handshake: does it trust the gateway's certificate?"
+            return Complaint(Cause.CUT_OFF, text, "TLS")
         case ssl.SSLCertVerificationError():
             why = error.verify_message
             return Complaint(Cause.CLIENT_CERTIFICATE, f"the client's certificate is refused: {why}", why)

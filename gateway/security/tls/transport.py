@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Executor
@@ -47,27 +48,40 @@ class HandshakeTimeout(Exception):
     """The handshake has not ended in time."""
 
 
-class TlsClient(Protocol):
-    """The connection behind the transport. All methods are called on the event loop."""
+class HandshakeCutOff(Exception):
+    """The client has closed its connection before the end of the handshake."""
 
-    def established(self) -> None:
-        """Note that the handshake is complete."""
+
+class TlsClient(Protocol):
+    """The connection behind the transport: its protocol. All methods are called on the event loop."""
+
+    last_active_s: float
+    """When something came last, of ``time.monotonic``."""
+
+    def established(self, certificate: bytes | None) -> None:
+        """Note that the handshake is complete. ``certificate``: the client's, as DER."""
 
     def handshake_failed(self, error: Exception) -> None:
-        """Handle NotTls, HandshakeTimeout or SSLError, also after the handshake. What is queued has been sent."""
+        """Handle NotTls, HandshakeTimeout, HandshakeCutOff or SSLError, also after the handshake.
 
-    def decrypted(self, data: bytes) -> None:
+        What is queued has been sent.
+        """
+
+    def data_received(self, data: bytes) -> None:
         """Take data from the client."""
 
-    def full(self) -> None:
+    def pause_writing(self) -> None:
         """Start nothing that would send more."""
 
-    def drained(self) -> None:
-        """More may be sent."""
+    def resume_writing(self) -> None:
+        """Send more, if there is any."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the socket is closed."""
 
 
-class TlsTransport:
-    """Transport of a :class:`TlsClient`. Pass it :meth:`feed` what the socket receives."""
+class TlsTransport(asyncio.Protocol):
+    """Transport of a :class:`TlsClient`, and the protocol of the socket's own."""
 
     __slots__ = (
         "_client",
@@ -124,14 +138,9 @@ class TlsTransport:
         """Whether the client has been told to send no more."""
         return self._is_full
 
-    @property
-    def certificate(self) -> bytes | None:
-        """The client's, as DER; None if it has none."""
-        assert self._object is not None
-        return self._object.getpeercert(binary_form=True)
-
-    def feed(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take what the socket received."""
+        self._client.last_active_s = time.monotonic()
         if self._is_lost or self._is_closing or not data:
             return
         if self.is_established:
@@ -194,7 +203,8 @@ class TlsTransport:
         self._record = None
         self._acknowledge()
         self._socket.resume_reading()
-        self._client.established()
+        assert self._object is not None
+        self._client.established(self._object.getpeercert(binary_form=True))
         if not (self._is_closing or self._is_lost):
             self._decrypt()
 
@@ -228,7 +238,7 @@ class TlsTransport:
             error = broken
         self._send_encrypted()
         if pieces:
-            self._client.decrypted(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._client.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if error is not None and not self._is_lost:
             self._fail(error)
         elif ended and not self._is_lost:
@@ -276,7 +286,7 @@ class TlsTransport:
         if self._pending:
             if not self._is_full:
                 self._is_full = True
-                self._client.full()
+                self._client.pause_writing()
             if not self._is_paused and not self._will_pump:
                 self._will_pump = True
                 self._loop.call_soon(self._pump)
@@ -284,7 +294,7 @@ class TlsTransport:
             self._shut()
         elif self._is_full and not self._is_paused:
             self._is_full = False
-            self._client.drained()
+            self._client.resume_writing()
 
     def _encrypt(self, piece: Buffer, budget: int) -> int:
         """Encrypt at most that many bytes of the piece, and keep the rest. Returns how many were."""
@@ -308,7 +318,7 @@ class TlsTransport:
         self._is_paused = True
         if not self._is_full:
             self._is_full = True
-            self._client.full()
+            self._client.pause_writing()
 
     def resume_writing(self) -> None:
         """Resume: the socket takes more."""
@@ -359,11 +369,14 @@ class TlsTransport:
         """Abort like a transport."""
         self._socket.abort()
 
-    def lost(self) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """Drop everything: the socket is closed."""
         self._is_lost = True
         self._deadline.cancel()
         self._pending.clear()
+        if self.received_bytes and not self.is_established and not self._is_closing:
+            self._client.handshake_failed(HandshakeCutOff())
+        self._client.connection_lost(exc)
 
 
 def _whole_records(data: bytearray) -> int:

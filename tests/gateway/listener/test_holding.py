@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.limiting import holding
 from muster.gateway.listener.limiting.holding import Holding
+from muster.gateway.listener.proxied import ProxyHeader
 from tests.gateway.serving import Client, Serving
 from tests.zookeeper_fixture import eventually
 
@@ -100,8 +102,10 @@ def test_nothing_is_kept_of_what_is_no_header_of_a_balancer(served: Serving) -> 
         client.send_raw(b"x" * 100_000)
         eventually(lambda: _is_held(served, client), "it is held")
         connections = served.gateway.connections.values()
-        kept = [each._proxy_header for each in connections if isinstance(each, Connection) and each.port == client.port]
-        assert kept == [b""]
+        (found,) = (each for each in connections if isinstance(each, Connection) and each.port == client.port)
+        room = cast(asyncio.Transport, found._transport).get_protocol()
+        assert isinstance(room, ProxyHeader)
+        assert room._data == b""
 
 
 def _is_held(served: Serving, client: Client) -> bool:

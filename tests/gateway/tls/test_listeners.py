@@ -353,14 +353,19 @@ def _tls_of(full: Serving, port: int) -> transport.TlsTransport:
     """Return the transport of the client with that port, once the gateway has accepted its connection."""
 
     def found() -> transport.TlsTransport | None:
-        return next((each._tls for each in _connections(full) if each.port == port), None)
+        return next((_transport_of(each) for each in _connections(full) if each.port == port), None)
 
     tls: transport.TlsTransport = eventually(found, "the connection")
     return tls
 
 
 async def _open_handshakes(full: Serving) -> list[Connection]:
-    return [each for each in _connections(full) if (tls := each._tls) is not None and not tls.is_established]
+    found = ((each, _transport_of(each)) for each in _connections(full))
+    return [each for each, tls in found if tls is not None and not tls.is_established]
+
+
+def _transport_of(connection: Connection) -> transport.TlsTransport | None:
+    return connection._transport if isinstance(connection._transport, transport.TlsTransport) else None
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
