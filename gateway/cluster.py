@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import secrets
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,13 @@ from muster.actors.controller.supervisor import detached
 from muster.actors.reconciler.reconciler import MappingUnknown
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.process import log_folder
+from muster.actors.runtime.ray import store
 from muster.actors.runtime.settings import HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
 from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
 from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
-
-log = logging.getLogger(__name__)
 
 _STOP_S = 40.0
 _STATUS_S = 15.0
@@ -61,16 +58,8 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         logs=str(log_folder(Path(settings.storage))),
     )
     found = json.dumps({"cluster_id": settings.cluster_id, "metrics": ready.metrics})
-    _in_store(lambda kv: kv._internal_kv_put(HTTP_ADDRESSES, found, namespace=settings.namespace))
+    store.put(HTTP_ADDRESSES, found, settings.namespace)
     return ready
-
-
-def _in_store(change: Callable[[Any], object]) -> None:
-    """Change Ray's key-value store, which only saves commands time."""
-    try:
-        change(import_module("ray.experimental.internal_kv"))
-    except Exception as error:  # private to Ray, and free to change; commands then connect to Ray
-        log.debug("%s cannot be changed: %s", HTTP_ADDRESSES, error)
 
 
 def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, tuple[str, ...]]:
@@ -135,7 +124,7 @@ def stop_cluster(namespace: str = NAMESPACE) -> None:
     names = _actors(namespace)
     for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)
-    _in_store(lambda kv: kv._internal_kv_del(HTTP_ADDRESSES, namespace=namespace))
+    store.delete(HTTP_ADDRESSES, namespace)
 
 
 def _kill(name: str, namespace: str) -> None:

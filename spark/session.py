@@ -22,6 +22,7 @@ from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.ray.imports import job_config
 from muster.actors.runtime.ray.loopback import use_loopback_for
+from muster.actors.runtime.ray.resources import free_by_node
 from muster.spark import jvms, priority
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def raydp_session(
         raise SparkUnavailable(f"cannot connect to Ray at {address}: {first_line(error)}") from error
     with ExitStack() as ending:
         ending.callback(ray.shutdown)
-        check_resources(_free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
+        check_resources(free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
         application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
         settings = _settings(shuffle_partitions, short_job)
         settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent overrides the driver's own with it
@@ -269,14 +270,6 @@ def _on_nodes(nodes: Sequence[str], function: Callable[..., Any], *arguments: st
         ]
         if pending:
             ray.wait(pending, num_returns=len(pending), timeout=_ON_NODES_TIMEOUT_S)
-
-
-def _free_by_node() -> list[Mapping[str, float]]:
-    """Return the free resources of each node: CPU, memory in bytes, and any other that Ray counts."""
-    from ray._private.state import available_resources_per_node
-
-    per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
-    return list(per_node.values())
 
 
 def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:

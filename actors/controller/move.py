@@ -31,11 +31,11 @@ class ControllerMover:
     controller.
     """
 
-    def __init__(self, settings: ClusterSettings, old_actor_id: str, controller: type, *arguments: Any) -> None:
-        """``controller(*arguments)`` creates the new controller; ``old_actor_id`` is the one that it replaces."""
+    def __init__(self, settings: ClusterSettings, old: Any, controller: type, *arguments: Any) -> None:
+        """``controller(*arguments)`` creates the new controller; ``old``, a handle, is the one that it replaces."""
         log_to_file(Path(settings.storage), NAME, settings.log_format)
         self._namespace = settings.namespace
-        self._old_actor_id = old_actor_id
+        self._old = old
         self._controller = controller
         self._arguments = arguments
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
@@ -53,7 +53,7 @@ class ControllerMover:
         node_id = ray.get_runtime_context().get_node_id()
         try:
             found = detached(self._controller, "controller", self._namespace, *self._arguments, node_id=node_id)
-            if found._actor_id.hex() == self._old_actor_id:
+            if found == self._old:
                 ray.kill(found, no_restart=True)
                 return False
             ray.get(found.start.remote(), timeout=_START_S)
@@ -72,11 +72,11 @@ async def move_controller(node_id: str, settings: ClusterSettings, controller: t
 
     Raises RayError if that node cannot run it; then nothing has changed.
     """
-    own_id = ray.get_runtime_context().get_actor_id()
+    old = ray.get_runtime_context().current_actor
 
     def make() -> Any:
         return detached(
-            ControllerMover, NAME, settings.namespace, settings, own_id, controller, *arguments, node_id=node_id
+            ControllerMover, NAME, settings.namespace, settings, old, controller, *arguments, node_id=node_id
         )
 
     mover = await asyncio.to_thread(make)

@@ -13,15 +13,14 @@ from muster.actors.log.upkeep.hold import HOLD
 from muster.actors.runtime.liveness.controller import ControllerPings, watch_controller
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, socket_path
-from muster.actors.runtime.ray.light_worker import end_signal_polls_soon, is_worker, without_arrow_serialization
+from muster.actors.runtime.ray.light_worker import end_signal_polls_soon, without_arrow_serialization_in_worker
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.runtime.storage import check_shared
 from muster.actors.tables.arrow import without_numpy
 from muster.actors.wire.internal.listener import Server
 
-if is_worker():
-    without_arrow_serialization()
+without_arrow_serialization_in_worker()
 
 
 def _is_loopback(host: str | None) -> bool:

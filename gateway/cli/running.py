@@ -22,6 +22,7 @@ from muster.gateway.cli.http_client import GatewayUrl, get
 from muster.gateway.cli.login import with_login
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.ray import connection
+from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
@@ -204,7 +205,7 @@ def _say_left(state: storage.RunState) -> None:
 
 def connect_to_left(state: storage.RunState, directory: Path) -> bool:
     """Connect to the Ray of a killed ``muster up``. Returns whether that Ray runs, with actors of that storage."""
-    if not connection.listens(state.ray_address):
+    if not listens(state.ray_address):
         return False
     connection.connect(state.ray_address, state.ray_token_path)
     import ray

@@ -20,7 +20,7 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from muster.gateway.cli.ray.own_ray import start_forks, with_forked_workers, with_late_agents
+from muster.gateway.cli.ray.small_ray import start_forks, with_forked_workers, with_late_agents
 from muster.gateway.cli.ray.worker_launch import FORKS
 
 _OBJECT_STORE_BYTES = 80_000_000

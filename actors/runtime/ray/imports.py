@@ -13,14 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import muster
+from muster.actors.runtime.ray.public_api import PUBLIC_API_ONLY, public_api_only
 
 if TYPE_CHECKING:
     from ray.job_config import JobConfig
 
 
 def job_config() -> JobConfig:
-    """Return the JobConfig for every ``ray.init`` of Muster."""
+    """Return the JobConfig for every ``ray.init`` of Muster.
+
+    With Ray's public API only, workers import as Ray has it, and their environment says so, too.
+    """
     from ray.job_config import JobConfig
+
+    if public_api_only():
+        return JobConfig(runtime_env={"env_vars": {PUBLIC_API_ONLY: "1"}})
 
     class WithoutWorkingDirectory(JobConfig):
         def _runtime_env_has_working_dir(self) -> bool:

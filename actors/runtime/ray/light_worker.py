@@ -21,6 +21,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from muster.actors.runtime.ray.public_api import public_api_only
+
 _ARROW_SERIALIZATION = "ray._private.arrow_serialization"
 _PERIOD_NS = 10_000_000
 _ATTEMPTS = 40
@@ -33,13 +35,6 @@ _PROCESS = Path("/proc/self")
 _LEFT = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
 
 
-def is_worker() -> bool:
-    """Whether this process is a worker of Ray."""
-    import ray
-
-    return bool(ray._private.worker.global_worker.mode == ray.WORKER_MODE)
-
-
 def without_arrow_serialization() -> None:
     """Have Ray not register its serializers of Arrow data in this process.
 
@@ -47,11 +42,21 @@ def without_arrow_serialization() -> None:
     0.2 s of processor time and 20 MB. Ray creates its serialization context for the arguments of an actor's
     constructor, so importing the actor's module is the time to prevent it there. Muster's actors pass no Arrow data.
     """
-    if _ARROW_SERIALIZATION in sys.modules:
+    if public_api_only() or _ARROW_SERIALIZATION in sys.modules:
         return
     nothing = ModuleType(_ARROW_SERIALIZATION)
     nothing.__dict__["_register_custom_datasets_serializers"] = lambda context: None
     sys.modules[_ARROW_SERIALIZATION] = nothing
+
+
+def without_arrow_serialization_in_worker() -> None:
+    """Call :func:`without_arrow_serialization` if this process is a worker of Ray, and not a driver."""
+    if public_api_only():
+        return
+    import ray
+
+    if ray._private.worker.global_worker.mode == ray.WORKER_MODE:
+        without_arrow_serialization()
 
 
 _ending: set[asyncio.Task[bool]] = set()
@@ -60,6 +65,8 @@ _ending: set[asyncio.Task[bool]] = set()
 
 def end_signal_polls_soon() -> None:
     """:func:`end_signal_polls`, without waiting for it. For the event loop of an actor."""
+    if public_api_only():
+        return
     task = asyncio.get_running_loop().create_task(end_signal_polls())
     _ending.add(task)
     task.add_done_callback(_ending.discard)

@@ -12,6 +12,8 @@ from ipaddress import ip_address
 
 import psutil
 
+from muster.actors.runtime.ray.public_api import public_api_only
+
 ADDRESS = "127.0.0.1"
 _MODE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
@@ -25,6 +27,8 @@ def use_loopback() -> None:
 
 def use_loopback_for(address: str) -> None:
     """Call :func:`use_loopback` if the Ray whose GCS is at ``address`` (HOST:PORT) was started this way."""
+    if public_api_only():
+        return
     if _is_loopback(address.rpartition(":")[0]) and any(
         f"--gcs-address={address}" in (process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
     ):

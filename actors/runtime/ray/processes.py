@@ -6,6 +6,9 @@ import asyncio
 import os
 from pathlib import Path
 
+TITLE = "ray::"
+"""Beginning of the title of a process that Ray started for a worker."""
+
 
 class NotAnActor(ProcessLookupError):
     """No Ray process has that pid on this node; nothing was signalled."""
@@ -17,7 +20,7 @@ def signal_process(pid: int, signal_number: int) -> None:
         title = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         title = b""
-    if not title.startswith(b"ray::"):
+    if not title.startswith(TITLE.encode()):
         raise NotAnActor(f"pid {pid} is no actor's process on this node")
     os.kill(pid, signal_number)
 

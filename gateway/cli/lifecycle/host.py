@@ -11,6 +11,7 @@ import yaml
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.java import java_environment
+from muster.gateway.cli.ray.enlist import enlist_hosts
 from muster.gateway.cli.suggestions import Commands
 
 
@@ -34,11 +35,7 @@ def enlist(cluster_file: Path) -> None:
     The autoscaler reads the file again when it changes, but of the provider "local" it keeps the hosts with which it
     started: it would try to launch a host that was added, find none, and try again for ever.
     """
-    config = yaml.safe_load(cluster_file.read_text())
-    if config["provider"]["type"] == "local":
-        from ray.autoscaler._private.local.node_provider import LocalNodeProvider
-
-        LocalNodeProvider(config["provider"], config["cluster_name"])  # type: ignore[no-untyped-call]  # writes the list
+    enlist_hosts(yaml.safe_load(cluster_file.read_text()))
 
 
 @host.command(epilog="Example: python -m muster.gateway.cli.lifecycle.host merge cluster.yaml aws.yaml")

@@ -10,13 +10,14 @@ from contextlib import suppress
 
 import psutil
 
+from muster.actors.runtime.ray.processes import TITLE
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.ray.watchdog import MARKER
 
 _FREE_PORTS = range(20_000, 32_000)
 """Below the ports of outgoing connections, so that none takes a port between the check and its use."""
 _TRIES = 200
-_TITLES = ("ray::GatewayActor", "ray::StandbyActor")
+_TITLES = (f"{TITLE}GatewayActor", f"{TITLE}StandbyActor")
 """Processes that may listen for Muster's clients. On a given Ray they have no mark in their environment."""
 
 

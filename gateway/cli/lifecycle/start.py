@@ -28,8 +28,9 @@ from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
 from muster.gateway.cli.output import Steps, counted
-from muster.gateway.cli.ray import connection, own_ray
+from muster.gateway.cli.ray import own_ray
 from muster.gateway.cli.ray.given_ray import GivenRay
+from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
@@ -272,7 +273,7 @@ class Start:
             return
         if left.is_own_ray:
             own_ray.remove_temp_dir(Path(left.ray_temp_dir or ""))
-        elif connection.listens(left.ray_address):
+        elif listens(left.ray_address):
             raise CliError(
                 f"a muster up on storage {self._storage} was killed, but its actors still serve on Ray at "
                 f"{left.ray_address}; take over with --address {left.ray_address}, or stop them with muster down first"

@@ -1,1 +1,1 @@
-"""Ray's internals, as the ``muster`` command uses them."""
+"""Ray's internals, as the ``muster`` command uses them; docs/ray-internals.md lists them."""

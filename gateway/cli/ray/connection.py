@@ -6,13 +6,14 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.ray.imports import job_config
 from muster.actors.runtime.ray.loopback import use_loopback_for
+from muster.actors.runtime.ray.public_api import public_api_only
+from muster.actors.runtime.ray.store import read
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.ray.find_ray import find_ray
@@ -20,7 +21,6 @@ from muster.gateway.cli.ray.find_ray import find_ray
 log = logging.getLogger(__name__)
 
 _CONNECT_S = 5
-_LISTENS_S = 1
 _HTTP2_SETTINGS = b"\x04"
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b"\0\0\0\0\0"
 """First bytes of a client, and an empty frame of SETTINGS, the type with which the server begins (RFC 9113)."""
@@ -55,22 +55,14 @@ def stored(address: str, token_path: str | None, key: str) -> bytes | None:
 
     Raises CliError if there is no Ray.
     """
-    address = _reached(address, token_path)
-    try:
-        raylet: Any = import_module("ray._raylet")
-        client = raylet.GcsClient(address=address)
-        value: bytes | None = client.internal_kv_get(key.encode(), NAMESPACE.encode(), timeout=_CONNECT_S)
-        return value
-    except Exception as error:  # private to Ray, and free to change; whoever connects next says what is wrong
-        log.debug("%s cannot be read: %s", key, error)
-        return None
+    return read(_reached(address, token_path), key, NAMESPACE)
 
 
 def _reached(address: str, token_path: str | None) -> str:
-    """Prepare this process for the Ray at the address. Returns the address, which is none of ``auto``."""
+    """Prepare this process for the Ray at the address. Returns the address; ``auto`` only if Ray is to choose."""
     if token_path:
         use_token(Path(token_path))
-    if address == "auto":
+    if address == "auto" and not public_api_only():
         address = find_ray()
         _use_token_of_user()
     _check_gcs(address)
@@ -83,6 +75,8 @@ def keep_stdout() -> None:
 
     Every driver does so, whatever ``log_to_driver`` says. They are in Ray's own logs; ``muster -v`` shows them.
     """
+    if public_api_only():
+        return
     from ray._private import worker
 
     def to_log(data: Mapping[str, Any], ignore_prefix: bool) -> None:
@@ -100,22 +94,14 @@ def _check_gcs(address: str) -> None:
         return
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as peer:
+            if public_api_only():
+                return
             peer.sendall(_HTTP2_PREFACE)
             greeting = peer.recv(9, socket.MSG_WAITALL)
     except (OSError, OverflowError) as error:
         raise CliError(f"no Ray responds at {address}: {error}; check the address") from error
     if greeting[3:4] != _HTTP2_SETTINGS:
         raise CliError(f"no Ray responds at {address}: the server there is no GCS; check the address")
-
-
-def listens(address: str) -> bool:
-    """Return whether a server listens at HOST:PORT; False also if it does not respond within a second."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_S).close()
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 def use_token(token_path: Path) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import sys
 
+from muster.actors.runtime.ray.public_api import public_api_only
+
 GRAMMAR = "rfc3987_syntax"
 
 
 def without_iri_grammar() -> None:
     """Hide it from jsonschema, unless this process has imported it already. For programs of Muster's own."""
-    sys.modules.setdefault(GRAMMAR, None)  # type: ignore[arg-type]  # makes its import raise
+    if not public_api_only():
+        sys.modules.setdefault(GRAMMAR, None)  # type: ignore[arg-type]  # makes its import raise

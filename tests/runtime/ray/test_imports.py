@@ -26,7 +26,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("muster", "muster/actors", "muster/actors/runtime", "muster/actors/runtime/ray"):
         (root / package).mkdir()
         shutil.copy(ROOT / package / "__init__.py", root / package)
-    for module in ("ray/imports", "without_hypothesis"):
+    for module in ("ray/imports", "ray/public_api", "without_hypothesis"):
         shutil.copy(ROOT / f"muster/actors/runtime/{module}.py", (root / f"muster/actors/runtime/{module}").parent)
     return root
 
