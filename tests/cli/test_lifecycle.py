@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import ROOT, Muster
+from tests.cli.conftest import ROOT, Muster, commands
 
 pytestmark = pytest.mark.ring(name="restarts")
 
@@ -132,3 +132,18 @@ def test_a_second_signal_ends_at_once(up: Up) -> None:
     up.wait_for("stopping")
     assert up.end(signal.SIGINT) in (0, 128 + signal.SIGINT)
     assert_gone(started)
+
+
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_ray_of_its_own_that_is_lost_ends_it(tmp_path: Path, name: str) -> None:
+    """Also in the background, where a driver of Ray takes a lost raylet for its own end."""
+    run, log = tmp_path / "storage/run", tmp_path / "log"
+    options = ("--port", "0", "--storage", str(tmp_path / "storage"), "--detach", str(log))
+    started = commands(tmp_path, START_S)("up", *options)
+    assert started.returncode == 0, started.stderr
+    up = psutil.Process(json.loads((run / "cluster.json").read_text())["pid"])
+    family = [up, *up.children(recursive=True)]
+    next(process for process in family if process.name() == name).kill()
+    assert_gone(family)
+    assert log.read_text().splitlines()[-1].startswith(f"muster: {name} ended by itself; see the logs in ")
+    assert sorted(path.name for path in run.iterdir() if path.is_file()) == ["lock", "reserve"]

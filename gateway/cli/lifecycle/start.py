@@ -64,6 +64,7 @@ class Start:
         self._undo = undo
         self._storage = Path(config.storage_path).absolute()
         self._given: GivenRay | None = None
+        self._own: own_ray.OwnRay | None = None
         self._checks: list[Callable[[], str | None]] = []
 
     def run(self) -> ClusterReady:
@@ -182,7 +183,7 @@ class Start:
 
     def _own_ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
         self._progress.step("starting Ray")
-        own = own_ray.OwnRay(self._storage, environment)
+        own = self._own = own_ray.OwnRay(self._storage, environment)
         self._undo.callback(own.stop)
         own.start()
         _take_signals_back()
@@ -260,7 +261,8 @@ class Start:
         """Stop in order; no effect if Ray cannot be reached."""
         from muster.gateway import cluster
 
-        if self._given is None or self._given.responds:
+        used = self._given or self._own
+        if used is None or used.responds:
             cluster.stop_cluster(namespace)
 
     def _forget_the_killed(self, ray_address: str | None) -> None:

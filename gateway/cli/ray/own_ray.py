@@ -6,6 +6,7 @@ watchdog (:mod:`muster.gateway.cli.ray.watchdog`) ends the rest and removes the 
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -98,10 +99,18 @@ class OwnRay:
         ended = (_name(process) for process in self._vital if not is_alive(process))
         return next((f"{name} ended by itself" for name in ended), None)
 
+    @property
+    def responds(self) -> bool:
+        """Whether it can be called now; a call to a GCS that has ended would not return."""
+        return self.missing() is None if self._reach is None else self._reach.responds
+
     def stop(self) -> None:
         """End Ray and every actor on it, even if only part of it started; remove its temporary directory."""
-        if self._ray:
-            self._ray.shutdown()
+        if self._ray is not None:
+            if self.responds:
+                self._ray.shutdown()
+            else:
+                atexit.unregister(self._ray.shutdown)  # it would end this process, or wait for what has ended
         if self._forks and self._forks.stdin:
             self._forks.stdin.close()
             self._forks.wait(_STOP_TIMEOUT_S)
