@@ -49,14 +49,15 @@ class CommitSteps:
         """Take an event, one of ``kinds``."""
         if self._outbox.is_dropping:
             return
-        group, by_member = event.group, event.by_member
+        group, by_member = event.group, event.generation is not None
         for topic, partition, before, offset in event.partitions:
             key = (group, topic, partition)
             step = self._growing.get(key)
-            if step is not None and step.reaches(before, offset, by_member):
-                step.offset, step.at_ms = offset, now_ms
-                continue
             if step is not None:
+                start, is_alike = step.before, step.by_member == by_member
+                if step.offset == before and start is not None and start <= before <= offset and is_alike:
+                    step.offset, step.at_ms = offset, now_ms  # the commit only moves the end: see Step.then
+                    continue
                 self._end(key, step)
             self._growing[key] = _Growing(self._topic_id_of(topic), before, offset, by_member, now_ms)
         if len(self._growing) > MAX_ITEMS:
@@ -87,15 +88,6 @@ class _Growing:
     offset: int
     by_member: bool
     at_ms: int
-
-    def reaches(self, before: int | None, offset: int, by_member: bool) -> bool:
-        """Whether a commit only moves its end: see :meth:`Step.then`."""
-        return (
-            self.offset == before
-            and self.before is not None
-            and self.before <= before <= offset
-            and self.by_member == by_member
-        )
 
     def ended(self) -> Step:
         return Step(self.before, self.offset, self.by_member, self.at_ms)

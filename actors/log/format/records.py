@@ -179,12 +179,7 @@ def build_batch(
     producer: BatchProducer = NOT_A_PRODUCER,
 ) -> bytearray:
     """One batch with create time. ``records``, at least one, are pairs of key and value."""
-    parts: list[bytes] = []
-    for delta, (key, value) in enumerate(records):
-        # Attributes, timestamp (the batch's), offset, key, value, headers (none).
-        body = b"".join((b"\x00\x00", _varint(delta), _field(key), _field(value), b"\x00"))
-        parts += (_varint(len(body)), body)
-    batch = bytearray(HEADER_BYTES) + compress(codec, b"".join(parts))
+    batch = bytearray(HEADER_BYTES) + compress(codec, b"".join(_parts(records)))
     last = len(records) - 1
     length = len(batch) - LENGTH_OVERHEAD
     HEADER.pack_into(
@@ -195,6 +190,28 @@ def build_batch(
     )
     seal(batch)
     return batch
+
+
+def _parts(records: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
+    """Return the records in pieces: it calls nothing for a record of usual size, of which a batch may have hundreds."""
+    parts: list[bytes] = []
+    short, end = _SHORT_VARINTS, len(_SHORT_VARINTS)
+    for delta, (key, value) in enumerate(records):
+        offset = short[delta] if delta < end else _long_varint(delta)
+        if key is None:
+            key_field = _NULL
+        else:
+            size = len(key)
+            key_field = (short[size] if size < end else _long_varint(size)) + key
+        if value is None:
+            value_field = _NULL
+        else:
+            size = len(value)
+            value_field = (short[size] if size < end else _long_varint(size)) + value
+        # Attributes, timestamp (the batch's), offset, key, value, headers (none).
+        size = 2 + len(offset) + len(key_field) + len(value_field) + 1
+        parts += ((short[size] if size < end else _long_varint(size)), b"\0\0", offset, key_field, value_field, b"\0")
+    return parts
 
 
 def _write_varint(out: bytearray, value: int) -> None:
@@ -212,11 +229,5 @@ def _long_varint(value: int) -> bytes:
 
 
 _SHORT_VARINTS = tuple(_long_varint(value) for value in range(1 << 10))
-
-
-def _varint(value: int) -> bytes:
-    return _SHORT_VARINTS[value] if value < 1 << 10 else _long_varint(value)
-
-
-def _field(value: bytes | None) -> bytes:
-    return b"\x01" if value is None else _varint(len(value)) + value  # the length -1, zigzag
+_NULL = b"\x01"
+"""The length -1, zigzag."""
