@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 from muster.actors.coordinator.appends import Appends
@@ -65,6 +65,7 @@ class Outcome(Protocol):
         """For operators."""
 
 
+P = ParamSpec("P")
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
 
@@ -145,7 +146,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             partition_log,
             linger_ms=linger_ms,
             timeout_ms=timeout_ms,
-            written=lambda writes: self._guarded(lambda: self._written(writes)),
+            written=self._on_written,
             failed=self._give_up,
         )
         self._reads = PartitionReads(topic, topic_id, partition, partition_log)
@@ -317,7 +318,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         except Exception:
             self._drop([token])
             raise
-        self._guarded(lambda: outcome)
+        self._applied(outcome)
 
     def _expect(self, waiting: WaitingRequest) -> Token:
         """Return the token of the response that the core will give."""
@@ -364,13 +365,27 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
                 except Exception:
                     log.exception("%s: %s is not counted", self._name, event)
 
-    def _guarded(self, step: Callable[[], OutcomeT]) -> None:
-        """Apply a step without a request to answer. If it fails, no client can be informed: the actor exits."""
+    def _on_written(self, writes: Sequence[Written]) -> None:
+        self._guarded(self._written, writes)
+
+    def _guarded(self, step: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Make a step without a request to answer, and apply it."""
         try:
-            self._apply(step())
+            self._apply(step(*args, **kwargs))
         except Exception:
-            log.exception("%s failed, the actor ends", self._name)
-            self._give_up(None, ErrorCode.not_coordinator)
+            self._has_broken()
+
+    def _applied(self, outcome: OutcomeT) -> None:
+        """Apply a step that the core has made."""
+        try:
+            self._apply(outcome)
+        except Exception:
+            self._has_broken()
+
+    def _has_broken(self) -> None:
+        """No client can be informed of the exception that is being handled: the actor exits."""
+        log.exception("%s failed, the actor ends", self._name)
+        self._give_up(None, ErrorCode.not_coordinator)
 
     def _give_up(self, write: WriteId | None, error: ErrorCode) -> None:
         """Answer all requests, then let a successor replay the log: the core's state may be ahead of it."""
@@ -403,4 +418,4 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
 
     def _tick(self) -> None:
         self._timer = self._timer_at_ms = None
-        self._guarded(lambda: self._core.tick(now_ms()))
+        self._guarded(self._core.tick, now_ms())

@@ -302,8 +302,9 @@ CommittedPartition = tuple[str, int, int | None, int]
 """Topic, partition, the committed offset until then, and now. A plain tuple: there is one for each partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsCommitted:
+class OffsetsCommitted(NamedTuple):
+    """Offsets of a group are in the log. A named tuple, since most events are commits."""
+
     group: GroupId
     generation: int | None
     """None for a consumer with assign(), or a client that is not a consumer."""
@@ -311,15 +312,7 @@ class OffsetsCommitted:
     """None without a generation."""
     client_id: str | None
     host: str
-    partitions: tuple[CommittedPartition, ...] = field(repr=False)
-
-    @property
-    def by_member(self) -> bool:
-        return self.generation is not None
-
-    @property
-    def count(self) -> int:
-        return len(self.partitions)
+    partitions: tuple[CommittedPartition, ...]
 
 
 class RemovedOffset(NamedTuple):

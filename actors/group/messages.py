@@ -180,16 +180,16 @@ class PartitionError(NamedTuple):
     error_code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicErrors:
+class TopicErrors(NamedTuple):
     name: str
-    topic_id: UUID | None = None
     partitions: tuple[PartitionError, ...]
+    topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitResponse(Unthrottled):
+class OffsetCommitResponse(NamedTuple):
     topics: tuple[TopicErrors, ...]
+    throttle_time: int = 0
+    """As in :class:`Unthrottled`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
 from muster.actors.group.timers import TimerKind, TimerName, Timers
 from muster.actors.group.transactions.pending import PendingPrior
-from muster.actors.group.types import GroupId, MemberId, Outcome, Producer, Record, Token, TxnMarker, WriteId
+from muster.actors.group.types import GroupId, MemberId, Outcome, Producer, Record, Token, TxnMarker, WriteId, maker
 from muster.placement.mapping.registration import RegistrationUpdate
 
 
@@ -50,6 +50,9 @@ class Held(NamedTuple):
     token: Token
     request: Request
     response: Response
+
+
+new_held = maker(Held)
 
 
 class Committer(NamedTuple):
@@ -126,18 +129,18 @@ class Shard:
         elif self._writes:
             latest = next(reversed(self._writes.values()))
             latest.held += step.held
-        else:
+        elif step.held:
             self._replies += [(held.token, held.response) for held in step.held]
         outcome = Outcome(
-            replies=tuple(self._replies),
-            records=tuple(step.records),
-            write=write,
-            producer=step.producer,
-            marker=step.marker,
-            updates=tuple(self._updates),
-            events=tuple(self._events),
-            revoked=tuple(self._revoked),
-            leases=tuple(self._leases),
+            tuple(self._replies),
+            tuple(step.records),
+            write,
+            step.producer,
+            step.marker,
+            tuple(self._updates),
+            tuple(self._events),
+            tuple(self._revoked),
+            tuple(self._leases),
         )
         self._replies, self._updates, self._events = [], [], []
         self._revoked, self._leases = [], []
@@ -160,7 +163,7 @@ class Shard:
 
     def reply_when_durable(self, token: Token, request: Request, response: Response) -> None:
         """Hold the reply until this step's records and all earlier ones are durable."""
-        self._open.held.append(Held(token, request, response))
+        self._open.held.append(new_held((token, request, response)))
 
     def append_group(self, group: Group, value: GroupMetadata | None) -> None:
         """Write the group's record (None: its tombstone) and apply it immediately."""

@@ -176,20 +176,20 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self._peers.discard(peer)
         unreported, confirmed = self._leases.left(peer)
         if unreported and not self._failed:
-            self._guarded(lambda: self._core.seen(unreported, now_ms()))
+            self._guarded(self._core.seen, unreported, now_ms())
         self._confirm(confirmed)
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
         if not self._failed:
             at_ms = now_ms()
-            self._guarded(lambda: self._core.seen(self._leases.seen(peer, leases, at_ms), at_ms))
+            self._guarded(self._core.seen, self._leases.seen(peer, leases, at_ms), at_ms)
 
     def lease_confirmed(self, peer: Peer, lease: int) -> None:
         self._confirm(self._leases.confirmed(peer, lease))
 
     def _confirm(self, groups: Collection[GroupId]) -> None:
         if groups and not self._failed:
-            self._guarded(lambda: self._core.leases_confirmed(groups, now_ms()))
+            self._guarded(self._core.leases_confirmed, groups, now_ms())
 
     def markers(self, peer: Peer, token: int, markers: list[Marker]) -> None:
         self._transactions.markers(markers, lambda marked: peer.send(write_marked(token, marked)))
@@ -212,7 +212,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self._commits.end()
 
     def _committed(self, outcome: Outcome) -> None:
-        self._guarded(lambda: outcome)
+        self._applied(outcome)
         self._appends.turn_ended()
 
     def _append(self, outcome: Outcome, write: WriteId) -> ErrorCode | None:
@@ -238,12 +238,14 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
     def _apply(self, outcome: Outcome) -> None:
         confirmed = self._leases.revoke(outcome.revoked) if outcome.revoked else ()  # before all else that is sent
         super()._apply(outcome)
-        self._confirm(confirmed)
+        if confirmed:
+            self._confirm(confirmed)
 
     def _send(self, outcome: Outcome) -> None:
         if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._publish(outcome.updates)
-        self._transactions.replied(outcome.replies)
+        if self._transactions.ends:
+            self._transactions.replied(outcome.replies)
         if not outcome.leases:
             super()._send(outcome)
             return
@@ -286,7 +288,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
             self._core.topics_known(known, view.controller_epoch << 32 | view.version)
         self._topics = view.topics
         if gone:
-            self._guarded(lambda: self._core.topics_deleted(gone, now_ms()))
+            self._guarded(self._core.topics_deleted, gone, now_ms())
 
 
 @cache

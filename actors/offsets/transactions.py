@@ -79,7 +79,7 @@ class OffsetTransactions:
         """Guard of the commit that the core is handling."""
         self._marker: Append | None = None
         """The marker that the core is handling; it is in the log's queue."""
-        self._ends: dict[Token, OnEnded] = {}
+        self.ends: dict[Token, OnEnded] = {}
         """Markers that are not durable yet. Their tokens are negative, those of requests are not."""
         self._last_token = 0
 
@@ -161,7 +161,7 @@ class OffsetTransactions:
             return
         self._last_token -= 1
         token = Token(self._last_token)
-        self._ends[token] = ended
+        self.ends[token] = ended
         producer = Producer(marker.producer_id, marker.producer_epoch)
         request = WriteTxnMarker(
             marker=TxnMarker(producer, marker.commit, marker.coordinator_epoch, marker.transaction_version)
@@ -182,10 +182,8 @@ class OffsetTransactions:
 
     def replied(self, replies: Iterable[tuple[Token, Any]]) -> None:
         """Pass on the core's replies to markers; ignore the others."""
-        if not self._ends:
-            return
         for token, response in replies:
-            if ended := self._ends.pop(token, None):
+            if ended := self.ends.pop(token, None):
                 ended(_of_marker(response.error_code))
 
     def stop(self) -> None:

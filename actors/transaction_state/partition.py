@@ -151,7 +151,7 @@ class TransactionsPartition(CoordinatorShell[Outcome]):
 
     def _marked(self, request: MarkerRequest, results: Results) -> None:
         if not self._failed:
-            self._guarded(lambda: self._core.marked(request.transactional_id, request.decision, results, now_ms()))
+            self._guarded(self._core.marked, request.transactional_id, request.decision, results, now_ms())
 
     def _complain(self, event: MarkerFailed, _: int) -> None:
         """Until a partition takes its marker, its producer has to wait, and no one reads what follows."""

@@ -90,7 +90,6 @@ def test_a_commit_is_reported_with_its_client(driver: Driver) -> None:
     outside, member = _commits(driver)
     assert (outside.generation, outside.member_id, outside.client_id, outside.host) == (None, None, None, HOST)
     assert (member.generation, member.member_id, member.client_id, member.host) == (1, member_id, "c", HOST)
-    assert (outside.by_member, member.by_member) == (False, True)
 
 
 def test_of_a_partition_that_a_commit_names_twice_the_last_offset_counts(make: Make) -> None:

@@ -52,6 +52,9 @@ MAX_METADATA_BYTES = 32_767
 """The maximum for a string of the record, regardless of ``offset.metadata.max.bytes``."""
 
 new_offset = maker(CommittedOffset)
+new_errors = maker(TopicErrors)
+new_event = maker(OffsetsCommitted)
+new_response = maker(OffsetCommitResponse)
 _NO_OFFSET = CommittedOffset(NO_OFFSET, commit_timestamp_ms=NO_STATE_TIMESTAMP)
 
 
@@ -62,28 +65,23 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         commits.check(shard, consumer, request, context)
     else:
         _check_commit(shard, group, request, context)
-    topics = tuple([check_topic(shard, topic) for topic in request.topics])
-    accepted = [without_refused(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
-    if group is None and consumer is None and any(topic.partitions for topic in accepted):
-        create_simple(shard, request.group_id)
+    topics: list[TopicErrors] = []
     committed: list[CommittedPartition] = []
-    for topic in accepted:
-        if topic.partitions:
-            committed += _commit(shard, request, topic)
+    for topic in request.topics:
+        errors, accepted = check_topic(shard, topic)
+        topics.append(errors)
+        if accepted.partitions:
+            if group is None and consumer is None:
+                group = create_simple(shard, request.group_id)
+            committed += _commit(shard, request, accepted)
+    by_member = request.generation_id >= 0
     if committed:
-        by_member = request.generation_id >= 0
-        event = OffsetsCommitted(
-            group=request.group_id,
-            generation=request.generation_id if by_member else None,
-            member_id=request.member_id if by_member else None,
-            client_id=context.client_id,
-            host=context.host,
-            partitions=tuple(committed),
-        )
-        shard.report_when_durable(event)
-    if request.generation_id < 0 and not _has_members(shard, request.group_id):
+        generation, member_id = (request.generation_id, request.member_id) if by_member else (None, None)
+        of_event = (request.group_id, generation, member_id, context.client_id, context.host, tuple(committed))
+        shard.report_when_durable(new_event(of_event))
+    if not by_member and not _has_members(shard, request.group_id):
         saw_commit(shard, request.group_id, context, committed)
-    shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
+    shard.reply_when_durable(token, request, new_response((tuple(topics), 0)))
 
 
 def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) -> None:
@@ -168,15 +166,18 @@ def _commit(shard: Shard, request: OffsetCommit, topic: CommitTopic) -> Iterable
     return zip(repeat(topic.name), indexes, offsets_before, offsets)
 
 
-def check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
-    if not topic.name:
-        errors = [PartitionError(partition, ErrorCode.unknown_topic_id) for partition in topic.partitions]
-    elif not any(topic.metadata):
-        errors = [*map(_no_error, topic.partitions)]
+def check_topic(shard: Shard, topic: CommitTopic) -> tuple[TopicErrors, CommitTopic]:
+    """Return the errors of all partitions, and the partitions without one."""
+    name, indexes = topic.name, topic.partitions
+    if name and not any(topic.metadata):
+        return new_errors((name, tuple(map(_no_error, indexes)), topic.topic_id)), topic
+    if name:
+        errors = [_check_metadata(shard, metadata) for metadata in topic.metadata]
     else:
-        both = zip(topic.partitions, topic.metadata, strict=True)
-        errors = [PartitionError(partition, _check_metadata(shard, metadata)) for partition, metadata in both]
-    return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=tuple(errors))
+        errors = [ErrorCode.unknown_topic_id] * len(indexes)
+    accepted = compress(topic.rows(), [error is ErrorCode.none for error in errors])
+    of_partitions = tuple(map(PartitionError, indexes, errors))
+    return TopicErrors(name, of_partitions, topic.topic_id), CommitTopic.of(name, accepted)
 
 
 @lru_cache(maxsize=4096)
@@ -193,15 +194,7 @@ def _check_metadata(shard: Shard, metadata: str | None) -> ErrorCode:
     return ErrorCode.none
 
 
-def without_refused(topic: CommitTopic, errors: TopicErrors) -> CommitTopic:
-    """Return the partitions without an error."""
-    is_accepted = [error is ErrorCode.none for _, error in errors.partitions]
-    if all(is_accepted):
-        return topic
-    return CommitTopic.of(topic.name, compress(topic.rows(), is_accepted))
-
-
-def create_simple(shard: Shard, group_id: GroupId) -> None:
+def create_simple(shard: Shard, group_id: GroupId) -> Group:
     """Create a group that only stores offsets. It has no record, and exists as long as its offsets do."""
     group = Group(id=group_id, state_since_ms=NO_STATE_TIMESTAMP, creation_pending=True)
     shard.groups[group_id] = group
@@ -214,6 +207,7 @@ def create_simple(shard: Shard, group_id: GroupId) -> None:
             del shard.groups[group_id]
 
     shard.follow(written, failed)
+    return group
 
 
 def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -> FetchedGroup:

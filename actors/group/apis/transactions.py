@@ -14,7 +14,7 @@ from itertools import repeat
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.apis.offsets import check_topic, create_simple, new_offset, without_refused
+from muster.actors.group.apis.offsets import check_topic, create_simple, new_offset
 from muster.actors.group.codec.records import CommittedOffset, OffsetKey
 from muster.actors.group.consumer import commits
 from muster.actors.group.errors import ApiError
@@ -40,9 +40,9 @@ def commit(shard: Shard, request: TxnOffsetCommit, context: Context, token: Toke
         commits.check_transactional(shard, consumer, request)
     else:
         _check_commit(group, request)
-    topics = tuple([check_topic(shard, topic) for topic in request.topics])
-    accepted = [without_refused(topic, errors) for topic, errors in zip(request.topics, topics, strict=True)]
-    accepted = [topic for topic in accepted if topic.partitions]
+    checked = [check_topic(shard, topic) for topic in request.topics]
+    topics = tuple([errors for errors, _ in checked])
+    accepted = [topic for _, topic in checked if topic.partitions]
     if accepted:
         if group is None and consumer is None:
             create_simple(shard, request.group_id)

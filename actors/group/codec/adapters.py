@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -106,7 +106,7 @@ def encode(api_version: int, response: Response) -> codec.Body:
         case OffsetFetchResponse():
             groups = [_fetched(api_version, group) for group in response.groups]
             return _FetchedGroups(response.throttle_time, groups) if api_version >= 8 else groups[0]
-    return response
+    return cast(codec.Body, response)  # its fields have the schema's names
 
 
 def write(header: codec.Header, response: Response) -> bytes:
@@ -356,7 +356,7 @@ def _txn_committed(version: int, response: TxnOffsetCommitResponse) -> TxnOffset
 def _not_loading(topic: TopicErrors) -> TopicErrors:
     renamed = {ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available}
     errors = [PartitionError(partition, renamed.get(error, error)) for partition, error in topic.partitions]
-    return replace(topic, partitions=tuple(errors))
+    return topic._replace(partitions=tuple(errors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
@@ -110,6 +111,7 @@ def offset_records(
     return records
 
 
+@lru_cache(maxsize=8192)
 def _offset_key_start(group: GroupId, topic: str) -> bytes:
     return Writer().int16(1).string(group).string(topic).bytes()
 
