@@ -10,7 +10,7 @@ from uuid import UUID
 from muster.actors.wire.internal.channel import Channel, NotSent
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.actors.wire.kafka.steps.reading import Steps, finish
+from muster.actors.wire.kafka.steps import Steps, finish
 from muster.placement.view import COORDINATORS, Topic
 
 if TYPE_CHECKING:

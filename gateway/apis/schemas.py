@@ -12,7 +12,7 @@ import logging
 
 import muster.gateway.apis  # noqa: F401 - registers the APIs
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.listener.api import APIS
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from muster.actors.wire.kafka.steps.reading import Steps, finish
+from muster.actors.wire.kafka.steps import Steps, finish
 from muster.gateway.attribution.ambiguity import AmbiguousClients
 from muster.gateway.attribution.claims import Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.attribution.claims import Claim, Place, Reader
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.fetchers import Fetchers

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.attribution.claims import Place
 from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, may_overlap, overlap
 from muster.gateway.attribution.fetchers import Fetchers

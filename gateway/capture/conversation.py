@@ -90,7 +90,6 @@ class Conversation:
         return pending
 
     async def _rewritten(self, api_key: int, version: int, frame: bytes) -> bytes:
-        codec.check_response(api_key, version, frame)
         correlation_id, response = codec.decode_response(api_key, version, frame)
         ours = await self._own_addresses(advertised.addresses(api_key, response))
         changed = advertised.rewritten(api_key, response, ours)
@@ -103,7 +102,6 @@ class Conversation:
 def _request(header: Header, frame: bytes) -> Any:
     """Return the entity; None if it cannot be decoded."""
     try:
-        codec.check_request(header, frame)
         return codec.decode_request(header, frame)
     except (UnknownApi, UndecodableRequest):
         return None

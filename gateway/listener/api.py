@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import Body, ErrorCode
 from muster.actors.wire.kafka.framing import Buffer
-from muster.actors.wire.kafka.steps.reading import Steps, decode_in_steps
-from muster.actors.wire.kafka.steps.writing import encode_response_in_steps
+from muster.actors.wire.kafka.step_writer import encode_response_in_steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 from muster.gateway.listener.limiting.throttling import BusyTime
@@ -85,26 +85,23 @@ class Call:
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
-        """Return the request as kio's entity of its version, decoded once.
+        """Return the request as an entity of its version, decoded once.
 
         Raises codec.UndecodableRequest or LargeRequest. A handler leaves LargeRequest to
         :class:`~muster.gateway.listener.pending.PendingRequest`, which reads the request and calls it again.
         """
         if self._entity is None:
-            if self.is_forwarded or len(self.frame) <= LONG_BYTES:
-                codec.check_request(self.header, self.frame)
-            else:
-                try:
-                    codec.check_request(self.header, self.frame, MAX_AT_ONCE)
-                except codec.TooManyElements as error:
-                    raise LargeRequest(str(error)) from error
-            self._entity = codec.decode_request(self.header, self.frame)
+            is_short = self.is_forwarded or len(self.frame) <= LONG_BYTES
+            try:
+                self._entity = codec.decode_request(self.header, self.frame, None if is_short else MAX_AT_ONCE)
+            except codec.TooManyElements as error:
+                raise LargeRequest(str(error)) from error
         return self._entity
 
     async def read(self) -> None:
         """Read a large request; :meth:`entity` has it then. Raises codec.UndecodableRequest."""
         self.is_large = True
-        self._entity = await self.gateway.turns.run(decode_in_steps(self.header, self.frame))
+        self._entity = await self.gateway.turns.run(codec.decode_request_in_steps(self.header, self.frame))
 
     async def each(self, items: Iterable[A], work: Callable[[A], B]) -> list[B]:
         """Return the result of ``work`` for each of them; if it takes long, others are served meanwhile.

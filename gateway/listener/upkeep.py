@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.actors.config import MusterConfig
 from muster.actors.tables.spool import Sample
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.attribution.account import Account, SampleSink
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.bounds import as_varint, nested_entity
+from muster.actors.wire.kafka.schema import as_varint, nested_entity
 from muster.gateway.listener.api import APIS
 from tests.fuzz.values import Values
 

@@ -24,7 +24,7 @@ from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import now_ms, wall_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.tables.schemas.administration import ADMINISTRATION
-from muster.actors.wire.kafka.steps.reading import finish
+from muster.actors.wire.kafka.steps import finish
 from muster.gateway.administration.trail import Trail
 from muster.gateway.apis.schemas import load_schemas
 from muster.gateway.listener.limiting.turns import in_background

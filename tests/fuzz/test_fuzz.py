@@ -126,7 +126,6 @@ def test_a_seed_fixes_the_frames_and_every_version_is_among_them() -> None:
     assert len(right) > 1_000
     for frame in right:
         header = codec.decode_header(frame.data)
-        codec.check_request(header, frame.data)
         codec.decode_request(header, frame.data)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.kafka.bounds import as_varint
+from muster.actors.wire.kafka.schema import as_varint
 from tests.fuzz.batches import HOSTILE_BATCHES, VALID_BATCHES
 
 KEPT = 32

@@ -71,7 +71,6 @@ def test_changed_bytes_of_a_commit_are_never_read_otherwise_than_by_kio(body: An
     for bad in (bytes(changed), frame[: data.draw(st.integers(header.end, len(frame)))]):
         plain = read_plain_commit(8, bad, header.end)
         if plain is not None:
-            codec.check_request(header, bad)
             request = adapters.decode(header.api_key, 8, codec.decode_request(header, bad))
             assert isinstance(request, OffsetCommit)
             assert plain.group_id == request.group_id
@@ -141,7 +140,6 @@ def test_changed_bytes_of_a_fetch_are_never_read_otherwise_than_by_kio(
     for bad in (bytes(changed), frame[: data.draw(st.integers(header.end, len(frame)))]):
         plain = read_plain_fetch(version, bad, header.end)
         if plain is not None:
-            codec.check_request(header, bad)
             request = adapters.decode(9, version, codec.decode_request(header, bad))
             assert isinstance(request, OffsetFetch)
             assert adapters.read(header, bad) == request

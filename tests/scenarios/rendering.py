@@ -7,7 +7,6 @@ order of a hash table are sorted (:data:`UNORDERED`). Nothing else is omitted or
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import re
 from typing import Any, Protocol
@@ -15,7 +14,6 @@ from uuid import UUID
 
 from muster.actors.wire.kafka.codec import ErrorCode
 from tests.group.driver import assignment, subscription
-from tests.scenarios.requests import NO_TIME_MS
 
 WIDTH = 112
 UNORDERED = {
@@ -145,6 +143,8 @@ class _Rendering:
             return self._names.of_producer_id(value)
         if kind == "WritableTxnMarkerPartitionResult" and name == "partition_index":
             return "<offsets partition>"
+        if name in ("transaction_start_time", "log_append_time"):
+            return {0: "0", -1: "none", None: "null"}.get(value, "<time>")
         if name in ("group_id", "key", "transactional_id") and isinstance(value, str):
             return _text(self._names.of_group(value) or value)
         return self._value(value)
@@ -170,11 +170,6 @@ class _Rendering:
             return str(value)
         if isinstance(value, UUID):
             return f"id({'' if value == _NO_UUID else self._names.of_topic_id(value)})"
-        if isinstance(value, datetime.timedelta):
-            return str(value // datetime.timedelta(milliseconds=1))
-        if isinstance(value, datetime.datetime):
-            ms = round(value.timestamp() * 1000)
-            return {0: "0", NO_TIME_MS: "none"}.get(ms, "<time>")
         return _text(self._names.of_member(value))
 
 

@@ -40,7 +40,6 @@ API_KEYS = {
     "DescribeTransactions": 65,
     "ListTransactions": 66,
 }
-NO_TIME_MS = 1
 _UNSTABLE = {22: 6}
 """Versions that Kafka does not serve unless it is configured to."""
 _RANGE = {"range": Called("subscription", ("t",))}
@@ -141,11 +140,6 @@ def _long(api: str, name: str) -> str:
     if name == "generation":
         return "generation_id_or_member_epoch" if api == "OffsetCommit" else "generation_id"
     return "group_instance_id" if name == "instance" else name
-
-
-def readable(api_key: int, frame: bytes) -> bytes:
-    """Return the response with 1 ms instead of the times of -1 in DescribeTransactions, which kio does not read."""
-    return frame.replace(b"\xff" * 8, NO_TIME_MS.to_bytes(8)) if api_key == API_KEYS["DescribeTransactions"] else frame
 
 
 def newest(api_key: int) -> int:

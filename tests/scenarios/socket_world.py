@@ -17,7 +17,7 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
-from tests.scenarios.requests import newest, readable
+from tests.scenarios.requests import newest
 from tests.scenarios.values import ScenarioError
 
 REQUEST_TIMEOUT_S = 30.0
@@ -109,7 +109,7 @@ class Sent:
         assert self.frame is not None
         if not self.frame.data:
             return None
-        return codec.decode_response(self.api_key, self.version, readable(self.api_key, self.frame.data))[1]
+        return codec.decode_response(self.api_key, self.version, self.frame.data)[1]
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from muster.actors.transactions.types import TOPIC_DELETED
 from muster.actors.wire.kafka import codec
 from tests.scenarios.language import Scenario
 from tests.scenarios.play import LAST_EPOCH, TOPICS, ReceivedResponse
-from tests.scenarios.requests import newest, readable
+from tests.scenarios.requests import newest
 from tests.scenarios.values import ScenarioError
 from tests.transactions.driver import Driver, at_epoch
 
@@ -73,7 +73,6 @@ class TransactionWorld:
     def send(self, client: str, api_key: int, version: int, body: codec.Body) -> _Sent:
         frame = codec.encode_request(api_key, version, 1, client, body)
         header = codec.decode_header(frame)
-        codec.check_request(header, frame)
         request = adapters.read(header, frame)
         parts = self._parts(request) if isinstance(request, AddPartitionsToTxn) else (request,)
         sent = tuple([self.driver.send(each) if isinstance(each, Request) else each for each in parts])
@@ -98,7 +97,7 @@ class TransactionWorld:
         ]
         response = _joined(parts) if handle.api_key == adapters.ADD_PARTITIONS_TO_TXN else parts[0]
         frame = codec.encode_response(handle.api_key, handle.version, 1, adapters.encode(handle.version, response))
-        entity = codec.decode_response(handle.api_key, handle.version, readable(handle.api_key, frame))[1]
+        entity = codec.decode_response(handle.api_key, handle.version, frame)[1]
         return ReceivedResponse(entity, 0)
 
     def is_parked(self, handle: _Sent) -> bool:

@@ -54,7 +54,6 @@ VERSIONS = [(api_key, version) for api_key in BODIES for version in codec.versio
 def request_of(api_key: int, version: int) -> Any:
     frame = codec.encode_request(api_key, version, 1, "c", BODIES[api_key])
     header = codec.decode_header(frame)
-    codec.check_request(header, frame)
     return adapters.read(header, frame)
 
 
@@ -144,8 +143,8 @@ def test_the_other_responses() -> None:
         topics=(DescribedTopic("t", (0, 1)),),
     )
     (state,) = response_of(65, 0, DescribeTransactionsResponse(transaction_states=(described,))).transaction_states
-    assert codec.ms(state.transaction_timeout) == 60_000
-    assert state.transaction_start_time.timestamp() == 1_700_000_000
+    assert state.transaction_timeout == 60_000
+    assert state.transaction_start_time == 1_700_000_000_000
     assert state.topics[0].partitions == (0, 1)
     listed = ListedTransaction(transactional_id=TransactionalId("x"), producer_id=7, transaction_state="Empty")
     response = ListTransactionsResponse(unknown_state_filters=("Bogus",), transaction_states=(listed,))

@@ -7,8 +7,9 @@ from kio.schema.request_header.v1.header import RequestHeader
 from kio.serial import entity_reader
 
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.bounds import tagged_fields_end
 from muster.actors.wire.kafka.codec import ErrorCode, UndecodableRequest, UndecodableResponse, UnknownApi
+from tests.wire.bounds import tagged_fields_end
+from tests.wire.judge import KIO_REFUSES
 
 HEARTBEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None}
 
@@ -55,7 +56,7 @@ def test_a_header_is_read_as_kio_reads_it(
     try:
         expected, end = entity_reader(RequestHeader)(spoiled, 0)
         end = end if version == 3 else tagged_fields_end(spoiled, end)
-    except codec.UNREADABLE:
+    except KIO_REFUSES:
         with pytest.raises(UndecodableRequest):
             codec.decode_header(spoiled)
         return
@@ -81,9 +82,8 @@ def test_every_truncation_is_undecodable_and_nothing_else(version: int) -> None:
     [
         (-1, -1),
         (86_400_000, 86_400_000),
-        (9_223_372_036_854_776, 9_223_372_036_854_775),
-        ((1 << 63) - 1, 9_223_372_036_854_775),
-        (-(1 << 63), -9_223_372_036_854_775),
+        ((1 << 63) - 1, (1 << 63) - 1),
+        (-(1 << 63), -(1 << 63)),
     ],
 )
 def test_a_duration_is_any_int64(version: int, sent_ms: int, read_ms: int) -> None:
@@ -92,7 +92,7 @@ def test_a_duration_is_any_int64(version: int, sent_ms: int, read_ms: int) -> No
     frame = codec.encode_request(8, version, 9, "client", body)
     frame = frame.replace((77).to_bytes(8, "big"), sent_ms.to_bytes(8, "big", signed=True))
     entity = codec.decode_request(codec.decode_header(frame), frame)
-    assert (entity.member_id, codec.ms(entity.retention_time)) == ("m", read_ms)
+    assert (entity.member_id, entity.retention_time) == ("m", read_ms)
 
 
 def test_bytes_behind_the_body_are_passed_over() -> None:
@@ -130,19 +130,18 @@ def test_unknown_tagged_fields_are_passed_over() -> None:
     nested = more.replace((8).to_bytes(4, "big") + b"\0\0", (8).to_bytes(4, "big") + b"\x01\x05\x01a\0")
     assert nested != more
     for odd in (more, nested):
-        codec.check_request(header, odd)
         assert codec.decode_request(header, odd) == plain
 
 
 def test_no_text_is_longer_than_kafka_takes() -> None:
     for size_bytes in (127, 128, 32_767):
-        codec.check_request(*_heartbeat("x" * size_bytes))
-    codec.check_request(*_heartbeat("\u00e4" * 16_383))
+        codec.decode_request(*_heartbeat("x" * size_bytes))
+    codec.decode_request(*_heartbeat("\u00e4" * 16_383))
     header, frame = _heartbeat("x" * 32_767)
     size, longer = (b"\x80\x80\x02", b"\x81\x80\x02")  # varints of the length plus one
     assert frame.count(size) == 1
     with pytest.raises(UndecodableRequest, match="a string of 32768 bytes"):
-        codec.check_request(header, frame.replace(size, longer).replace(b"x", b"xx", 1))
+        codec.decode_request(header, frame.replace(size, longer).replace(b"x", b"xx", 1))
 
 
 def _heartbeat(member_id: str) -> tuple[codec.Header, bytes]:
@@ -189,24 +188,20 @@ DESCRIBED: dict[str, object] = {"groups": [{**GROUP, "error_code": 0, "members":
 @pytest.mark.parametrize("version", codec.versions_of(15))
 def test_every_truncation_of_a_response_is_undecodable_and_nothing_else(version: int) -> None:
     frame = codec.encode_response(15, version, 7, {"throttle_time": 0, **DESCRIBED})
-    codec.check_response(15, version, frame)
     for cut in range(len(frame)):
-        with pytest.raises(UndecodableResponse):
-            codec.check_response(15, version, frame[:cut])
         with pytest.raises(UndecodableResponse):
             codec.decode_response(15, version, frame[:cut])
 
 
 def test_a_hostile_length_in_a_response_is_refused_before_memory_is_reserved_for_it() -> None:
     with pytest.raises(UndecodableResponse, match="an array of 2147483647 elements"):
-        codec.check_response(15, 0, bytes.fromhex("00000007 7fffffff"))
+        codec.decode_response(15, 0, bytes.fromhex("00000007 7fffffff"))
 
 
 def test_unknown_tagged_fields_of_a_response_are_passed_over() -> None:
     frame = codec.encode_response(15, 6, 7, {"throttle_time": 0, **DESCRIBED})
     tags = b"\x02" + b"\x5b\x02zz" + b"\x5c\x00"
     odd = frame[:4] + tags + frame[5:-1] + tags
-    codec.check_response(15, 6, odd)
     assert codec.decode_response(15, 6, odd) == codec.decode_response(15, 6, frame)
 
 
@@ -214,7 +209,7 @@ def test_unknown_tagged_fields_of_a_response_are_passed_over() -> None:
 def test_an_entity_that_may_be_null_is_checked_too(assignment: dict[str, object] | None) -> None:
     body = {"throttle_time": 0, "error_code": 0, "error_message": None, "member_id": "m", "member_epoch": 1}
     frame = codec.encode_response(68, 0, 7, {**body, "heartbeat_interval": 5, "assignment": assignment})
-    codec.check_response(68, 0, frame)
+    codec.decode_response(68, 0, frame)
     for cut in range(len(frame)):
         with pytest.raises(UndecodableResponse):
-            codec.check_response(68, 0, frame[:cut])
+            codec.decode_response(68, 0, frame[:cut])

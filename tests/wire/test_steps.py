@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.bounds import MAX_ELEMENTS
-from muster.actors.wire.kafka.steps.reading import decode_in_steps, finish
-from muster.actors.wire.kafka.steps.writing import encode_response_in_steps
+from muster.actors.wire.kafka.reader import MAX_ELEMENTS
+from muster.actors.wire.kafka.step_writer import encode_response_in_steps
+from muster.actors.wire.kafka.steps import finish
 from tests.fuzz.frames import Generator
 from tests.fuzz.values import Values
 
@@ -23,11 +23,6 @@ def names(count: int, version: int = 12) -> bytes:
     topics = [{"topic_id": None, "name": f"topic-{number}"} for number in range(count)]
     flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     return codec.encode_request(METADATA, version, 1, "c", {"topics": topics, **flags})
-
-
-def read_at_once(header: codec.Header, frame: bytes) -> Any:
-    codec.check_request(header, frame)
-    return codec.decode_request(header, frame)
 
 
 def outcome(read: Any, header: codec.Header, frame: bytes) -> str:
@@ -46,9 +41,9 @@ def test_any_request_reads_the_same() -> None:
             codec.request_type(header.api_key, header.api_version)
         except (codec.UnknownApi, codec.UndecodableRequest):
             continue
-        expected = outcome(read_at_once, header, frame.data)
+        expected = outcome(codec.decode_request, header, frame.data)
         undecodable += expected == "undecodable"
-        assert outcome(lambda *its: finish(decode_in_steps(*its)), header, frame.data) == expected
+        assert outcome(lambda *its: finish(codec.decode_request_in_steps(*its)), header, frame.data) == expected
     assert 100 < undecodable < FRAMES / 2
 
 
@@ -56,9 +51,9 @@ def test_any_request_reads_the_same() -> None:
 def test_many_elements_are_many_steps(version: int) -> None:
     frame = names(5_000, version)
     header = codec.decode_header(frame)
-    steps = decode_in_steps(header, frame)
+    steps = codec.decode_request_in_steps(header, frame)
     assert sum(1 for _ in steps) > 100
-    assert finish(decode_in_steps(header, frame)) == read_at_once(header, frame)
+    assert finish(codec.decode_request_in_steps(header, frame)) == codec.decode_request(header, frame)
 
 
 def test_elements_are_limited_whatever_is_read_in_between() -> None:
@@ -66,13 +61,13 @@ def test_elements_are_limited_whatever_is_read_in_between() -> None:
     header, small = codec.decode_header(frame), names(3)
 
     def read() -> None:
-        for _ in decode_in_steps(header, frame):
-            codec.check_request(codec.decode_header(small), small)
+        for _ in codec.decode_request_in_steps(header, frame):
+            codec.decode_request(codec.decode_header(small), small)
 
     with pytest.raises(codec.UndecodableRequest, match="more than 100000 elements"):
         read()
     within = names(MAX_ELEMENTS)
-    assert len(finish(decode_in_steps(header, within)).topics) == MAX_ELEMENTS
+    assert len(finish(codec.decode_request_in_steps(header, within)).topics) == MAX_ELEMENTS
 
 
 def test_unknown_tags_of_many_elements_are_left_out() -> None:
@@ -86,7 +81,7 @@ def test_unknown_tags_of_many_elements_are_left_out() -> None:
         elements.append(body[at:end] + b"\1\x7f\3abc")  # one tagged field instead of none
         at = end + 1
     tagged = frame[: header.end] + body[:count_bytes] + b"".join(elements) + body[at:]
-    assert finish(decode_in_steps(header, tagged)) == read_at_once(header, frame)
+    assert finish(codec.decode_request_in_steps(header, tagged)) == codec.decode_request(header, frame)
 
 
 def partitions(count: int) -> list[dict[str, Any]]:

@@ -19,8 +19,8 @@ from kio.serial import entity_writer
 from kio.serial._implicit_defaults import get_tagged_field_default
 
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.bounds import nested_entity
 from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.schema import nested_entity
 from muster.actors.wire.kafka.writer import MAX_MESSAGE_CHARS, MissingField, Unwritable, writer
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -223,7 +223,7 @@ def test_null_where_it_may_not_be_is_refused(version: int) -> None:
 
 
 def test_no_text_is_longer_than_its_length_can_say() -> None:
-    """Compact lengths can say more: hostile requests use that, which :mod:`muster.actors.wire.kafka.bounds` refuses."""
+    """Compact lengths can say more: hostile requests use that, which :mod:`muster.actors.wire.kafka.reader` refuses."""
     assert len(codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
     with pytest.raises(Unwritable, match=r"member_id.* 32768 bytes"):
         codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})
@@ -239,7 +239,6 @@ def test_an_error_message_with_the_longest_name_is_cut(version: int) -> None:
     frame = codec.encode_response(43, version, 1, body)
     _, entity = codec.decode_response(43, version, frame)
     assert entity.replica_election_results[0].partition_result[0].error_message == message[:MAX_MESSAGE_CHARS]
-    codec.check_response(43, version, frame)
     with pytest.raises(Unwritable, match="client_id"):
         codec.encode_request(12, 4, 1, "c" * 32_768, HEARTBEAT)
 

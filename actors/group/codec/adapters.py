@@ -71,7 +71,7 @@ _NO_ID = UUID(int=0)
 
 
 def read(header: codec.Header, frame: bytes) -> Request:
-    """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
+    """Return the request in a frame. Raises the errors of ``codec.decode_request``.
 
     Raises KeyError for an API that is not a group API.
     """
@@ -125,7 +125,7 @@ def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) ->
 
 
 def _join_group(version: int, entity: Any, _: TopicNames) -> JoinGroup:
-    session_timeout_ms = codec.ms(entity.session_timeout)
+    session_timeout_ms = entity.session_timeout
     return JoinGroup(
         api_version=version,
         group_id=GroupId(entity.group_id),
@@ -134,7 +134,7 @@ def _join_group(version: int, entity: Any, _: TopicNames) -> JoinGroup:
         protocol_type=entity.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in entity.protocols),
         session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=codec.ms(entity.rebalance_timeout) if version >= 1 else session_timeout_ms,
+        rebalance_timeout_ms=entity.rebalance_timeout if version >= 1 else session_timeout_ms,
         reason=codec.field(entity, "reason", None),
     )
 
@@ -178,8 +178,7 @@ def _leave_group(version: int, entity: Any, _: TopicNames) -> LeaveGroup:
 
 
 def _offset_commit(version: int, entity: Any, names: TopicNames) -> OffsetCommit:
-    retention = codec.field(entity, "retention_time", None)
-    retention_ms = None if retention is None else codec.ms(retention)
+    retention_ms = codec.field(entity, "retention_time", -1)
     return OffsetCommit(
         api_version=version,
         group_id=GroupId(entity.group_id),
@@ -315,7 +314,7 @@ def _consumer_group_heartbeat(version: int, entity: Any, _: TopicNames) -> Consu
         member_epoch=entity.member_epoch,
         instance_id=entity.instance_id,
         rack_id=entity.rack_id,
-        rebalance_timeout_ms=codec.ms(entity.rebalance_timeout),
+        rebalance_timeout_ms=entity.rebalance_timeout,
         topics=None if names is None else tuple(names),
         regex=codec.field(entity, "subscribed_topic_regex", None),
         server_assignor=entity.server_assignor,

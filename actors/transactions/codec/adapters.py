@@ -46,7 +46,7 @@ _FENCED_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS_TO_TXN: 2, ADD_OFFSETS_TO_TX
 
 
 def read(header: codec.Header, frame: bytes) -> Request:
-    """Return the request in a frame with checked lengths. Raises the errors of ``codec.decode_request``.
+    """Return the request in a frame. Raises the errors of ``codec.decode_request``.
 
     Raises KeyError for an API that is not of transactions.
     """
@@ -90,7 +90,7 @@ def _init_producer_id(version: int, entity: Any) -> InitProducerId:
     return InitProducerId(
         api_version=version,
         transactional_id=entity.transactional_id,
-        transaction_timeout_ms=codec.ms(entity.transaction_timeout),
+        transaction_timeout_ms=entity.transaction_timeout,
         producer_id=codec.field(entity, "producer_id", NO_PRODUCER_ID),
         producer_epoch=codec.field(entity, "producer_epoch", NO_PRODUCER_EPOCH),
         enable_2pc=codec.field(entity, "enable2_pc", False),

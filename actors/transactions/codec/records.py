@@ -14,7 +14,7 @@ from muster.actors.group.types import Record
 from muster.actors.transactions.messages import by_topic
 from muster.actors.transactions.state import TransactionMetadata, TransactionState
 from muster.actors.transactions.types import NO_PRODUCER_ID, TopicPartition, TransactionalId
-from muster.actors.wire.kafka.bounds import as_varint
+from muster.actors.wire.kafka.schema import as_varint
 
 KEY_VERSION = 0
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_TRANSACTION_VERSION = range(3)

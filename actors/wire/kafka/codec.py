@@ -1,17 +1,17 @@
-"""Kafka requests and responses, between bytes and Python, with kio.
+"""Kafka requests and responses, between bytes and Python.
 
-kio generates one dataclass per message *and version*. A request is read as the entity of the version that the client
-sent; its handler reads fields that only newer versions have with :func:`field`. A response is written from nested
-dicts or dataclasses that may have the fields of *all* versions: those of the requested version are used
-(``muster.actors.wire.kafka.writer``). A handler therefore builds its response once, and versions differ in one place.
-Durations and timestamps in a body are plain milliseconds.
+A request is read as an entity with the fields of the version that the client sent
+(:mod:`muster.actors.wire.kafka.reader`); its handler reads fields that only newer versions have with :func:`field`. A
+response is written from nested dicts or dataclasses that may have the fields of *all* versions: those of the requested
+version are used (``muster.actors.wire.kafka.writer``). A handler therefore builds its response once, and versions
+differ in one place.
+Durations and timestamps are plain milliseconds.
 
 Source of the schemas: kio, generated from Apache Kafka's message definitions.
 """
 
 from __future__ import annotations
 
-import datetime
 import struct
 import typing
 from collections.abc import Callable, Sequence
@@ -21,34 +21,28 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 
-from muster.actors.wire.kafka.bounds import (
-    MAX_ELEMENTS,
-    LengthError,
-    TooManyElements,
-    array_head,
-    check_lengths,
-    last_array,
-    load_bounds,
-    nested_entity,
-    tagged_fields_end,
-    with_durations_cut,
-    without_unknown_tags,
-)
 from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.reader import (
+    MAX_ELEMENTS,
+    UNREADABLE,
+    TooManyElements,
+    pass_over_tags,
+    reader,
+    splitter,
+    step_reader,
+    why,
+)
+from muster.actors.wire.kafka.schema import as_varint, nested_entity
+from muster.actors.wire.kafka.steps import Steps
 from muster.actors.wire.kafka.writer import Body, writer
 
 API_VERSIONS = 18
-_HEADER = struct.Struct(">hhi")
-"""API key, its version, correlation id; the client id follows, a string with an int16 for its length."""
-_HEADER_BYTES = _HEADER.size + 2
-"""Size of a header without the characters of the client id and tagged fields."""
-_NULL = -1
-"""Length of a string that is null."""
-UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
-"""Errors of kio for a client's bytes; KeyError for a tagged field that the schema does not have."""
+_ANY_NUMBER = 1 << 62
+_API_BYTES, _CLIENT_ID_AT = 4, 10
+_api = struct.Struct(">hh").unpack_from
+_caller = struct.Struct(">ih").unpack_from
+"""Correlation id, and the length of the client id."""
 
 
 class UndecodableRequest(ValueError):
@@ -118,9 +112,7 @@ def _load(loader: Callable[[int, int], Any], api_key: int, version: int) -> Any:
 
 def load(api_key: int, version: int) -> None:
     """Load the schemas of one version of an API, which the first to use them would have to wait for: up to 12 ms."""
-    for kind in (request_type(api_key, version), response_type(api_key, version)):
-        entity_reader(kind)
-        load_bounds(kind)
+    reader(request_type(api_key, version))
     writer(response_type(api_key, version))
 
 
@@ -133,26 +125,23 @@ def decode_header(frame: bytes) -> Header:
     """
     if len(frame) < 8:
         raise UndecodableRequest(f"a frame of {len(frame)} bytes has no request header")
-    api_key, version, correlation_id = _HEADER.unpack_from(frame)
+    api_key, version = _api(frame)
+    is_flexible = _has_flexible_header(api_key, version)
     try:
-        is_flexible = _has_flexible_header(api_key, version)
-    except UnknownApi:
-        if api_key != API_VERSIONS:
-            raise
-        is_flexible = False
-    size, end = int.from_bytes(frame[8:_HEADER_BYTES], "big", signed=True), _HEADER_BYTES
-    try:
-        if size >= 0:
-            end += size
-            client_id = frame[_HEADER_BYTES:end].decode()
-        elif size == _NULL:
-            client_id = None
-        else:
-            raise LengthError(f"a client id of {size} bytes")
+        correlation_id, length = _caller(frame, _API_BYTES)
+        end = _CLIENT_ID_AT
+        client_id = None
+        if length >= 0:
+            end += length
+            client_id = frame[_CLIENT_ID_AT:end].decode()
+        elif length != -1:
+            raise ValueError(f"a client id of {length} bytes")
+        if is_flexible:
+            end += 1
+            if tags := frame[end - 1]:
+                end, _ = pass_over_tags(frame, end, tags, MAX_ELEMENTS)
         if end > len(frame):
-            raise LengthError(f"the header has {end} bytes, the frame {len(frame)}")
-        if is_flexible:  # v2 is v1 plus tagged fields, of which there are usually none
-            end = end + 1 if frame[end : end + 1] == b"\0" else tagged_fields_end(frame, end)
+            raise IndexError(end)
     except UNREADABLE as error:
         raise UndecodableRequest(f"request header of api key {api_key}: {why(error)}") from error
     return Header(api_key, version, correlation_id, client_id, end)
@@ -160,55 +149,47 @@ def decode_header(frame: bytes) -> Header:
 
 @cache
 def _has_flexible_header(api_key: int, version: int) -> bool:
-    """Whether the request has header v2, else v1. Raises UnknownApi."""
-    return bool(request_type(api_key, version).__header_schema__.__flexible__)
+    """Return whether the header is v2, which is v1 plus tagged fields. Raises UnknownApi."""
+    try:
+        return bool(request_type(api_key, version).__header_schema__.__flexible__)
+    except UnknownApi:
+        if api_key != API_VERSIONS:
+            raise
+        return False
 
 
-def check_request(header: Header, frame: bytes, max_elements: int | None = None) -> None:
-    """Check the lengths in a client's body, which :func:`decode_request` does not check. Raises UndecodableRequest.
+def decode_request(header: Header, frame: bytes, max_elements: int | None = None) -> Any:
+    """Return the body of a client's request as an entity of the version in the header. Raises UndecodableRequest.
 
-    Raises TooManyElements if there are more than ``max_elements`` in its arrays, where that is given.
+    Raises TooManyElements if there are more than ``max_elements`` in its arrays, where that is given. Bytes behind the
+    body are ignored, as in Kafka: librdkafka sends some (confluentinc/librdkafka#5049).
     """
     kind = request_type(header.api_key, header.api_version)
     try:
-        check_lengths(kind, frame, header.end, MAX_ELEMENTS if max_elements is None else max_elements)
-    except LengthError as error:
+        return reader(kind)(frame, header.end, MAX_ELEMENTS if max_elements is None else max_elements)[0]
+    except UNREADABLE as error:
         if max_elements is not None and isinstance(error, TooManyElements):
             raise
-        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error}") from error
+        raise _undecodable(kind, error) from error
 
 
-def decode_request(header: Header, frame: bytes) -> Any:
-    """Return the request's body as kio's entity of the version in the header.
-
-    The bytes must come from Muster itself, or have passed :func:`check_request`. Bytes behind the body are ignored,
-    as in Kafka: librdkafka sends some (confluentinc/librdkafka#5049).
-    """
+def decode_request_in_steps(header: Header, frame: bytes) -> Steps[Any]:
+    """:func:`decode_request`, in small steps."""
     kind = request_type(header.api_key, header.api_version)
     try:
-        try:
-            return entity_reader(kind)(frame, header.end)[0]
-        except KeyError:  # an unknown tagged field: rare enough to look for it only now
-            return entity_reader(kind)(without_unknown_tags(kind, frame, header.end), header.end)[0]
-        except ValueError:  # a duration beyond those of kio, or no request
-            return entity_reader(kind)(with_durations_cut(kind, frame, header.end), header.end)[0]
+        entity, _ = yield from step_reader(kind)(frame, header.end, MAX_ELEMENTS)
     except UNREADABLE as error:
-        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {why(error)}") from error
+        raise _undecodable(kind, error) from error
+    return entity
 
 
-def why(error: Exception) -> str:
-    """Return a short text for any input: the repr of a UnicodeDecodeError would hold all of the bytes."""
-    return f"{type(error).__name__}: {error}"
+def _undecodable(kind: Any, error: Exception) -> UndecodableRequest:
+    return UndecodableRequest(f"{kind.__name__} v{kind.__version__}: {why(error)}")
 
 
 def field(entity: Any, name: str, default: Any) -> Any:
     """Return the value of a field that only some versions of the entity have."""
     return getattr(entity, name, default)
-
-
-def ms(duration: datetime.timedelta) -> int:
-    """Return a kio duration in milliseconds."""
-    return duration // datetime.timedelta(milliseconds=1)
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
@@ -246,48 +227,41 @@ def response_head(api_key: int, version: int, correlation_id: int) -> list[Buffe
     return parts
 
 
-def check_response(api_key: int, version: int, frame: bytes) -> None:
-    """Check the lengths in an untrusted response, which :func:`decode_response` does not check.
-
-    Raises UndecodableResponse.
-    """
-    kind = response_type(api_key, version)
-    try:
-        check_lengths(kind, frame, _response_start(kind, frame))
-    except LengthError as error:
-        raise UndecodableResponse(f"{kind.__name__} v{version}: {error}") from error
-
-
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """Correlation id and entity of a response frame of that version. Raises UndecodableResponse.
-
-    The bytes must come from Muster itself, or have passed :func:`check_response`.
-    """
+    """Correlation id and entity of a response frame of that version. Raises UndecodableResponse."""
     kind = response_type(api_key, version)
     try:
-        try:
-            header, start = entity_reader(kind.__header_schema__)(frame, 0)
-            return int(header.correlation_id), entity_reader(kind)(frame, start)[0]
-        except KeyError:  # an unknown tagged field: rare enough to look for it only now
-            start = _response_start(kind, frame)
-            entity, _ = entity_reader(kind)(without_unknown_tags(kind, frame, start), start)
-            return int.from_bytes(frame[:4], "big", signed=True), entity
+        entity, _ = reader(kind)(frame, _response_start(kind, frame), _ANY_NUMBER)
     except UNREADABLE as error:
         raise UndecodableResponse(f"{kind.__name__} v{version}: {why(error)}") from error
+    return int.from_bytes(frame[:4], "big", signed=True), entity
 
 
 def _response_start(kind: Any, frame: bytes) -> int:
-    """Index of the first byte of the body. Raises LengthError."""
+    """Index of the first byte of the body. Raises UNREADABLE."""
     if len(frame) < 4:
-        raise LengthError(f"a frame of {len(frame)} bytes has no response header")
-    return tagged_fields_end(frame, 4) if kind.__header_schema__.__flexible__ else 4
+        raise ValueError(f"a frame of {len(frame)} bytes has no response header")
+    if not kind.__header_schema__.__flexible__:
+        return 4
+    return pass_over_tags(frame, 5, frame[4], MAX_ELEMENTS)[0]
 
 
 def split_response(api_key: int, version: int, frame: bytes) -> list[bytes]:
-    """Return the elements of the array that a response frame ends with, as bytes, for :func:`join_response`."""
+    """Return the elements of the array that a response frame ends with, as bytes, for :func:`join_response`.
+
+    The frame must come from Muster itself. Raises UNREADABLE.
+    """
     kind = response_type(api_key, version)
-    _, start = entity_reader(kind.__header_schema__)(frame, 0)
-    return last_array(kind, frame, start)
+    return _elements(kind, frame, _response_start(kind, frame))
+
+
+def _elements(kind: Any, frame: bytes, at: int) -> list[bytes]:
+    return [*splitter(kind)(frame, at, _ANY_NUMBER)[0]]
+
+
+def _array_head(kind: Any, count: int) -> bytes:
+    """Return the bytes before the elements of an array in an entity of class ``kind``."""
+    return as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
 
 
 def join_response(api_key: int, version: int, correlation_id: int, body: Body, elements: Sequence[bytes]) -> bytes:
@@ -298,8 +272,8 @@ def join_response(api_key: int, version: int, correlation_id: int, body: Body, e
     kind = response_type(api_key, version)
     frame = encode_response(api_key, version, correlation_id, body)
     tail = b"\0" if kind.__flexible__ else b""
-    head = frame[: len(frame) - len(array_head(kind, 0)) - len(tail)]
-    return b"".join((head, array_head(kind, len(elements)), *elements, tail))
+    head = frame[: len(frame) - len(_array_head(kind, 0)) - len(tail)]
+    return b"".join((head, _array_head(kind, len(elements)), *elements, tail))
 
 
 @cache
@@ -319,12 +293,12 @@ def filtered(api_key: int, version: int, name: str, part: bytes, keep: Callable[
     """Return an element of the response's array ``name`` with only the kept elements of the array that it ends with."""
     kind = _element_type(api_key, version, name)
     last = list(typing.get_type_hints(kind).values())[-1]
-    inner = entity_reader(nested_entity(last)[0])
-    elements = last_array(kind, part, 0)
-    kept = [each for each in elements if keep(inner(each, 0)[0])]
+    inner = reader(nested_entity(last)[0])
+    elements = _elements(kind, part, 0)
+    kept = [each for each in elements if keep(inner(each, 0, _ANY_NUMBER)[0])]
     tail = b"\0" if kind.__flexible__ else b""
-    head = part[: len(part) - len(tail) - sum(map(len, elements)) - len(array_head(kind, len(elements)))]
-    return b"".join((head, array_head(kind, len(kept)), *kept, tail))
+    head = part[: len(part) - len(tail) - sum(map(len, elements)) - len(_array_head(kind, len(elements)))]
+    return b"".join((head, _array_head(kind, len(kept)), *kept, tail))
 
 
 __all__ = [
@@ -337,10 +311,9 @@ __all__ = [
     "UndecodableResponse",
     "UnknownApi",
     "api_name",
-    "check_request",
-    "check_response",
     "decode_header",
     "decode_request",
+    "decode_request_in_steps",
     "decode_response",
     "element",
     "encode_request",
@@ -350,7 +323,6 @@ __all__ = [
     "filtered",
     "join_response",
     "load",
-    "ms",
     "request_type",
     "response_type",
     "split_response",

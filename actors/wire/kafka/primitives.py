@@ -10,8 +10,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 
-from muster.actors.wire.kafka.bounds import MAX_STRING_BYTES, as_varint
 from muster.actors.wire.kafka.framing import Buffer
+from muster.actors.wire.kafka.schema import MAX_STRING_BYTES, as_varint
 
 Put = Callable[[Buffer], object]
 Write = Callable[[Any, Put], None]

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kio.serial._implicit_defaults import get_tagged_field_default  # not in any public module of kio
 from kio.static.constants import EntityType
 
-from muster.actors.wire.kafka.bounds import as_varint, nested_entity
 from muster.actors.wire.kafka.framing import Buffer
 from muster.actors.wire.kafka.primitives import STRUCTS, Put, Write, length_of, primitive
+from muster.actors.wire.kafka.schema import as_varint, nested_entity
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

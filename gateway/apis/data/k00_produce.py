@@ -19,7 +19,7 @@ from uuid import UUID
 from muster.actors.log import routing
 from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, OnProduced
 from muster.actors.wire.internal.produce import ProducedPartition, ProducePartition, ProduceRequest
-from muster.actors.wire.kafka.codec import ErrorCode, field, ms
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.batches import record_count, transactional_producer
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, transactional_id
@@ -135,7 +135,7 @@ class _Produce:
             transaction_version = _ADDS if version >= _ADDING_VERSION else 0
             knows_abortable = version >= _ABORTABLE_VERSION
             produce = ProduceRequest(partitions, request.transactional_id, transaction_version, knows_abortable)
-        timeout_s = max(ms(request.timeout), 0) / 1000 + WRITE_GRACE_S
+        timeout_s = max(request.timeout, 0) / 1000 + WRITE_GRACE_S
         return partial(channel.cancel, channel.produce(produce, on_produced, timeout_s=timeout_s))
 
     def forward(self, channel: Channel, batches: Sequence[_Batch], responder: Responder) -> Cancel:

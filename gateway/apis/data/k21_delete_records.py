@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.actors.wire.internal.channel import ChannelLost, NotSent
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.codec import ErrorCode, ms
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.guards.guard import Each, Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC
 from muster.gateway.apis.partitions import (
@@ -73,7 +73,7 @@ async def delete_records(call: Call) -> Reply | None:
             owners.setdefault(owner, []).append((partition, offset))
 
     await call.each(wanted.values(), divide)
-    pending = (_send(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
+    pending = (_send(call, owner, items, max(request.timeout, 0)) for owner, items in owners.items())
     for found in await asyncio.gather(*pending):
         results.update(found)
     return call.reply(

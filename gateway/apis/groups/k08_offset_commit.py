@@ -87,7 +87,7 @@ async def _commit(call: Call, request: Any, known: list[Known]) -> list[Errors]:
         "generation_id_or_member_epoch": field(request, "generation_id_or_member_epoch", -1),
         "member_id": field(request, "member_id", ""),
         "group_instance_id": field(request, "group_instance_id", None),
-        "retention_time": codec.ms(request.retention_time) if hasattr(request, "retention_time") else -1,
+        "retention_time": field(request, "retention_time", -1),
         "topics": [
             {"name": topic.name, "partitions": [partition_body(item) for item in topic.partitions]} for topic in known
         ],

@@ -15,7 +15,7 @@ from muster.gateway.listener.api import Call, api
 def _parked_s(call: Call) -> float:
     request = call.entity()
     longest = max(request.session_timeout, getattr(request, "rebalance_timeout", request.session_timeout))
-    return float(max(0.0, longest.total_seconds()))
+    return float(max(0, longest) / 1000)
 
 
 _WHOLE = Whole(parked_s=_parked_s)

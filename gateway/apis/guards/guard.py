@@ -16,7 +16,7 @@ from typing import Any
 
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import Body, ErrorCode, field
-from muster.actors.wire.kafka.steps.reading import Steps, finish
+from muster.actors.wire.kafka.steps import Steps, finish
 from muster.gateway.apis.guards.rights import ERRORS, MESSAGES, Names, Right, any_allowed, topic_name
 from muster.gateway.listener.api import Api, Call, ErrorBody, Reply, Rule
 

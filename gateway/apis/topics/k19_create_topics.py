@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.actors.config import describe_topic, topic_config_errors
 from muster.actors.controller.admin import NewTopic, TopicOutcome
-from muster.actors.wire.kafka.codec import ErrorCode, ms
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
@@ -58,7 +58,7 @@ async def create_topics(call: Call) -> Reply | None:
     wanted = _checked(gateway, request.topics)
     if not request.validate_only:
         wanted = [_charged(call, each) if isinstance(each, NewTopic) else each for each in wanted]
-    outcomes = await _outcomes(gateway, wanted, request.validate_only, ms(request.timeout))
+    outcomes = await _outcomes(gateway, wanted, request.validate_only, request.timeout)
     results = [
         _created(call, each, outcomes[each.name], request.validate_only)
         if isinstance(each, NewTopic)

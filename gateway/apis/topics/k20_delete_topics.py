@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.kafka.codec import ErrorCode, field, ms
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
 from muster.gateway.apis.guards.guard import Guard
 from muster.gateway.apis.guards.rights import DELETE_TOPIC, DESCRIBE_TOPIC, MESSAGES
@@ -62,7 +62,7 @@ async def delete_topics(call: Call) -> Reply | None:
         for each, topic in _resolve(call, wanted).items()
     }
     topics = {each.name: each for each in found.values() if isinstance(each, Topic)}
-    outcomes = await _delete(call.gateway, topics, ms(request.timeout)) if topics else {}
+    outcomes = await _delete(call.gateway, topics, request.timeout) if topics else {}
     return call.reply({"throttle_time": 0, "responses": [_result(each, found[each], outcomes) for each in found]})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.kafka.codec import ErrorCode, ms
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
@@ -48,7 +48,7 @@ async def create_partitions(call: Call) -> Reply | None:
     if not request.validate_only:
         refused |= _exceeding(call, [topic for name, topic in wanted.items() if name not in refused])
     totals = {name: topic.count for name, topic in wanted.items() if name not in refused}
-    done = await _add(gateway, totals, request.validate_only, ms(request.timeout)) if totals else {}
+    done = await _add(gateway, totals, request.validate_only, request.timeout) if totals else {}
     outcomes = refused | done
     return call.reply({"throttle_time": 0, "results": [_result(outcomes[name]) for name in wanted]})
 

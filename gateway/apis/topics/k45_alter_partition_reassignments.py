@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.controller.admin import TopicOutcome
-from muster.actors.wire.kafka.codec import ErrorCode, field, ms
+from muster.actors.wire.kafka.codec import ErrorCode, field
 from muster.gateway.apis.admin import answered, shown
 from muster.gateway.apis.guards.guard import Guard, Need
 from muster.gateway.apis.guards.rights import ALTER_CLUSTER, the_cluster
@@ -56,7 +56,7 @@ async def alter_partition_reassignments(call: Call) -> Reply | None:
         for _, decision in decisions:
             if isinstance(decision, int):
                 factors[name] = max(decision, factors.get(name, 0))
-    done = await _kept(gateway, factors, ms(request.timeout)) if factors else {}
+    done = await _kept(gateway, factors, request.timeout) if factors else {}
     responses = [
         {
             "name": name,

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
 
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc, sys
-from muster.actors.wire import codec
+from muster.actors.wire.kafka import codec
 from muster.gateway.listener.api import APIS
 from muster.gateway.apis.schemas import load_schemas
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.gateway.listener.limiting import turns as turns_module
 from muster.gateway.listener.limiting.turns import TURN_S, Turns, in_background
 

@@ -24,7 +24,7 @@ from muster.actors.log.format.batch import iter_headers
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import Buffer, Framer
-from muster.actors.wire.kafka.steps.reading import finish
+from muster.actors.wire.kafka.steps import finish
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.actors.wire.kafka.steps.reading import finish
+from muster.actors.wire.kafka.steps import finish
 from muster.gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from muster.gateway.listener.upkeep import Upkeep
 from muster.placement.view import Topic

@@ -12,7 +12,7 @@ from muster.placement.security.entities import Entity
 from pytest_muster import FaultClient
 from tests.gateway.apis.test_data_apis import Fresh, produce_body
 from tests.gateway.quotas.requests import limit
-from tests.gateway.quotas.test_throttling import NONE, PRODUCE, connection_of, ms, produce, size_of
+from tests.gateway.quotas.test_throttling import NONE, PRODUCE, connection_of, produce, size_of
 from tests.gateway.serving import Serving
 from tests.log.support import client_batch
 from tests.zookeeper_fixture import eventually
@@ -49,7 +49,7 @@ def test_no_client_escapes_by_connecting_again(full: Serving, fresh: Fresh, limi
     throttled_ms = []
     for _ in range(3):
         with full.connect(client_id) as client:
-            throttled_ms.append(ms(produce(client, topic, records).throttle_time))
+            throttled_ms.append(produce(client, topic, records).throttle_time)
     assert throttled_ms == sorted(throttled_ms)
     assert throttled_ms[0] > 1_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, DESCRIBE, ALTER = 19, 20, 37, 4
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 OK, REFUSED = ErrorCode.none, ErrorCode.invalid_request
-NONE = datetime.timedelta()
+NONE = 0
 
 Parts = Sequence[tuple[str, str | None]]
 Op = tuple[str, float | None]
@@ -202,7 +201,7 @@ def test_a_strict_client_that_has_overdrawn_its_bucket_is_refused(served: Servin
     response = create(served.client, 7, ("a", 30), ("b", 1))
     assert errors(response.topics) == [OK, THROTTLED]
     assert response.topics[1].error_message
-    assert 3.5 <= response.throttle_time.total_seconds() <= 4
+    assert 3_500 <= response.throttle_time <= 4_000
     assert "b" not in served.gateway.view.topics
     body = {"topics": [{"name": "a", "count": 31, "assignments": None}], "timeout": 10_000, "validate_only": False}
     with served.connect() as other:
@@ -228,7 +227,7 @@ def test_an_older_client_is_served_and_throttled(served: Serving) -> None:
         response = second.exchange(CREATE_PARTITIONS, 2, body)
         assert (errors(response.results), response.throttle_time > NONE) == ([OK], True)
         response = third.exchange(DELETE_TOPICS, 4, {"topic_names": ["a"], "timeout": 10_000})
-        assert (errors(response.responses), response.throttle_time.total_seconds() > 18) == ([OK], True)
+        assert (errors(response.responses), response.throttle_time > 18_000) == ([OK], True)
     assert "a" not in served.gateway.view.topics
 
 

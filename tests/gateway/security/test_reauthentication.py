@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def clock(full: Serving, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def client(full: Serving, clock: Clock) -> Iterator[Client]:
     """Yield a client that is logged in as ann."""
     with full.connect() as connected:
-        assert by_plain(connected, "ann", PASSWORD).session_lifetime == timedelta(seconds=LIFETIME_S)
+        assert by_plain(connected, "ann", PASSWORD).session_lifetime == LIFETIME_S * 1_000
         yield connected
 
 
@@ -127,7 +126,7 @@ def test_a_client_that_authenticates_again_stays(
 
     with full.connect() as client:
         for version in (1, 2, 1):
-            assert log_in(client, version).session_lifetime == timedelta(seconds=LIFETIME_S)
+            assert log_in(client, version).session_lifetime == LIFETIME_S * 1_000
             clock.now_s += LIFETIME_S - 1
             assert works(client)
         clock.now_s += 2
@@ -233,7 +232,7 @@ def test_requests_in_flight_are_charged(full: Serving, client: Client, fresh: Fr
     client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1))))
     client.request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
     send(bytes(sent))
-    assert client.response(PRODUCE, 13).throttle_time > timedelta()
+    assert client.response(PRODUCE, 13).throttle_time > 0
     assert client.response(HANDSHAKE, 1).error_code is ErrorCode.none
     limit(full, Entity.of_user("ann"), producer_byte_rate=0)
 
@@ -283,7 +282,7 @@ def test_a_listener_has_its_own_mechanisms_and_lifetimes(full: Serving, clock: C
         assert shaken.error_code is ErrorCode.unsupported_sasl_mechanism
         assert shaken.mechanisms == ("SCRAM-SHA-512", "PLAIN")
     with Client(port) as client:
-        assert by_scram(client, "SCRAM-SHA-512", "ann", PASSWORD).session_lifetime == timedelta(seconds=5)
+        assert by_scram(client, "SCRAM-SHA-512", "ann", PASSWORD).session_lifetime == 5_000
         clock.now_s += 6
         client.request(METADATA, 4, NO_TOPICS)
         assert client.is_closed()

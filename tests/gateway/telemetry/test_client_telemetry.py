@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ScopeMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.log.format.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
-from muster.actors.wire.kafka.bounds import as_varint
 from muster.actors.wire.kafka.codec import ErrorCode
+from muster.actors.wire.kafka.schema import as_varint
 from muster.gateway.apis.telemetry import k72_push_telemetry
 from muster.gateway.telemetry.otlp import Point
 from tests.gateway.config_requests import CLIENT_METRICS, SET, incremental
@@ -91,7 +91,7 @@ def test_what_is_pushed_is_in_the_metrics(full: Serving, fresh: Fresh, codec: in
     subscribe(full, name, metrics="org", interval_ms="100", match=f"client_id={name}")
     with full.connect(name) as client:
         found = get(client, uuid4())
-        assert (found.requested_metrics, found.push_interval.total_seconds()) == (("org",), 0.1)
+        assert (found.requested_metrics, found.push_interval) == (("org",), 100)
         assert push(client, found, compress(codec, pushed(a=2.5)), codec) is ErrorCode.none
         assert series(full, found.client_instance_id) == {("", "org.a"): 2.5, ("", "org.total"): 5}
         assert push(client, found, compress(codec, pushed(a=3)), codec, terminating=True) is ErrorCode.none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from muster.actors.wire.kafka.codec import field, ms
+from muster.actors.wire.kafka.codec import field
 from muster.gateway.fetch_sessions.cache import SessionRequest
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key
 from muster.gateway.fetch_sessions.session import FINAL_EPOCH, INVALID_SESSION_ID
@@ -91,7 +91,7 @@ def _of_entity(request: Any, version: int) -> Request:
     )
     replica = field(field(request, "replica_state", request), "replica_id", -1)
     return Request(
-        ms(request.max_wait),
+        request.max_wait,
         request.min_bytes,
         request.max_bytes,
         field(request, "isolation_level", 0),

@@ -8,7 +8,7 @@ from typing import Any
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import Buffer
 from muster.actors.wire.kafka.primitives import Put
-from muster.actors.wire.kafka.steps.reading import Steps
+from muster.actors.wire.kafka.steps import Steps
 from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, field_of, writer
 
 _AT_ONCE = 8

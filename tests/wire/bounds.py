@@ -1,12 +1,8 @@
-"""Checks the lengths in an untrusted message against its size, before kio reads it.
+"""The lengths in a message, followed by kio's schemas: the judge of the reader that is made from the same schemas.
 
-kio's native reader reserves memory for as many elements as an array announces. A frame of twenty bytes that announces
-two thousand million of them ends the process (Rust aborts when an allocation fails), so a client's bytes must not reach
-it unchecked. This module walks over a message by its schema, and reads only lengths.
-
-Encodings (Kafka protocol guide, "Protocol Primitive Types"): STRING int16, BYTES, RECORDS and ARRAY int32, -1
-is null; in flexible versions (KIP-482) an unsigned varint of the length plus one, 0 is null, and every entity
-ends with its tagged fields.
+kio's native reader reserves memory for as many elements as an array announces, and its process ends where there is not
+as much; so what is hostile has to be looked through first. It refuses unknown tagged fields, and it cannot count
+durations of more than 292,000 years.
 """
 
 from __future__ import annotations
@@ -15,11 +11,11 @@ import dataclasses
 import math
 import threading
 import typing
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-T = TypeVar("T")
+from muster.actors.wire.kafka.schema import as_varint, nested_entity
 
 _FIXED_BYTES = {
     "bool": 1,
@@ -57,6 +53,10 @@ class TooManyElements(LengthError):
     """The arrays of the message have more elements than they may have."""
 
 
+class OddNull(ValueError):
+    """An int8 below -1 precedes an entity that may be null: kio reads the entity, and Kafka null."""
+
+
 class _Shape(NamedTuple):
     """How to skip a value: ``end(frame, at)`` is the index behind it; LengthError, IndexError."""
 
@@ -78,11 +78,6 @@ class _Elements(threading.local):
 
 
 _elements = _Elements()
-
-
-def load_bounds(kind: Any) -> None:
-    """Prepare what is needed to check frames of that class; otherwise the first check does it."""
-    _entity(kind)
 
 
 def check_lengths(kind: Any, frame: bytes, start: int, max_elements: float = math.inf) -> None:
@@ -108,106 +103,11 @@ def tagged_fields_end(frame: bytes, start: int) -> int:
     """
     _elements.left = MAX_ELEMENTS
     try:
-        return _PASSED_OVER.end(frame, start)
+        return _tags({}).end(frame, start)
     except IndexError:
         raise LengthError("the tagged fields do not end") from None
     finally:
         _elements.left = math.inf
-
-
-def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
-    """Return the elements, each as bytes, of the array that is the last field of the entity at ``start``.
-
-    The bytes must come from Muster itself. Raises LengthError or IndexError if they do not fit.
-    """
-    before, element = _last_array(kind)
-    at = start
-    for step in before:
-        at = step(frame, at)
-    count, at = _compact_length(frame, at) if kind.__flexible__ else _length(frame, at, 4)
-    elements = []
-    for _ in range(count):
-        end = element(frame, at)
-        elements.append(frame[at:end])
-        at = end
-    return elements
-
-
-@cache
-def _last_array(kind: Any) -> tuple[list[Callable[[bytes, int], int]], Callable[[bytes, int], int]]:
-    """Return functions for the ends of the fields before the last one, and of an element of that."""
-    hints = typing.get_type_hints(kind)
-    *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
-    ends = [_field(kind, declared, hints[declared.name]).end for declared in before]
-    return ends, _entity(nested_entity(hints[last.name])[0]).end
-
-
-def array_head(kind: Any, count: int) -> bytes:
-    """Return the bytes before the elements of an array in an entity of class ``kind``."""
-    return as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
-
-
-class Array(NamedTuple):
-    """A field of an entity that is an array."""
-
-    head: Callable[[bytes, int], tuple[int, int]]
-    """``head(frame, at)`` is the number of elements, -1 for null, and the index of the first one."""
-    element_end: Callable[[bytes, int], int]
-    nested: Any
-    """The entity class of the elements; None if they are primitive."""
-    kafka_type: str
-    has_arrays: bool
-    """Whether the elements have arrays themselves."""
-
-
-class Part(NamedTuple):
-    """A field of an entity, or all of its tagged fields."""
-
-    name: str
-    end: Callable[[bytes, int], int]
-    array: Array | None
-
-
-@cache
-def parts_of(kind: Any) -> tuple[Part, ...]:
-    """Return the parts of an entity of that class, in order, for readers that check it part by part.
-
-    The functions of the parts raise LengthError and IndexError; an end may be behind that of the frame.
-    """
-    hints = typing.get_type_hints(kind)
-    parts, known = [], {}
-    for declared in dataclasses.fields(kind):
-        shape = _field(kind, declared, hints[declared.name])
-        if "tag" in declared.metadata:
-            known[declared.metadata["tag"]] = shape
-            continue
-        nested, many = nested_entity(hints[declared.name])
-        array = None
-        if many:
-            one = _one(kind, declared, nested)
-            has_arrays = nested is not None and any(each.array for each in parts_of(nested))
-            is_nullable = type(None) in typing.get_args(hints[declared.name])
-            head = _array_head(one, kind.__flexible__, is_nullable=is_nullable)
-            array = Array(head, one.end, nested, declared.metadata.get("kafka_type", ""), has_arrays)
-        parts.append(Part(declared.name, shape.end, array))
-    if kind.__flexible__:
-        parts.append(Part("", _tags(known).end, None))
-    return tuple(parts)
-
-
-def shared_limit(steps: Generator[None, None, T], max_elements: int) -> Generator[None, None, T]:
-    """Limit the elements of all arrays in the steps together. Raises TooManyElements."""
-    left: float = max_elements
-    while True:
-        _elements.left = left
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        finally:
-            left, _elements.left = _elements.left, math.inf
-        yield
 
 
 class _Recorded(bytes):
@@ -238,13 +138,20 @@ def with_durations_cut(kind: Any, frame: bytes, start: int) -> bytes:
     Not those of nested entities: no request has any. Raises LengthError or IndexError if the frame does not fit.
     """
     at, found = start, bytearray(frame)
-    for part in parts_of(kind):
-        end = part.end(frame, at)
-        if part.name in _durations(kind):
+    for name, shape in _parts(kind):
+        end = shape.end(frame, at)
+        if name in _durations(kind):
             duration_ms = int.from_bytes(frame[at:end], "big", signed=True)
             found[at:end] = max(-_MAX_DURATION_MS, min(duration_ms, _MAX_DURATION_MS)).to_bytes(8, "big", signed=True)
         at = end
     return bytes(found)
+
+
+@cache
+def _parts(kind: Any) -> list[tuple[str, _Shape]]:
+    hints = typing.get_type_hints(kind)
+    plain = (each for each in dataclasses.fields(kind) if "tag" not in each.metadata)
+    return [(each.name, _field(kind, each, hints[each.name])) for each in plain]
 
 
 @cache
@@ -302,17 +209,6 @@ def _one(kind: Any, declared: dataclasses.Field[Any], nested: Any) -> _Shape:
     return _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
 
 
-def nested_entity(hint: Any) -> tuple[Any, bool]:
-    """Return the entity class in a type hint, if any, and whether it is an array."""
-    if dataclasses.is_dataclass(hint):
-        return hint, False
-    parts = typing.get_args(hint)
-    if typing.get_origin(hint) is tuple:
-        return nested_entity(parts[0])[0], True
-    found = [nested_entity(part) for part in parts]
-    return next((each for each in found if each != (None, False)), (None, False))
-
-
 def _primitive(kafka_type: str, flexible: bool) -> _Shape:
     if kafka_type in _FIXED_BYTES:
         return _fixed(_FIXED_BYTES[kafka_type])
@@ -350,14 +246,14 @@ def _nullable(entity: _Shape) -> _Shape:
     """Return the shape of a nullable entity: an int8 precedes it; -1 is null (KIP-893)."""
 
     def end(frame: bytes, at: int) -> int:
-        return at + 1 if frame[at] >= 0x80 else entity.end(frame, at + 1)
+        if 0x80 <= frame[at] < 0xFF:
+            raise OddNull(f"an int8 of {frame[at] - 0x100}")
+        return at + 1 if frame[at] == 0xFF else entity.end(frame, at + 1)
 
     return _Shape(end, 1)
 
 
-def _array_head(element: _Shape, flexible: bool, *, is_nullable: bool) -> Callable[[bytes, int], tuple[int, int]]:
-    """Return a reader of the number of elements, -1 for null, and of the index of the first one."""
-
+def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
     def head(frame: bytes, at: int) -> tuple[int, int]:
         count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
         if count < 0 and not is_nullable:  # kio would return None for it
@@ -367,12 +263,6 @@ def _array_head(element: _Shape, flexible: bool, *, is_nullable: bool) -> Callab
         if count > 0:
             _elements.take(count)
         return count, at
-
-    return head
-
-
-def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
-    head = _array_head(element, flexible, is_nullable=is_nullable)
 
     def end(frame: bytes, at: int) -> int:
         count, at = head(frame, at)
@@ -413,9 +303,6 @@ def _tags(known: Mapping[int, _Shape]) -> _Shape:
     return _Shape(end, 1)
 
 
-_PASSED_OVER = _tags({})
-
-
 def _within(frame: bytes, length: int, at: int) -> int:
     if length > len(frame) - at:
         raise LengthError(f"a field of {length} bytes in the last {len(frame) - at} bytes")
@@ -444,11 +331,3 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise LengthError(f"a varint of more than {_VARINT_BYTES} bytes")
-
-
-def as_varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*out, value))
