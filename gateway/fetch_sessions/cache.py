@@ -65,7 +65,8 @@ class FetchSessions:
     def open(self, request: SessionRequest, now_ms: int) -> FetchContext:
         """Return the context of the request: the partitions to fetch, and the way to respond. Raises SessionError."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._remove(request.session_id)
+            if request.session_id != INVALID_SESSION_ID:
+                self._remove(request.session_id)
             if request.epoch == FINAL_EPOCH:
                 return FetchContext(request.partitions)
             create = partial(self._create, now_ms=now_ms, uses_topic_ids=request.uses_topic_ids)

@@ -68,7 +68,7 @@ def test_what_was_fetched_is_read_as_it_was_written() -> None:
 
 def test_partitions_that_were_packed_before() -> None:
     request = FetchRequest(True, 500, 1, 50 << 20, PARTITIONS)
-    packed = b"".join(map(pack_partition, PARTITIONS))
+    packed = b"".join(pack_partition(*partition) for partition in PARTITIONS)
     assert write_fetch(1, request._replace(partitions=(), packed=packed)) == write_fetch(1, request)
 
 

@@ -26,6 +26,7 @@ _PLACE = struct.Struct(">qiqqH")
 _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
 _MAX_KEPT_BYTES = 8 << 10
+_OK = ErrorCode.none
 _NO_ABORTED, _DIVERGES = -1, -2
 """In place of the number of aborted transactions."""
 
@@ -98,16 +99,24 @@ class FetchedPartition(NamedTuple):
     """From where on the log has other records than the reader; then there are no records (KIP-595)."""
 
 
-def pack_partition(partition: FetchPartition) -> bytes:
-    """Return a partition of :attr:`FetchRequest.packed`."""
-    topic_id, *rest = partition
-    return _WANTED.pack(topic_id.bytes, *rest)
+def pack_partition(
+    topic_id: UUID,
+    partition: int,
+    current_leader_epoch: int,
+    fetch_offset: int,
+    partition_max_bytes: int,
+    last_fetched_epoch: int = -1,
+) -> bytes:
+    """Return a partition of :attr:`FetchRequest.packed`; the arguments are the fields of :class:`FetchPartition`."""
+    return _WANTED.pack(
+        topic_id.bytes, partition, current_leader_epoch, fetch_offset, partition_max_bytes, last_fetched_epoch
+    )
 
 
 def write_fetch(token: int, request: FetchRequest) -> bytes:
     """Return a FETCH."""
     by_place, max_wait_ms, min_bytes, max_bytes, partitions, isolation_level, packed = request
-    packed = packed or b"".join(map(pack_partition, partitions))
+    packed = packed or b"".join([pack_partition(*partition) for partition in partitions])
     count = len(packed) // _WANTED.size
     limits = _LIMITS.pack(by_place, max_wait_ms, min_bytes, max_bytes, isolation_level, count)
     return b"".join((_HEAD.pack(Kind.FETCH, token), limits, packed))
@@ -153,7 +162,8 @@ def write_fetched(token: int, partitions: Iterable[FetchedPartition]) -> list[Bu
             continue
         count = _NO_ABORTED if aborted is None else len(aborted)
         parts.append(_STATE.pack(error_code, *offsets, count, len(places), len(records)))
-        parts += (_ABORTED.pack(*transaction) for transaction in aborted or ())
+        for transaction in aborted or ():
+            parts.append(_ABORTED.pack(*transaction))
         for path, *numbers in places:
             name = path.encode()
             parts += (_PLACE.pack(*numbers, len(name)), name)
@@ -167,20 +177,21 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
 
     Raises ValueError if it is cut off.
     """
-    view, at = memoryview(body), 0
+    view, at, unpack = memoryview(body), 0, _STATE.unpack_from
     found: list[FetchedPartition] = []
     try:
         while at < len(body):
-            error, *offsets, aborted_count, count, size_bytes = _STATE.unpack_from(body, at)
-            high_watermark, last_stable_offset, log_start_offset = offsets
+            error, high_watermark, stable, log_start_offset, aborted_count, count, size_bytes = unpack(body, at)
             at += _STATE.size
-            state = (ErrorCode(error), high_watermark, log_start_offset)
+            state = (_OK if error == 0 else ErrorCode(error), high_watermark, log_start_offset)
             if aborted_count == _DIVERGES:
                 diverging = EpochEnd._make(_DIVERGING.unpack_from(body, at))
                 at += _DIVERGING.size
-                found.append(FetchedPartition(*state, (), b"", last_stable_offset, None, diverging))
+                found.append(FetchedPartition(*state, (), b"", stable, None, diverging))
                 continue
-            aborted, at = _read_aborted(body, at, aborted_count)
+            aborted: list[AbortedTransaction] | None = None
+            if aborted_count != _NO_ABORTED:
+                aborted, at = _read_aborted(body, at, aborted_count)
             places: list[Place] = []
             for _ in range(count):
                 *numbers, length = _PLACE.unpack_from(body, at)
@@ -189,7 +200,7 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
                 at += length
             records = view[at : at + size_bytes] if size_bytes else b""
             at += size_bytes
-            found.append(FetchedPartition(*state, places, records, last_stable_offset, aborted))
+            found.append(FetchedPartition(*state, places, records, stable, aborted))
     except struct.error as error:
         raise ValueError(f"a FETCHED: {error}") from error
     if at != len(body):
@@ -197,10 +208,8 @@ def read_fetched(body: bytes) -> list[FetchedPartition]:
     return found
 
 
-def _read_aborted(body: bytes, at: int, count: int) -> tuple[list[AbortedTransaction] | None, int]:
+def _read_aborted(body: bytes, at: int, count: int) -> tuple[list[AbortedTransaction], int]:
     """Return the aborted transactions of a partition, and where they end. Raises struct.error if they are cut off."""
-    if count == _NO_ABORTED:
-        return None, at
     end = at + count * _ABORTED.size
     return [AbortedTransaction._make(fields) for fields in _ABORTED.iter_unpack(memoryview(body)[at:end])], end
 

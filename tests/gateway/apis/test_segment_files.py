@@ -92,7 +92,7 @@ def test_little_is_kept_of_what_was_read(full: Serving, topic: Topic, monkeypatc
     for place in (first, second):
         Path(place.path).unlink()
     assert page_cache.read([[second]]) is not None
-    with pytest.raises(segment_files.Unread):
+    with pytest.raises(segment_files.NotThere):
         page_cache.read([[first]])
 
 
@@ -195,7 +195,7 @@ def test_no_place_leads_to_a_topic_that_was_created_again(full: Serving, topic: 
     new = found(full, again, by_place=True).places
     assert [place[1:] for place in new] == [place[1:] for place in old]
     for place in old:
-        with pytest.raises(segment_files.Unread):
+        with pytest.raises(segment_files.NotThere):
             segment_files.PAGE_CACHE.read([[place]])
         assert asyncio.run(segment_files.read_places([[place]])) == [None]
 
@@ -205,7 +205,7 @@ def test_damage_is_found_by_the_gateway_and_reported_by_the_actor(full: Serving,
     content = bytearray(first.read_bytes())
     content[200] ^= 1
     first.write_bytes(content)
-    with pytest.raises(segment_files.Unread):
+    with pytest.raises(segment_files.NotThere):
         segment_files.PAGE_CACHE.read([found(full, topic, by_place=True).places])
     [response] = fetch(full.client, (topic, 0, 0))
     assert (response.error_code, response.records) == (ErrorCode.kafka_storage_error, b"")

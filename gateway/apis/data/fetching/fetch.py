@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.apis.batches import summarize
 from muster.gateway.apis.data.fetching.plan import Plan, Wanted, envelope, plan_of
 from muster.gateway.apis.data.fetching.request import Request, read_request
-from muster.gateway.apis.partitions import by_topic
 from muster.gateway.attribution.account import Part
 from muster.gateway.fetch_sessions.cache import SessionError
 from muster.gateway.fetch_sessions.contexts import FetchContext
@@ -40,10 +40,10 @@ class Fetch:
         if call.gateway.quotas is not None:
             self.max_bytes = _max_bytes(call.gateway.quotas, call, self.max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-        wait_ms = max(request.max_wait_ms, 0)
+        self.wait_ms = max(request.max_wait_ms, 0)
         if self.plan.leads_away:  # as in Kafka: the consumer should fetch elsewhere
-            self.min_bytes = wait_ms = 0
-        self.deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+            self.min_bytes = self.wait_ms = 0
+        self.deadline_s = asyncio.get_running_loop().time() + self.wait_ms / 1000
 
     @property
     def left_ms(self) -> int:
@@ -64,25 +64,26 @@ class Fetch:
             else:
                 total += size_bytes
 
-    def reply(self) -> Reply:
-        """Return the response with everything found."""
+    def reply(self, touched: Sequence[Wanted] | None = None) -> Reply:
+        """Return the response with everything found. ``touched``: those of the plan, if they are known."""
         context, plan, call = self.context, self.plan, self.call
         if (error := context.begin_response()) is not ErrorCode.none:
             return call.reply(envelope(error, INVALID_SESSION_ID, []))
-        touched = plan.touched
+        if touched is None:
+            touched = plan.touched
         if call.gateway.quotas is not None and self._must_wait(call.gateway.quotas, touched):
             return self._throttled()
+        sent = touched
         if context.keeps_state:
-            touched = [item for item in touched if context.includes(item.cached, item.result)]
-        parts = _parts_of(touched)
-        reply = call.reply(envelope(ErrorCode.none, context.session_id(), _by_topic(touched)))
-        has_files = any(item.files for item in touched)
-        plan.settle()
+            sent = [item for item in touched if context.includes(item.cached, item.result)]
+        parts, has_files = _parts_of(sent)
+        reply = call.reply(envelope(ErrorCode.none, context.session_id(), _by_topic(sent)))
         if context.session is not None:
+            plan.settle(touched)
             context.session.plan = plan
-        return reply._replace(on_sent=partial(_sent, call, parts), has_files=has_files) if parts else reply
+        return Reply(reply.parts, partial(_sent, call, parts), reply.unwritten, has_files) if parts else reply
 
-    def _must_wait(self, quotas: ClientQuotas, touched: list[Wanted]) -> bool:
+    def _must_wait(self, quotas: ClientQuotas, touched: Sequence[Wanted]) -> bool:
         """Whether what was found exceeds a quota. The session knows nothing of it yet."""
         context, call = self.context, self.call
         news = [item for item in touched if not context.keeps_state or context.would_include(item.cached, item.result)]
@@ -92,7 +93,7 @@ class Fetch:
             parts = codec.encode_response_parts(header.api_key, header.api_version, header.correlation_id, body)
             return sum(map(len, parts))
 
-        return _must_wait(quotas, call, size_bytes, _parts_of(news) if quotas.limits_groups else ())
+        return _must_wait(quotas, call, size_bytes, _parts_of(news)[0] if quotas.limits_groups else ())
 
     def _throttled(self) -> Reply:
         """Nothing of what was found: the client requests it again, and its session is as before."""
@@ -129,15 +130,14 @@ def open_fetch(call: Call) -> Fetch:
 
 
 def _by_topic(items: Iterable[Wanted]) -> list[dict[str, Any]]:
-    results = {item.named.key: item for item in items}
-    return [
-        {
-            "topic": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": [results[partition.key].response() for partition in partitions],
-        }
-        for topic, partitions in by_topic(item.named for item in results.values())
-    ]
+    topics: dict[str | UUID | None, dict[str, Any]] = {}
+    for item in items:
+        name, topic_id, _ = item.cached.key
+        topic = topics.get(name or topic_id)
+        if topic is None:
+            topic = topics[name or topic_id] = {"topic": name, "topic_id": topic_id, "partitions": []}
+        topic["partitions"].append(item.response())
+    return [*topics.values()]
 
 
 def _fetching(call: Call, plan: Plan) -> None:
@@ -151,20 +151,21 @@ def _fetching(call: Call, plan: Plan) -> None:
         gateway.account.fetching(connection.attribution, connection.host, client_id, plan.offsets, gateway.now_ms())
 
 
-def _parts_of(items: Iterable[Wanted]) -> list[Part]:
-    """Return the records that a response carries."""
+def _parts_of(items: Iterable[Wanted]) -> tuple[list[Part], bool]:
+    """Return the records that a response carries, and whether any of them are in files."""
     parts: list[Part] = []
+    has_files = False
     for item in items:
-        topic = item.named.topic
-        if item.records and topic is not None:
+        topic, records = item.topic, item.records
+        if records and topic is not None:
+            has_files = has_files or bool(item.files)
             skipped = item.found.aborted_transactions if item.found is not None else None
-            base_offset, last_offset, messages, batches, control, aborted = summarize(item.records, skipped or ())
-            offset, size_bytes = item.fetch_offset, item.size_bytes
-            first_offset = max(base_offset, offset)
-            index = item.named.partition
+            base_offset, last_offset, messages, batches, control, aborted = summarize(records, skipped or ())
+            offset, size_bytes = item.fetch_offset, sum(map(len, records))
+            first_offset = base_offset if base_offset > offset else offset
             counts = (messages, size_bytes, batches, control, aborted)
-            parts.append((topic.name, index, offset, first_offset, last_offset, *counts))
-    return parts
+            parts.append((topic.name, item.index, offset, first_offset, last_offset, *counts))
+    return parts, has_files
 
 
 def _sent(call: Call, parts: Iterable[Part]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -11,7 +11,6 @@ from muster.actors.wire.internal.channel import ChannelLost
 from muster.actors.wire.internal.fetch import (
     AbortedTransaction,
     FetchedPartition,
-    FetchPartition,
     LastFetched,
     Place,
     pack_partition,
@@ -20,7 +19,6 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.kafka.framing import Buffer
 from muster.gateway.apis.data.fetching.request import Request
 from muster.gateway.apis.guards.rights import CLUSTER_ACTION, READ_TOPIC
-from muster.gateway.apis.partitions import Named, existence_error, named, owner_of
 from muster.gateway.fetch_sessions.contexts import FetchContext
 from muster.gateway.fetch_sessions.partition import CachedPartition, Result
 from muster.gateway.listener.api import Call
@@ -29,6 +27,7 @@ from muster.gateway.listener.forward import ActorKey
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.security.authorization.authorizer import Authorizer
 from muster.placement.security.acls import CLUSTER_NAME
+from muster.placement.view import COORDINATORS, ClusterView, Topic
 
 HERE = -1
 """No other replica is preferred."""
@@ -50,32 +49,38 @@ class PartitionData(NamedTuple):
 class Wanted:
     """A session keeps it from one request to the next; what was found is forgotten with each response."""
 
-    __slots__ = ("__weakref__", "cached", "fetch_offset", "files", "found", "named", "packed", "preferred", "records")
+    __slots__ = (
+        "__weakref__",
+        "cached",
+        "fetch_offset",
+        "files",
+        "found",
+        "index",
+        "packed",
+        "preferred",
+        "records",
+        "topic",
+    )
 
-    def __init__(self, cached: CachedPartition, named: Named, preferred: int = HERE) -> None:
+    def __init__(self, cached: CachedPartition, topic: Topic | None, preferred: int = HERE) -> None:
+        """``topic``: None if none has the name or id of the request."""
         self.cached = cached
         self.fetch_offset = cached.fetch_offset
-        self.named = named
+        self.topic = topic
+        self.index = cached.key[2]
         self.preferred = preferred
         """The replica that the consumer should fetch from instead, by broker id."""
         self.found: FetchedPartition | None = None
         self.records: Sequence[Buffer] = ()
         self.files: Sequence[FileRecords] = ()
         """The records once more, if they are in files and need not stay in memory."""
-        self.packed = b"" if named.topic is None else pack_partition(self.partition(cached.max_bytes))
+        self.packed = b"" if topic is None else self.pack(topic, cached.max_bytes)
 
-    def partition(self, max_bytes: int) -> FetchPartition:
+    def pack(self, topic: Topic, max_bytes: int) -> bytes:
         """Return the partition of a request to the actor."""
-        assert self.named.topic is not None
         cached = self.cached
-        return FetchPartition(
-            self.named.topic.topic_id,
-            self.named.partition,
-            cached.current_leader_epoch,
-            self.fetch_offset,
-            max_bytes,
-            cached.last_fetched_epoch,
-        )
+        epochs = cached.current_leader_epoch, cached.last_fetched_epoch
+        return pack_partition(topic.topic_id, self.index, epochs[0], self.fetch_offset, max_bytes, epochs[1])
 
     def fail(self, error: ErrorCode) -> None:
         self.found, self.records, self.files = FetchedPartition(error, -1, -1), (), ()
@@ -83,7 +88,7 @@ class Wanted:
     def take(self, found: FetchedPartition) -> None:
         self.found = found
         self.records, self.files = (found.records,) if found.records else (), ()
-        if self.leads_away:
+        if self.preferred != HERE:
             self.drop()
 
     def shorten(self, places: Sequence[Place]) -> None:
@@ -139,14 +144,14 @@ class Wanted:
         assert self.found is not None
         error, high_watermark, log_start_offset, _, _, last_stable_offset, aborted, diverging = self.found
         data = PartitionData(
-            self.named.partition,
+            self.index,
             error,
             high_watermark,
             last_stable_offset,
             log_start_offset,
             aborted,
-            HERE if self.failed else self.preferred,
-            list(self.files or self.records),
+            self.preferred if error is ErrorCode.none else HERE,
+            [*(self.files or self.records)],
         )
         return data if diverging is None else {**data._asdict(), "diverging_epoch": diverging}
 
@@ -165,29 +170,26 @@ Verdicts = Mapping[str, bool]
 
 
 class Reader(NamedTuple):
-    """Who fetches; of whom nothing is known if everyone may read everything."""
+    """Who fetches."""
 
-    gateway: Gateway
-    authorizer: Authorizer | None
-    principal: str = ""
-    host: str = ""
-    is_follower: bool = False
+    authorizer: Authorizer
+    principal: str
+    host: str
+    is_follower: bool
 
     @classmethod
-    def of(cls, call: Call, request: Request) -> Reader:
-        gateway, client = call.gateway, call.connection
-        if gateway.authorizer is None:
-            return cls(gateway, None)
-        return cls(gateway, gateway.authorizer, client.principal, client.host, request.is_of_follower)
+    def of(cls, call: Call, request: Request) -> Reader | None:
+        """Return None if everyone may read everything."""
+        if (authorizer := call.gateway.authorizer) is None:
+            return None
+        return cls(authorizer, call.connection.principal, call.connection.host, request.is_of_follower)
 
     def judge(self, call: Call, items: list[Wanted]) -> tuple[Verdicts, Collection[Wanted]]:
         """Return the decisions, and the partitions that the client may not read; not those of ids that no topic has.
 
         Followers need another right (KIP-595); there is none, so no client has it.
         """
-        if self.authorizer is None:
-            return {}, ()
-        names = {item: item.named.name if item.named.topic is None else item.named.topic.name for item in items}
+        names = {item: item.cached.key[0] if item.topic is None else item.topic.name for item in items}
         counts = Counter(name for name in names.values() if name is not None)
         if self.is_follower and counts:
             counts = Counter({CLUSTER_NAME: 1})
@@ -202,11 +204,14 @@ class Reader(NamedTuple):
 class Part:
     """The partitions that one actor owns."""
 
-    def __init__(self, owner: ActorKey, items: list[Wanted]) -> None:
+    __slots__ = ("found", "items", "last", "owner", "packed", "settled")
+
+    def __init__(self, owner: ActorKey, items: list[Wanted], last: LastFetched | None = None) -> None:
+        """``last``: if it may be requested again."""
         self.owner = owner
         self.items = items
         self.packed = b""
-        self.last = LastFetched()
+        self.last = last
         self.found: list[FetchedPartition] | None = None
         self.settled: list[FetchedPartition] | None = None
         """Response that the client has been sent completely."""
@@ -224,10 +229,14 @@ class Part:
 
     def settle(self) -> None:
         """Mark the response as sent to the client."""
-        if self.found is not None:
-            is_all = all(part.error_code is ErrorCode.none and part.diverging is None for part in self.found)
-            self.settled = self.found if is_all and not any(item.leads_away for item in self.items) else None
-        self.found = None
+        found, self.found = self.found, None
+        if found is None:
+            return
+        self.settled = None
+        for part, item in zip(found, self.items, strict=True):
+            if part.error_code is not ErrorCode.none or part.diverging is not None or item.preferred != HERE:
+                return
+        self.settled = found
 
     def forget(self) -> None:
         """Drop the response, which is not sent."""
@@ -255,54 +264,63 @@ class Plan:
     """For one request at a time."""
 
     def __init__(
-        self, call: Call, reader: Reader, partitions: Collection[CachedPartition], rack: str, *, reuse: bool
+        self,
+        call: Call,
+        reader: Reader | None,
+        partitions: Collection[CachedPartition],
+        rack: str,
+        *,
+        is_kept: bool = False,
+        reuse: bool = False,
     ) -> None:
-        """``reuse``: what a plan before it has found out of partitions that are requested as before."""
-        gateway = reader.gateway
+        """``is_kept``: whether a session has it. ``reuse``: what a plan before it has found out of partitions that are
+        requested as before.
+        """
+        gateway = call.gateway
         self.reader = reader
         self.view = gateway.view
         self.rack = rack
         self.changes = 0
-        self.parts: list[Part] = []
-        self.items = [_wanted(gateway, each, reuse=reuse) for each in partitions]
-        self.verdicts, self.refused = reader.judge(call, self.items)
+        self.items = [_wanted(self.view, each, reuse=reuse) for each in partitions]
+        self.verdicts, self.refused = ({}, ()) if reader is None else reader.judge(call, self.items)
         self.failed: dict[Wanted, ErrorCode] = {}
         """Partitions that do not exist, or that the client may not read."""
         allowed = [item for item in self.items if item not in self.refused] if self.refused else self.items
         self.leads_away = bool(rack) and _prefer_rack(gateway, rack, allowed)
         """Whether the consumer is sent to another replica of any of them."""
-        self._assign(gateway)
-        self.offsets: Mapping[tuple[str, int], int] = {
-            (item.named.topic.name, item.named.partition): item.fetch_offset
-            for item in self.items
-            if item.named.topic is not None and not item.leads_away and item not in self.refused
-        }
+        self.offsets: Mapping[tuple[str, int], int]
         """Fetch offsets, as evidence of the consumer's group."""
+        self.parts: list[Part] = self._assign(is_kept=is_kept)
 
-    def _assign(self, gateway: Gateway) -> None:
+    def _assign(self, *, is_kept: bool) -> list[Part]:
         parts: dict[ActorKey, Part] = {}
+        self.offsets = offsets = {}
         for item in self.items:
-            if item in self.refused:
-                error: ErrorCode | None = ErrorCode.topic_authorization_failed
-            else:
-                error = _existence_error(item)
-            if error is not None:
+            topic, index = item.topic, item.index
+            is_refused = bool(self.refused) and item in self.refused
+            if topic is not None and item.preferred == HERE and not is_refused:
+                offsets[topic.name, index] = item.fetch_offset
+            if topic is None or is_refused or not 0 <= index < topic.partitions:
+                error = self.failed[item] = ErrorCode.topic_authorization_failed if is_refused else _missing(item)
                 item.fail(error)
-                self.failed[item] = error
                 continue
-            item.forget()
-            assert item.named.topic is not None
-            owner = owner_of(gateway, item.named.topic, item.named.partition)
+            if item.found is not None:
+                item.forget()
+            owner = ("log", self.view.log_of(topic, index))
+            if topic.name in COORDINATORS:
+                owner = (COORDINATORS[topic.name], index)
             part = parts.get(owner)
             if part is None:
-                part = parts[owner] = Part(owner, [])
+                part = parts[owner] = Part(owner, [], LastFetched() if is_kept else None)
             part.items.append(item)
-        self.parts = list(parts.values())
-        for part in self.parts:
+        for part in parts.values():
             part.packed = b"".join([item.packed for item in part.items])
+        return [*parts.values()]
 
     def decided_again(self, call: Call) -> None:
         """Count and log the decisions of this plan, which hold for another request."""
+        if self.reader is None:
+            return
         if not self.refused and not call.gateway.authorization_log.logs_allowed:
             call.gateway.metrics.authorized(True, len(self.verdicts))
             return
@@ -313,23 +331,22 @@ class Plan:
     @property
     def touched(self) -> list[Wanted]:
         """Partitions of which something was found that the client may not know."""
-        if self.is_quiet:
-            return []
+        if not self.failed:
+            for part in self.parts:
+                if part.settled is None:
+                    break
+            else:  # the client knows all that was found
+                return []
         return [item for item in self.items if item.found is not None]
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the client knows all that was found."""
-        return not self.failed and all(part.is_quiet for part in self.parts)
 
     def forget(self) -> None:
         """Drop the responses, which are not sent; they will be fetched again."""
         for part in self.parts:
             part.forget()
 
-    def settle(self) -> None:
-        """Settle the plan: the response is written, and the session may use it again."""
-        for item in self.touched:
+    def settle(self, touched: Iterable[Wanted]) -> None:
+        """Settle the plan: the response with these is written, and the session may use it again."""
+        for item in touched:
             item.forget()
         for part in self.parts:
             part.settle()
@@ -345,34 +362,33 @@ def plan_of(call: Call, request: Request, context: FetchContext) -> Plan:
     session, rack = context.session, request.rack_id
     reader = Reader.of(call, request)
     if session is None:
-        return Plan(call, reader, context.partitions, rack, reuse=False)
+        return Plan(call, reader, context.partitions, rack)
     before: Plan | None = session.plan
     session.plan = None
     is_as_before = before is not None and before.view is call.gateway.view and before.rack == rack
     if before is not None and is_as_before and before.changes == session.changes and before.reader == reader:
         before.decided_again(call)
         return before
-    plan = Plan(call, reader, context.partitions, rack, reuse=is_as_before)
+    plan = Plan(call, reader, context.partitions, rack, is_kept=True, reuse=is_as_before)
     plan.changes = session.changes
     return plan
 
 
-def _wanted(gateway: Gateway, partition: CachedPartition, *, reuse: bool) -> Wanted:
+def _wanted(view: ClusterView, partition: CachedPartition, *, reuse: bool) -> Wanted:
     found = partition.resolved() if reuse and partition.resolved is not None else None
     if found is None:
-        name, topic_id, index = partition.key
-        found = Wanted(partition, named(gateway, name, topic_id, index))
+        name, topic_id, _ = partition.key
+        topic = view.topics.get(name) if name else view.topic_by_id(topic_id) if topic_id else None
+        found = Wanted(partition, topic)
         partition.resolved = ref(found)
-        partition.was_known = partition.was_known or found.named.topic is not None
+        partition.was_known = partition.was_known or topic is not None
     return found
 
 
-def _existence_error(item: Wanted) -> ErrorCode | None:
-    """Return the error of a missing topic, like Kafka, whose sessions keep a topic id's former name."""
-    error = existence_error(item.named)
-    if error is ErrorCode.unknown_topic_id and item.cached.was_known:
-        return ErrorCode.unknown_topic_or_partition
-    return error
+def _missing(item: Wanted) -> ErrorCode:
+    """Return the error of a missing partition, like Kafka, whose sessions keep a topic id's former name."""
+    is_by_name = item.topic is not None or item.cached.key[0] is not None or item.cached.was_known
+    return ErrorCode.unknown_topic_or_partition if is_by_name else ErrorCode.unknown_topic_id
 
 
 def _prefer_rack(gateway: Gateway, rack: str, wanted: list[Wanted]) -> bool:
@@ -380,7 +396,7 @@ def _prefer_rack(gateway: Gateway, rack: str, wanted: list[Wanted]) -> bool:
     if gateway.view.rack_of(gateway.id) == rack:
         return False
     for item in wanted:
-        topic = item.named.topic
-        replica = None if topic is None else gateway.view.replica_in(rack, topic, item.named.partition)
+        topic = item.topic
+        replica = None if topic is None else gateway.view.replica_in(rack, topic, item.index)
         item.preferred = HERE if replica is None else replica
     return any(item.leads_away for item in wanted)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from muster.actors.wire.kafka.codec import field
 from muster.gateway.fetch_sessions.cache import SessionRequest
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key
 from muster.gateway.fetch_sessions.session import FINAL_EPOCH, INVALID_SESSION_ID
@@ -67,35 +67,36 @@ def _read_plain(call: Call) -> Request | None:
 def _of_entity(request: Any, version: int) -> Request:
     partitions: dict[Key, CachedPartition] = {}
     for topic in request.topics:
-        name, topic_id = field(topic, "topic", None), field(topic, "topic_id", None)
+        name, topic_id = getattr(topic, "topic", None), getattr(topic, "topic_id", None)
         for item in topic.partitions:
             key = (name, topic_id, item.partition)
             partitions[key] = CachedPartition(
                 key,
                 item.fetch_offset,
                 item.partition_max_bytes,
-                field(item, "current_leader_epoch", -1),
-                field(item, "last_fetched_epoch", -1),
+                getattr(item, "current_leader_epoch", -1),
+                getattr(item, "last_fetched_epoch", -1),
             )
-    forgotten = [
-        (field(topic, "topic", None), field(topic, "topic_id", None), partition)
-        for topic in field(request, "forgotten_topics_data", ())
-        for partition in topic.partitions
-    ]
+    forgotten: Sequence[Key] = ()
+    if topics := getattr(request, "forgotten_topics_data", ()):
+        forgotten = [
+            (getattr(topic, "topic", None), getattr(topic, "topic_id", None), partition)
+            for topic in topics
+            for partition in topic.partitions
+        ]
     session = SessionRequest(
-        field(request, "session_id", INVALID_SESSION_ID),
-        field(request, "session_epoch", FINAL_EPOCH),
-        list(partitions.values()),
+        getattr(request, "session_id", INVALID_SESSION_ID),
+        getattr(request, "session_epoch", FINAL_EPOCH),
+        partitions.values(),
         forgotten,
         version >= _FIRST_WITH_IDS,
     )
-    replica = field(field(request, "replica_state", request), "replica_id", -1)
     return Request(
         request.max_wait,
         request.min_bytes,
         request.max_bytes,
-        field(request, "isolation_level", 0),
-        field(request, "rack_id", ""),
+        getattr(request, "isolation_level", 0),
+        getattr(request, "rack_id", ""),
         session,
-        replica >= 0,
+        getattr(getattr(request, "replica_state", request), "replica_id", -1) >= 0,
     )

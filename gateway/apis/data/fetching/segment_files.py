@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD, find_damage
 from muster.actors.wire.internal.fetch import Place
@@ -33,7 +34,7 @@ _LENGTH, _LENGTH_AT = struct.Struct(">i"), 8
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="places")
 
 
-class Unread(Exception):
+class NotThere(Exception):
     """The file does not hold those batches (any more)."""
 
 
@@ -49,9 +50,15 @@ class PageCache:
     def read(self, of_partitions: Sequence[Sequence[Place]]) -> list[list[Buffer]] | None:
         """Return the batches of each partition, if all of them are in the page cache and they are not many.
 
-        Raises Unread.
+        Raises NotThere.
         """
-        if _size_bytes(of_partitions) > MAX_NOW_BYTES or (self._always_wait and self._waits(of_partitions)):
+        if self._always_wait and self._waits(of_partitions):
+            return None
+        size_bytes = 0
+        for places in of_partitions:
+            for place in places:
+                size_bytes += place.size_bytes
+        if size_bytes > MAX_NOW_BYTES:
             return None
         found: list[list[Buffer]] = []
         for places in of_partitions:
@@ -65,14 +72,14 @@ class PageCache:
         return found
 
     def _read_now(self, place: Place) -> Buffer | None:
-        """None if that has to wait for the disk. Raises Unread."""
+        """None if that has to wait for the disk. Raises NotThere."""
         try:
             content = _read_now(place)
         except BlockingIOError:
             return None
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
-                raise Unread(f"{place.path}: {error}") from error
+                raise NotThere(f"{place.path}: {error}") from error
             self._always_wait.add(_folder_of_logs(place))
             return None
         if len(content) < place.size_bytes:  # the rest may be on its way from the disk
@@ -165,7 +172,7 @@ def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | N
     for places in of_partitions:
         try:
             found.append([_checked(place, _read_place(place)) for place in places])
-        except (OSError, Unread):
+        except (OSError, NotThere):
             found.append(None)
     return found
 
@@ -173,10 +180,6 @@ def _read_all(of_partitions: Iterable[Sequence[Place]]) -> list[list[Buffer] | N
 def _folder_of_logs(place: Place) -> str:
     """Without the folder of the partition."""
     return place.path.rsplit("/", 2)[0]
-
-
-def _size_bytes(of_partitions: Iterable[Sequence[Place]]) -> int:
-    return sum(place.size_bytes for places in of_partitions for place in places)
 
 
 def _read_now(place: Place) -> Buffer:
@@ -199,40 +202,51 @@ def _read_place(place: Place) -> Buffer:
 
 
 def _checked(place: Place, content: Buffer) -> Buffer:
-    """Whole batches of the place's offsets, or Unread."""
+    """Whole batches of the place's offsets, or NotThere."""
     if len(content) < place.size_bytes or find_damage(content, place.base_offset, place.next_offset) is not None:
-        raise Unread(f"{place.path}: no whole batches at byte {place.position}")
+        raise NotThere(f"{place.path}: no whole batches at byte {place.position}")
     return content
 
 
-def is_small(items: Sequence[Wanted]) -> bool:
-    """Whether it is read in no time."""
-    return _unread_bytes(items) <= SMALL_BYTES
+class Unread(NamedTuple):
+    """Partitions whose records are in places that have not been read."""
+
+    items: Sequence[Wanted]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, items: Iterable[Wanted]) -> Unread:
+        """Return those of these partitions."""
+        unread: list[Wanted] = []
+        size_bytes = 0
+        for item in items:
+            found = item.found
+            if found is not None and found.places and not item.records:
+                unread.append(item)
+                for place in found.places:
+                    size_bytes += place.size_bytes
+        return cls(unread, size_bytes)
 
 
 def shorten_now(items: Sequence[Wanted], whole: asyncio.Lock, *, is_alone: bool) -> None:
     """Leave out what is more than may be read at a time. ``is_alone``: whether no other waits for its turn."""
     limit_bytes = MAX_NOW_BYTES if is_alone else _SHARE_BYTES
-    if _unread_bytes(items) > limit_bytes and (whole.locked() or not is_alone):
+    if Unread.of(items).size_bytes > limit_bytes and (whole.locked() or not is_alone):
         found = first_of_now([item.places for item in items], limit_bytes)
         if found is not None:
             _shorten(items, found)
 
 
-def read_now(items: Sequence[Wanted]) -> bool:
+def read_now(unread: Unread) -> bool:
     """Read the records if they are in the page cache. Returns whether they are."""
-    unread = [item for item in items if item.places]
-    if not unread:
-        return True
     try:
-        found = PAGE_CACHE.read([item.places for item in unread])
-    except Unread:
+        found = PAGE_CACHE.read([item.places for item in unread.items])
+    except NotThere:
         return False
     if found is None:
         return False
-    in_memory = is_small(unread)
-    for item, records in zip(unread, found, strict=True):
-        _has_read(item, records, in_memory=in_memory)
+    for item, records in zip(unread.items, found, strict=True):
+        _has_read(item, records, in_memory=unread.size_bytes <= SMALL_BYTES)
     return True
 
 
@@ -243,34 +257,33 @@ async def read(
 
     ``whole``: held while one response is read as a whole, however large it is; others are shortened.
     """
-    unread = [item for item in items if item.places]
-    if not unread:
+    unread = Unread.of(items)
+    if not unread.items:
         return
-    if _unread_bytes(unread) <= _SHARE_BYTES:
+    if unread.size_bytes <= _SHARE_BYTES:
         await _read(unread, read_from_actor)
     elif whole.locked():
         try:
-            found = await first_of([item.places for item in unread], _SHARE_BYTES)
+            found = await first_of([item.places for item in unread.items], _SHARE_BYTES)
         except TimeoutError:
-            _fail(unread)
+            _fail(unread.items)
             return
-        _shorten(unread, found)
-        await _read([item for item in unread if item.places], read_from_actor)
+        _shorten(unread.items, found)
+        await _read(Unread.of(unread.items), read_from_actor)
     else:
         async with whole:
             await _read(unread, read_from_actor)
 
 
-async def _read(unread: Sequence[Wanted], read_from_actor: Callable[[Wanted], Awaitable[None]]) -> None:
+async def _read(unread: Unread, read_from_actor: Callable[[Wanted], Awaitable[None]]) -> None:
     try:
-        found = await read_places([item.places for item in unread])
+        found = await read_places([item.places for item in unread.items])
     except TimeoutError:
-        _fail(unread)
+        _fail(unread.items)
         return
-    in_memory = is_small(unread)
-    for item, records in zip(unread, found, strict=True):
+    for item, records in zip(unread.items, found, strict=True):
         if records is not None:
-            _has_read(item, records, in_memory=in_memory)
+            _has_read(item, records, in_memory=unread.size_bytes <= SMALL_BYTES)
         else:
             await read_from_actor(item)
 
@@ -293,7 +306,3 @@ def _shorten(items: Sequence[Wanted], kept: Sequence[Sequence[Place]]) -> None:
             item.drop()
         elif item.places:
             item.shorten(there)
-
-
-def _unread_bytes(items: Sequence[Wanted]) -> int:
-    return sum(place.size_bytes for item in items for place in item.places)

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 from muster.actors.wire.internal.channel import Channel, ChannelLost, OnFetched
-from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest, pack_partition
+from muster.actors.wire.internal.fetch import FetchedPartition, FetchRequest
 from muster.gateway.apis.data.fetching.fetch import Fetch
 from muster.gateway.apis.data.fetching.plan import REPLACED, Part, Wanted
-from muster.gateway.apis.data.fetching.segment_files import is_small, read, read_now, shorten_now
+from muster.gateway.apis.data.fetching.segment_files import SMALL_BYTES, Unread, read, read_now, shorten_now
 from muster.gateway.apis.partitions import channel_to, owner_of
 from muster.gateway.listener.api import Cancel, Reply, Responder
 from muster.gateway.listener.forward import ActorKey
@@ -47,7 +47,9 @@ def send(channel: Channel, part: Part, request: FetchRequest, on_fetched: OnFetc
 
 def is_replaced(found: list[FetchedPartition] | ChannelLost) -> bool:
     """Whether the actor is lost, or about to be replaced."""
-    return isinstance(found, ChannelLost) or all(part.error_code is REPLACED for part in found)
+    if isinstance(found, ChannelLost):
+        return True
+    return (not found or found[0].error_code is REPLACED) and all(part.error_code is REPLACED for part in found)
 
 
 async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
@@ -55,7 +57,7 @@ async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
     await _find(fetch, replaced)
     fetch.cut()
     items, turns = fetch.plan.items, fetch.call.gateway.turns
-    if not is_small(items):
+    if Unread.of(items).size_bytes > SMALL_BYTES:
         await turns.turn()
         shorten_now(items, fetch.call.gateway.reading_whole, is_alone=not turns.waiting)
     return await read_and_reply(fetch)
@@ -64,7 +66,7 @@ async def serve(fetch: Fetch, replaced: Mapping[ActorKey, Channel]) -> Reply:
 async def read_and_reply(fetch: Fetch) -> Reply:
     """Read the records, whose places are known, and return the response."""
     items = fetch.plan.items
-    if not read_now(items):
+    if not read_now(Unread.of(items)):
         await read(items, partial(_read_from_actor, fetch), fetch.call.gateway.reading_whole)
     return fetch.reply()
 
@@ -158,12 +160,12 @@ async def _response(begin: Callable[[OnFetched], Cancel]) -> list[FetchedPartiti
 
 async def _read_from_actor(fetch: Fetch, item: Wanted) -> None:
     """Read the records from the actor, up to the size of their places."""
-    gateway, topic = fetch.call.gateway, item.named.topic
+    gateway, topic = fetch.call.gateway, item.topic
     assert topic is not None
-    part = Part(owner_of(gateway, topic, item.named.partition), [item])
+    part = Part(owner_of(gateway, topic, item.index), [item])
     text = "a segment file of %s-%d cannot be read here, its actor is asked instead"
-    gateway.complaints.warning("unread places", f"{part.owner}", text, topic.name, item.named.partition)
-    part.packed = pack_partition(item.partition(item.size_bytes))
+    gateway.complaints.warning("unread places", f"{part.owner}", text, topic.name, item.index)
+    part.packed = item.pack(topic, item.size_bytes)
     await _fetch_from(fetch, part, 0, 0, by_place=False)
 
 
@@ -172,11 +174,13 @@ def serve_directly(fetch: Fetch, responder: Responder) -> Cancel | None:
     parts = fetch.plan.parts
     if not parts or (len(parts) > 1 and fetch.min_bytes > 1):
         return None
-    channels = [channel_to(fetch.call.gateway, part.owner) for part in parts]
-    there = [channel for channel in channels if channel is not None]
-    if len(there) < len(parts):
-        return None
-    direct = DirectFetch(fetch, there, responder)
+    channels: list[Channel] = []
+    for part in parts:
+        channel = channel_to(fetch.call.gateway, part.owner)
+        if channel is None:
+            return None
+        channels.append(channel)
+    direct = DirectFetch(fetch, channels, responder)
     direct.start()
     return direct.cancel
 
@@ -198,7 +202,7 @@ class DirectFetch:
     def start(self) -> None:
         fetch = self._fetch
         fetch.begin()
-        max_wait_ms = 0 if fetch.plan.failed else fetch.left_ms
+        max_wait_ms = 0 if fetch.plan.failed else fetch.wait_ms
         for number in range(len(self._channels)):
             self._send(number, max_wait_ms)
 
@@ -231,11 +235,12 @@ class DirectFetch:
 
     def _finish(self) -> None:
         fetch = self._fetch
-        items = fetch.plan.touched
-        if items and len(self._channels) > 1:
+        touched = fetch.plan.touched
+        if touched and len(self._channels) > 1:
             fetch.cut()
-        if is_small(items):
-            self._read(items)
+        unread = Unread.of(touched)
+        if unread.size_bytes <= SMALL_BYTES:
+            self._read(touched, unread)
         else:
             fetch.call.gateway.turns.now_or_queue(self._in_turn)
 
@@ -243,16 +248,16 @@ class DirectFetch:
         """Read what is large."""
         if not self._is_cancelled:
             try:
-                gateway, items = self._fetch.call.gateway, self._fetch.plan.touched
-                shorten_now(items, gateway.reading_whole, is_alone=not gateway.turns.waiting)
-                self._read(items)
+                gateway, touched = self._fetch.call.gateway, self._fetch.plan.touched
+                shorten_now(touched, gateway.reading_whole, is_alone=not gateway.turns.waiting)
+                self._read(touched, Unread.of(touched))
             except Exception as error:
                 self._fail(error)
         return 0.0
 
-    def _read(self, items: Sequence[Wanted]) -> None:
-        if read_now(items):
-            self._responder.reply(self._fetch.reply())
+    def _read(self, touched: Sequence[Wanted], unread: Unread) -> None:
+        if not unread.items or read_now(unread):
+            self._responder.reply(self._fetch.reply(touched))
         else:
             self._run(read_and_reply(self._fetch))
 
