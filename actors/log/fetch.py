@@ -135,7 +135,7 @@ class OpenFetch:
         self.by_place = request.by_place
         self._wanted = wanted
         self._size_bytes = 0
-        """Of the last response."""
+        """Size of the records in the last response."""
 
     @property
     def logs(self) -> set[PartitionLog]:
@@ -186,7 +186,10 @@ class WaitingFetch:
     It has no task, because many may wait for one append.
     """
 
-    def __init__(self, fetch: OpenFetch, ready: Callable[[], None]) -> None:
+    __slots__ = ("_fetch", "_is_over", "_logs", "_ready", "_timer")
+
+    def __init__(self, fetch: OpenFetch, ready: Callable[[list[FetchedPartition] | None], None]) -> None:
+        """``ready`` gets the response, if it is known: it has places, and is of this moment."""
         self._fetch = fetch
         self._ready = ready
         self._is_over = False
@@ -196,12 +199,23 @@ class WaitingFetch:
         self._timer = asyncio.get_running_loop().call_later(fetch.max_wait_s, self._end)
 
     def _check(self) -> None:
-        if not self._is_over and not self._fetch.has_to_wait():
-            self._end()
+        if self._is_over:
+            return
+        response: list[FetchedPartition] | None = None
+        if not self._fetch.by_place:
+            if self._fetch.has_to_wait():
+                return
+        else:
+            try:
+                if (response := self._fetch.response_now()) is None:
+                    return
+            except Exception:  # the log that calls this must not fail; whoever responds meets the error again
+                response = None
+        self._end(response)
 
-    def _end(self) -> None:
+    def _end(self, response: list[FetchedPartition] | None = None) -> None:
         self.cancel()
-        self._ready()
+        self._ready(response)
 
     def cancel(self) -> None:
         """Do not call ``ready`` any more."""
@@ -296,13 +310,13 @@ class Fetches:
     def _wait(self, key: _Key, fetch: OpenFetch) -> None:
         self._waiting[key] = WaitingFetch(fetch, partial(self._respond, key, fetch)).cancel
 
-    def _respond(self, key: _Key, fetch: OpenFetch) -> None:
+    def _respond(self, key: _Key, fetch: OpenFetch, response: list[FetchedPartition] | None = None) -> None:
         self._waiting.pop(key, None)
         peer, _ = key
         if not fetch.by_place and (peer in self._lines or peer.is_full):
             self._wait_in_line(key, fetch)
         else:
-            self._send(key, fetch)
+            self._send(key, fetch, response)
 
     def _wait_in_line(self, key: _Key, fetch: OpenFetch) -> None:
         peer, _ = key
@@ -325,10 +339,10 @@ class Fetches:
         else:
             self._lines.pop(peer, None)
 
-    def _send(self, key: _Key, fetch: OpenFetch) -> None:
+    def _send(self, key: _Key, fetch: OpenFetch, response: list[FetchedPartition] | None = None) -> None:
         peer, token = key
         try:
-            peer.send(*write_fetched(token, fetch.response()))
+            peer.send(*write_fetched(token, fetch.response() if response is None else response))
         except Exception:  # a log that calls this must not fail because of it
             log.exception("a fetch failed")
             peer.close()

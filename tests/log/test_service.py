@@ -77,7 +77,7 @@ class Cluster:
         fetch = open_now(request, self.service.open_log) or await open_soon(request, self.service.log_by_id)
         if fetch.has_to_wait():
             ready = asyncio.Event()
-            waiting = WaitingFetch(fetch, ready.set)
+            waiting = WaitingFetch(fetch, lambda _: ready.set())
             try:
                 await ready.wait()
             finally:

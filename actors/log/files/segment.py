@@ -367,16 +367,22 @@ class Segment:
             raise self._error()
         bound = start + max(max_bytes, 0)
         if bound >= self.size_bytes:
+            self._remember(self.next_offset, self.size_bytes)
             return self.size_bytes
         found = self._seek(max(start, self._indexed().at_position(bound)), self.next_offset, bound)
         if found is None:
             return self.size_bytes
         position, base_offset, last_offset, end = found
         offset, end = (last_offset + 1, end) if position == start and at_least_one else (base_offset, position)
-        if len(self._cuts) >= _MAX_CUTS:
-            del self._cuts[next(iter(self._cuts))]
-        self._cuts[offset] = end
+        self._remember(offset, end)
         return end
+
+    def _remember(self, offset: int, position: int) -> None:
+        cuts = self._cuts
+        if offset not in cuts:
+            if len(cuts) >= _MAX_CUTS:
+                del cuts[next(iter(cuts))]
+            cuts[offset] = position
 
     def headers(self) -> Iterator[tuple[BatchHeader, EndOfTransaction | None]]:
         """Headers of all batches, and what control batches say; record data is not read."""
