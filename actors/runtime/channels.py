@@ -13,21 +13,20 @@ from ray.exceptions import RayError
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.follow import CurrentController
 from muster.actors.runtime.settings import ClusterSettings
-from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, connect
+from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent
+from muster.actors.wire.internal.channels import ActorKey, Channels
 from muster.actors.wire.internal.envelope import Role
 from muster.actors.wire.internal.verification import VerifyRequest
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog
 from muster.placement.hashing import partition_for
-from muster.placement.view import COORDINATORS, TRANSACTIONS, TRANSACTIONS_TOPIC, ClusterView, Endpoint
+from muster.placement.view import COORDINATORS, TRANSACTIONS, TRANSACTIONS_TOPIC, ClusterView
 
 log = logging.getLogger(__name__)
 
 _VERIFY_S = 10.0
 
 T = TypeVar("T")
-ActorKey = tuple[str, int]
-"""("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
 Activate = Callable[[int, str], Awaitable[Any]]
 """Has the controller start the coordinator of a partition, of that kind. Raises RayError if it cannot."""
 
@@ -38,15 +37,15 @@ def own_channels(settings: ClusterSettings, view: ClusterView) -> ActorChannels:
     return ActorChannels(lambda: ray.get_runtime_context().get_node_id(), view, controller.activate.remote)
 
 
-class ActorChannels:
+class ActorChannels(Channels):
     """For one event loop. Also finds who owns a transaction, and so verifies partitions: a ``TransactionVerifier``."""
 
     def __init__(self, node_id: Callable[[], str], view: ClusterView, activate: Activate) -> None:
         """``node_id`` returns the node of this process."""
+        super().__init__(node_id, Role.ACTOR)
+        super().follow(view)
         self.view = view
-        self._node_id = node_id
         self._activate = activate
-        self._channels: dict[ActorKey, Channel] = {}
         self._connecting: dict[ActorKey, asyncio.Task[Channel]] = {}
         self._starting: dict[ActorKey, asyncio.Task[bool]] = {}
         self._followed = asyncio.Event()
@@ -58,44 +57,22 @@ class ActorChannels:
         self.view = view
         self._followed.set()
         self._followed = asyncio.Event()
-        for actor, channel in list(self._channels.items()):
-            if channel.endpoint != self._endpoint(actor):
-                del self._channels[actor]
-                channel.abort("another process serves now, or none")
+        super().follow(view)
 
     async def to(self, actor: ActorKey) -> Channel:
         """Return the channel to that actor.
 
         Raises NotSent if it is down; a coordinator that never ran is started meanwhile.
         """
-        channel = self._channels.get(actor)
-        if channel is not None and channel.usable:
+        channel = self.channel(actor)
+        if channel is not None:
             return channel
         connecting = self._connecting.get(actor)
         if connecting is None:
-            connecting = self._connecting[actor] = _begin(self._connect(actor), lambda: self._connecting.pop(actor))
-        return await _unless_closed(connecting)
-
-    async def _connect(self, actor: ActorKey) -> Channel:
-        endpoint = self._endpoint(actor)
-        if endpoint is None:
             if self._never_ran(actor):
                 self._start(actor)
-            raise NotSent(f"{actor[0]}-{actor[1]} is down")
-        try:
-            channel = await connect(endpoint, self._node_id(), on_updates=None, on_lost=lambda: None, role=Role.ACTOR)
-        except OSError as error:
-            raise NotSent(f"{actor[0]}-{actor[1]} cannot be reached: {error}") from error
-        if endpoint != self._endpoint(actor):
-            channel.close()
-            raise NotSent(f"{actor[0]}-{actor[1]} has moved")
-        self._channels[actor] = channel
-        return channel
-
-    def _endpoint(self, actor: ActorKey) -> Endpoint | None:
-        kind, number = actor
-        owners = self.view.owners(kind) if kind in COORDINATORS.values() else self.view.logs
-        return owners.get(number)
+            connecting = self._connecting[actor] = _begin(self.connect(actor), lambda: self._connecting.pop(actor))
+        return await _unless_closed(connecting)
 
     def _never_ran(self, actor: ActorKey) -> bool:
         kind, number = actor
@@ -148,9 +125,8 @@ class ActorChannels:
         """Disconnect from all. What waits gets ChannelLost; NotSent is one."""
         for task in (*self._connecting.values(), *self._starting.values()):
             task.cancel()
-        for channel in self._channels.values():
-            channel.abort("this process does not serve any more")
-        self._channels.clear()
+        for actor in list(self._channels):
+            self.drop(actor, "this process does not serve any more")
         self._limited_log.flush()
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from ray.exceptions import RayError
 
-from muster.actors.runtime.channels import ActorChannels, ActorKey
+from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.errors import first_line
 from muster.actors.transactions.types import TOPIC_DELETED, MarkerRequest, TopicPartition
 from muster.actors.wire.internal.channel import ChannelLost
+from muster.actors.wire.internal.channels import ActorKey
 from muster.actors.wire.internal.markers import Marked, Marker, TopicIdPartition
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.actors.wire.limited_log import LimitedLog

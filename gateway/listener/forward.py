@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from muster.actors.wire.internal.channel import Channel, ChannelLost, OnUpdates, connect
+from muster.actors.wire.internal import channels
+from muster.actors.wire.internal.channel import Channel, ChannelLost, NotSent, OnUpdates
+from muster.actors.wire.internal.envelope import Role
 from muster.actors.wire.internal.leader_epochs import OnLeaderEpochs
-from muster.placement.view import OFFSETS, TRANSACTIONS, ClusterView, Endpoint
+from muster.placement.view import OFFSETS, ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -19,23 +21,19 @@ TAKE_OVER_S = 2.0
 _RESIGNS_S = 0.5
 """How long an actor that refuses requests, since it is being replaced, may keep its connections."""
 
-ActorKey = tuple[str, int]
-"""("log", index), or a coordinator: ("offsets", partition) or ("transactions", partition)."""
+ActorKey = channels.ActorKey
 
 
-class Forwarder:
+class Forwarder(channels.Channels):
     """Follows the cluster view: connects to every actor in it, and reconnects while the actor is in it."""
 
     def __init__(self, node_id: str, on_updates: OnUpdates, on_epochs: OnLeaderEpochs) -> None:
-        self._node_id = node_id
-        self._on_updates = on_updates
-        self._on_epochs = on_epochs
-        self._wanted: dict[ActorKey, Endpoint] = {}
-        self._channels: dict[ActorKey, Channel] = {}
+        super().__init__(lambda: node_id, Role.GATEWAY, on_updates=on_updates, on_epochs=on_epochs)
         self._met: dict[ActorKey, Endpoint] = {}
         """Where each actor was last connected."""
         self._missing_since_s: dict[ActorKey, float] = {}
-        self._keepers: dict[ActorKey, asyncio.Task[None]] = {}
+        self._keepers: dict[ActorKey, tuple[Endpoint, asyncio.Task[None]]] = {}
+        """Tasks that connect to actors, and where."""
         self._changed: set[asyncio.Future[None]] = set()
 
     def log(self, index: int) -> Channel | None:
@@ -51,10 +49,10 @@ class Forwarder:
 
         Raises ChannelLost while one of them is down.
         """
-        channels = [self.channel(key) for key in self._wanted if key[0] == OFFSETS]
-        if None in channels:
+        found = [self.channel(key) for key in self._wanted if key[0] == OFFSETS]
+        if None in found:
             raise ChannelLost("a coordinator is down")
-        return [channel for channel in channels if channel is not None]
+        return [channel for channel in found if channel is not None]
 
     def is_new(self, key: ActorKey) -> bool:
         """Whether that actor was never connected where the view has it now."""
@@ -64,11 +62,6 @@ class Forwarder:
     def reachable(self) -> dict[ActorKey, bool]:
         """Whether each actor that the view names, or that was lost, has a channel now."""
         return {key: self.channel(key) is not None for key in (*self._wanted, *self._missing_since_s)}
-
-    def channel(self, key: ActorKey) -> Channel | None:
-        """Return the channel to that actor, or None while it is down."""
-        channel = self._channels.get(key)
-        return channel if channel is not None and channel.usable else None
 
     async def soon(self, key: ActorKey, instead_of: Channel | None = None) -> Channel | None:
         """Return the channel to that actor; None once it has been down for :data:`TAKE_OVER_S`.
@@ -88,47 +81,39 @@ class Forwarder:
 
     def follow(self, view: ClusterView) -> None:
         """Connect to the actors that the view names, and disconnect from the others."""
-        wanted = _endpoints("log", view.logs)
-        for kind in (OFFSETS, TRANSACTIONS):
-            wanted |= _endpoints(kind, view.owners(kind))
-        for key in list(self._keepers):
-            if wanted.get(key) != self._wanted.get(key):
-                self._drop(key)
-        self._wanted = wanted
-        for key in wanted:
+        super().follow(view)
+        for key, (endpoint, _) in list(self._keepers.items()):
+            if self._wanted.get(key) != endpoint:
+                self.drop(key)
+        for key, endpoint in self._wanted.items():
             if key not in self._keepers:
-                self._keepers[key] = asyncio.get_running_loop().create_task(self._keep(key))
+                self._keepers[key] = endpoint, asyncio.get_running_loop().create_task(self._keep(key))
 
-    def _drop(self, key: ActorKey) -> None:
-        self._keepers.pop(key).cancel()
-        if channel := self._channels.pop(key, None):
-            channel.abort("another process serves now, or none")
+    def drop(self, key: ActorKey, why: str = channels.MOVED) -> bool:
+        """Disconnect from that actor, and connect no more."""
+        _, keeper = self._keepers.pop(key)
+        keeper.cancel()
+        if had_one := super().drop(key, why):
             self._missed(key)
+        return had_one
 
     def _missed(self, key: ActorKey) -> None:
         self._missing_since_s.setdefault(key, asyncio.get_running_loop().time())
         self._wake()
 
     async def _keep(self, key: ActorKey) -> None:
-        endpoint, pause_s = self._wanted[key], _FIRST_RETRY_S
+        pause_s = _FIRST_RETRY_S
         while True:
             lost = asyncio.Event()
             try:
-                channel = await connect(
-                    endpoint,
-                    self._node_id,
-                    on_updates=self._on_updates,
-                    on_lost=lost.set,
-                    on_epochs=self._on_epochs,
-                )
-            except OSError as error:
-                log.debug("%s-%d is not there: %s", *key, error)
+                channel = await self.connect(key, lost.set)
+            except NotSent as error:
+                log.debug("%s", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
-            self._channels[key] = channel
             self._missing_since_s.pop(key, None)
-            self._met[key] = endpoint
+            self._met[key] = channel.endpoint
             self._wake()
             log.info("connected to %s-%d", *key)
             began_s = asyncio.get_running_loop().time()
@@ -168,8 +153,4 @@ class Forwarder:
 
     def close(self) -> None:
         for key in list(self._keepers):
-            self._drop(key)
-
-
-def _endpoints(kind: str, endpoints: Mapping[int, Endpoint | None]) -> dict[ActorKey, Endpoint]:
-    return {(kind, index): endpoint for index, endpoint in endpoints.items() if endpoint is not None}
+            self.drop(key)
