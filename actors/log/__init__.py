@@ -7,6 +7,6 @@ the log actors).
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError
 from muster.actors.log.partition import AppendResult, PartitionLog
-from muster.actors.log.service import LogService
+from muster.actors.log.partitions import Partitions
 
-__all__ = ["AppendResult", "LogConfig", "LogError", "LogService", "PartitionLog"]
+__all__ = ["AppendResult", "LogConfig", "LogError", "PartitionLog", "Partitions"]

@@ -19,5 +19,5 @@ class LogActor(RoleActor):
     async def audit_cumulative_sizes(
         self, queries: list[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
-        """Cumulative sizes: see :meth:`LogService.cumulative_sizes`. Raises NotServing while a standby serves."""
-        return await self._host.find(ServedLogs, self.name).service.cumulative_sizes(queries)
+        """Cumulative sizes: see :meth:`Partitions.cumulative_sizes`. Raises NotServing while a standby serves."""
+        return await self._host.find(ServedLogs, self.name).partitions.cumulative_sizes(queries)

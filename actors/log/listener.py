@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from muster.actors.log.fetch import Fetches
+from muster.actors.log.partitions import Partitions
 from muster.actors.log.produces import Produce
-from muster.actors.log.service import LogService
 from muster.actors.log.transactions.verification import Transaction
 from muster.actors.wire.internal.envelope import SeenLease
 from muster.actors.wire.internal.fetch import FetchRequest
@@ -32,23 +32,23 @@ _Serve = Callable[[Any], Awaitable[dict[str, Any]]]
 class LogServer:
     """A :class:`muster.actors.wire.internal.listener.Handler`. Requests start in the order in which they arrive."""
 
-    def __init__(self, service: LogService) -> None:
+    def __init__(self, partitions: Partitions) -> None:
         self._serve: dict[int, _Serve] = {
-            2: service.list_offsets,
-            21: service.delete_records,
-            23: service.offset_for_leader_epoch,
-            61: service.describe_producers,
+            2: partitions.list_offsets,
+            21: partitions.delete_records,
+            23: partitions.offset_for_leader_epoch,
+            61: partitions.describe_producers,
         }
         self._peers: set[Peer] = set()
-        self._leader_epochs = service.leader_epochs
-        service.on_leader_epoch = self._opened
+        self._leader_epochs = partitions.leader_epochs
+        partitions.on_leader_epoch = self._opened
         self._running: set[asyncio.Task[None]] = set()
-        self._place = service.place
-        self._mark = service.mark
-        self._fetches = Fetches(service.open_log, service.log_by_id)
+        self._place = partitions.place
+        self._mark = partitions.mark
+        self._fetches = Fetches(partitions.open_log, partitions.log_by_id)
         self._queries = QueryHandlers()
-        self.query_handlers["append_times"] = service.append_times
-        self.query_handlers["log_health"] = lambda _: {"corrupt_segments": service.corrupt_segments}
+        self.query_handlers["append_times"] = partitions.append_times
+        self.query_handlers["log_health"] = lambda _: {"corrupt_segments": partitions.corrupt_segments}
 
     @property
     def query_handlers(self) -> dict[str, Handler]:

@@ -11,7 +11,7 @@ from typing import Any
 from muster.actors.config import in_force, log_config
 from muster.actors.log.history import LogHistory
 from muster.actors.log.listener import LogServer
-from muster.actors.log.service import LogService
+from muster.actors.log.partitions import Partitions
 from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import wall_ms
 from muster.actors.runtime.settings import ClusterSettings
@@ -63,7 +63,7 @@ class ServedLogs:
             now_ms=wall_ms,
         )
         self._channels = own_channels(settings, view)
-        self.service = LogService(
+        self.partitions = Partitions(
             storage=storage,
             config=log_config(in_force(config, view.configs)),
             topics=lambda: self._view,
@@ -72,7 +72,7 @@ class ServedLogs:
             on_open=self._history.opened,
             verifier=self._channels,
         )
-        self.server = Server(LogServer(self.service), secret)
+        self.server = Server(LogServer(self.partitions), secret)
 
     async def _next_epoch(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self._owner, holder=self._epoch)
@@ -80,11 +80,11 @@ class ServedLogs:
     def follow(self, view: ClusterView) -> None:
         self._view = view
         self._channels.follow(view)
-        self.service.configure(log_config(in_force(self._config, view.configs)))
-        self._spawn(self.service.view_changed(view))
+        self.partitions.configure(log_config(in_force(self._config, view.configs)))
+        self._spawn(self.partitions.view_changed(view))
 
     def begin(self) -> None:
-        self.service.start_upkeep()
+        self.partitions.start_upkeep()
         self._history.start()
         self._spawn(asyncio.to_thread(when_superseded, self._zk, self._epoch, self._on_superseded))
 
@@ -105,7 +105,7 @@ class ServedLogs:
         self._is_over = True
         if self._superseded is not None:
             self._superseded.cancel()
-        await self.service.close()
+        await self.partitions.close()
         self._channels.close()
 
     async def finish(self) -> None:

@@ -102,8 +102,8 @@ class StandbyActor(Actor):
     async def audit_cumulative_sizes(
         self, role: str, queries: list[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
-        """Cumulative sizes from a log actor's role: see :meth:`LogService.cumulative_sizes`. Raises NotServing."""
-        return await self._host.find(ServedLogs, role).service.cumulative_sizes(queries)
+        """Cumulative sizes from a log actor's role: see :meth:`Partitions.cumulative_sizes`. Raises NotServing."""
+        return await self._host.find(ServedLogs, role).partitions.cumulative_sizes(queries)
 
     async def signal(self, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process on this node, possibly this one. Raises NotAnActor or PermissionError."""

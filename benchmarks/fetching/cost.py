@@ -33,7 +33,7 @@ import uvloop
 from benchmarks.cluster import machine
 from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
-from muster.actors.log import LogService
+from muster.actors.log import Partitions
 from muster.actors.log.format.records import build_batch
 from muster.actors.log.listener import LogServer
 from muster.actors.runtime.process import now_ms
@@ -113,18 +113,18 @@ def log_process(folder: Path, topics: Mapping[str, Topic], pipe: Pipe) -> None:
 
     async def serve() -> None:
         view = _view(None, 1, topics)
-        service = LogService(
+        partitions = Partitions(
             storage=folder,
             config=log_config(MusterConfig.from_properties({})),
             topics=lambda: view,
             index=0,
             next_epoch=epoch,
         )
-        server = Server(LogServer(service), b"secret")
+        server = Server(LogServer(partitions), b"secret")
         pipe.send(await server.start(node_id="n1", host=_HOST, path=folder / "log.sock"))
         await asyncio.to_thread(until_closed, pipe)
         await server.stop()
-        await service.close()
+        await partitions.close()
 
     uvloop.run(serve())
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig, log_config
-from muster.actors.log import LogService
+from muster.actors.log import Partitions
 from muster.actors.log.history import LogHistory
 from muster.actors.log.listener import LogServer
 from muster.actors.offsets import serving as offsets_serving
@@ -207,7 +207,7 @@ async def _log_actor(settings: ClusterSettings, view: ClusterView, sockets: Path
     flush_ms = settings.config.metrics_end_offsets_flush_ms
     history = LogHistory(folder, 0, flush_ms=flush_ms, topics=lambda: view, now_ms=wall_ms)
     channels = own_channels(settings, view)
-    service = LogService(
+    partitions = Partitions(
         storage=folder,
         config=log_config(settings.config),
         topics=lambda: view,
@@ -216,13 +216,13 @@ async def _log_actor(settings: ClusterSettings, view: ClusterView, sockets: Path
         on_open=history.opened,
         verifier=channels,
     )
-    server = Server(LogServer(service), _SECRET)
-    service.start_upkeep()
+    server = Server(LogServer(partitions), _SECRET)
+    partitions.start_upkeep()
     history.start()
     try:
         yield await server.start(node_id=_NODE, host=_HOST, path=sockets / "log-0")
     finally:
-        await service.close()
+        await partitions.close()
         channels.close()
         await server.stop()
         await history.close()

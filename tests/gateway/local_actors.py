@@ -14,7 +14,7 @@ from typing import Any
 from muster.actors.audit.commits import CommitSteps
 from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, in_force, log_config
-from muster.actors.log import LogService, PartitionLog
+from muster.actors.log import PartitionLog, Partitions
 from muster.actors.log.listener import LogServer
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
@@ -74,7 +74,7 @@ class Actors:
         self._view = view
         self._sockets = Path(tempfile.mkdtemp(prefix="muster-"))  # paths of Unix sockets must be short
         self._servers: list[Server] = []
-        self.logs: dict[int, LogService] = {}
+        self.logs: dict[int, Partitions] = {}
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
         self.changes = Changes()
@@ -96,7 +96,7 @@ class Actors:
 
     async def start(self) -> None:
         for index in self._controller.logs:
-            self.logs[index] = LogService(
+            self.logs[index] = Partitions(
                 storage=self.storage,
                 config=log_config(in_force(self._config, self._view().configs)),
                 topics=self._view,

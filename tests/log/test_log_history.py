@@ -10,7 +10,7 @@ import pytest
 
 from muster.actors.log.history import LogHistory
 from tests.log.support import NOW_MS, client_batch, request, run, view_of
-from tests.log.test_service import FLIGHTS, OTHER, Cluster
+from tests.log.test_partitions import FLIGHTS, OTHER, Cluster
 from tests.table_rows import table_rows
 
 FAR_MS = 3_600_000
@@ -33,7 +33,7 @@ class Written(Cluster):
         super().__init__(storage, on_open=self.history.opened, now_ms=clock)
 
     async def close(self) -> None:
-        await self.service.close()
+        await self.partitions.close()
         await self.history.close()
 
 
@@ -62,7 +62,7 @@ def test_a_row_for_each_partition_that_moved_and_none_for_others(tmp_path: Path)
         clock.now_ms += 10_000
         await cluster.fetch((FLIGHTS.topic_id, 0, 0))
         await cluster.history.round()
-        await cluster.service.delete_records(_deletion("flights", 0, 2))
+        await cluster.partitions.delete_records(_deletion("flights", 0, 2))
         await cluster.close()
 
     run(main())
@@ -107,7 +107,7 @@ def test_what_became_durable_while_the_actor_stopped_is_in_the_last_row(tmp_path
         cluster = Written(tmp_path, Clock())
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)))
         await cluster.history.round()
-        cluster.service.submit(FLIGHTS.topic_id, 0, client_batch(4))
+        cluster.partitions.submit(FLIGHTS.topic_id, 0, client_batch(4))
         await cluster.close()
 
     run(main())
@@ -143,7 +143,7 @@ def test_a_deleted_topic_is_not_recorded(tmp_path: Path) -> None:
         cluster = Written(tmp_path, Clock())
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)), (OTHER.topic_id, 0, client_batch(2)))
         cluster.view = view_of(OTHER, version=2)
-        await cluster.service.view_changed(cluster.view)
+        await cluster.partitions.view_changed(cluster.view)
         await cluster.close()
 
     run(main())

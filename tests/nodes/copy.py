@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from muster.actors.group.config import GroupConfig
-from muster.actors.log import LogConfig, LogService, PartitionLog
+from muster.actors.log import LogConfig, PartitionLog, Partitions
 from muster.actors.log.listener import LogServer
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
@@ -70,9 +70,11 @@ def log(storage: Path, zk: ZooKeeperClient) -> Handler:
     async def take(topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, zk, topic, partition, "log-0", holder=mine)
 
-    service = LogService(storage=storage, config=CONFIG, topics=lambda: view, index=0, next_epoch=take, now_ms=now_ms)
+    partitions = Partitions(
+        storage=storage, config=CONFIG, topics=lambda: view, index=0, next_epoch=take, now_ms=now_ms
+    )
     when_superseded(zk, mine, lambda: os._exit(1))
-    return LogServer(service)
+    return LogServer(partitions)
 
 
 async def main() -> None:

@@ -57,7 +57,7 @@ ABORT_COMMITS_OFFSETS = Bug(
 )
 MARKER_BEFORE_DURABLE = Bug(
     "a marker is acknowledged, and never written",
-    "actors/log/service.py",
+    "actors/log/partitions.py",
     "        return self._submit((topic_id, partition), lambda log: log.enqueue_marker(marker))\n",
     "        from muster.actors.log.partition import Append, AppendResult\n\n"
     "        result = AppendResult(base_offset=0, log_append_time_ms=-1, log_start_offset=0)\n"

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.log import LogConfig, LogService
+from muster.actors.log import LogConfig, Partitions
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.produces import Produce, Submitted
 from muster.actors.log.transactions.verification import Transaction
@@ -57,7 +57,7 @@ class Coordinator:
 class World:
     def __init__(self, storage: Path, config: LogConfig | None = None) -> None:
         self.coordinator = Coordinator()
-        self.service = LogService(
+        self.partitions = Partitions(
             storage=storage,
             config=config or LogConfig(),
             topics=lambda: view_of(TOPIC),
@@ -73,14 +73,14 @@ class World:
         return self._epoch
 
     def submit(self, records: bytes, transaction: Transaction | None = OLD, partition: int = 0) -> Submitted:
-        return self.service.submit(TOPIC.topic_id, partition, records, transaction)
+        return self.partitions.submit(TOPIC.topic_id, partition, records, transaction)
 
     async def log(self, partition: int = 0) -> PartitionLog:
-        return await self.service.log_by_id(TOPIC.topic_id, partition)
+        return await self.partitions.log_by_id(TOPIC.topic_id, partition)
 
     async def abort(self, producer_id: int, epoch: int) -> None:
         marker = Marker(producer_id, epoch, 0, False, 0, NO_DECISION, 0, [(TOPIC.topic_id, 0)])
-        assert (await self.results(self.service.mark(TOPIC.topic_id, 0, marker)))[0].error_code is ErrorCode.none
+        assert (await self.results(self.partitions.mark(TOPIC.topic_id, 0, marker)))[0].error_code is ErrorCode.none
 
     @staticmethod
     async def results(*submitted: Submitted) -> Sequence[ProducedPartition]:
@@ -95,7 +95,7 @@ async def served(storage: Path, config: LogConfig | None = None) -> AsyncIterato
     try:
         yield world
     finally:
-        await world.service.close()
+        await world.partitions.close()
 
 
 def offsets(results: Sequence[ProducedPartition]) -> list[int]:
@@ -340,7 +340,7 @@ def test_what_waits_when_the_actor_ends_may_go_elsewhere(tmp_path: Path) -> None
         async with served(tmp_path) as world:
             waiting = [world.submit(transactional(P, 0, 0)), world.submit(transactional(P, 0, 0), OLD, 1)]
             await world.coordinator.next(0)
-            await world.service.close()
+            await world.partitions.close()
             assert [each.error_code for each in await world.results(*waiting)] == [6, 6]
 
     run(main())

@@ -1,4 +1,4 @@
-"""LogService: requests in, responses out, through the real codec both ways."""
+"""Partitions of a log actor: requests in, responses out, through the real codec both ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from muster.actors.log import LogConfig, LogService, partitions, routing
+from muster.actors.log import LogConfig, Partitions, open_logs, routing
 from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
 from muster.actors.log.format.batch import iter_headers, read_header
@@ -41,7 +41,7 @@ class Cluster:
         self.epochs: Counter[tuple[str, int]] = Counter()
         self.may_respond = asyncio.Event()
         self.may_respond.set()
-        self.service = LogService(
+        self.partitions = Partitions(
             storage=storage,
             config=LogConfig(),
             topics=lambda: self.view,
@@ -57,7 +57,7 @@ class Cluster:
 
     async def produce(self, *parts: tuple[UUID, int, bytes]) -> Sequence[ProducedPartition]:
         produced: asyncio.Future[Sequence[ProducedPartition]] = asyncio.get_running_loop().create_future()
-        Produce([self.service.place(*part) for part in parts], produced.set_result)
+        Produce([self.partitions.place(*part) for part in parts], produced.set_result)
         return await produced
 
     async def fetch(
@@ -74,7 +74,7 @@ class Cluster:
             for topic_id, index, offset in parts
         ]
         request = FetchRequest(False, max_wait_ms, min_bytes, max_bytes, wanted)
-        fetch = open_now(request, self.service.open_log) or await open_soon(request, self.service.log_by_id)
+        fetch = open_now(request, self.partitions.open_log) or await open_soon(request, self.partitions.log_by_id)
         if fetch.has_to_wait():
             ready = asyncio.Event()
             waiting = WaitingFetch(fetch, lambda _: ready.set())
@@ -92,7 +92,7 @@ class Cluster:
             "timeout": 1000,
             "topics": [{"name": name, "partitions": [query]}],
         }
-        entity = response(2, 10, await self.service.list_offsets(request(2, 10, body)))
+        entity = response(2, 10, await self.partitions.list_offsets(request(2, 10, body)))
         return entity.topics[0].partitions[0]
 
 
@@ -116,7 +116,7 @@ def test_what_was_produced_is_fetched(tmp_path: Path) -> None:
         assert second.base_offset == 3
         [part] = await cluster.fetch((FLIGHTS.topic_id, 0, 0))
         assert offsets_in(part.records) == [(0, 2), (3, 4)]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -128,7 +128,7 @@ def test_log_append_time_is_the_topics(tmp_path: Path) -> None:
         assert response.log_append_time_ms == NOW_MS
         found = await cluster.list_offset(OTHER.name, 0, NOW_MS)
         assert (found.offset, found.timestamp) == (0, NOW_MS)
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -158,7 +158,7 @@ def test_errors_are_per_partition(tmp_path: Path) -> None:
         assert [part.error_code for part in fetched] == [ErrorCode.unknown_topic_id, ErrorCode.offset_out_of_range]
         listed = await cluster.list_offset("nowhere", 0, -1)
         assert listed.error_code == ErrorCode.unknown_topic_or_partition
-        await cluster.service.close()
+        await cluster.partitions.close()
         [response] = await cluster.produce((FLIGHTS.topic_id, 0, good))
         assert response.error_code == ErrorCode.not_leader_or_follower
 
@@ -193,7 +193,7 @@ def test_concurrent_first_uses_share_one_open_and_keep_their_order(tmp_path: Pat
         assert offsets == sorted(offsets)
         assert offsets[:6] == [0, 1, 3, 6, 10, 15]
         assert cluster.epochs["flights", 1] == 1
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -202,7 +202,7 @@ def test_concurrent_first_uses_share_one_open_and_keep_their_order(tmp_path: Pat
 def test_an_open_that_fails_is_tried_again_a_little_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry_after_s: float
 ) -> None:
-    monkeypatch.setattr(partitions, "RETRY_AFTER_S", retry_after_s)
+    monkeypatch.setattr(open_logs, "RETRY_AFTER_S", retry_after_s)
 
     async def main() -> None:
         cluster = Cluster(tmp_path)
@@ -214,7 +214,7 @@ def test_an_open_that_fails_is_tried_again_a_little_later(
         (tmp_path / "logs").unlink()
         [response] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
         assert response.error_code == (ErrorCode.kafka_storage_error if retry_after_s else ErrorCode.none)
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -242,7 +242,7 @@ def test_a_long_poll_wakes_up_for_any_of_its_partitions(tmp_path: Path) -> None:
         await cluster.produce((FLIGHTS.topic_id, 2, client_batch(4)))
         parts = await poll
         assert [offsets_in(part.records) for part in parts] == [[], [], [(0, 3)]]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -259,7 +259,7 @@ def test_min_bytes_are_counted_over_all_partitions(tmp_path: Path) -> None:
             assert not poll.done()
         await cluster.produce((FLIGHTS.topic_id, 1, batch))
         assert [len(part.records) for part in await poll] == [len(batch), 2 * len(batch)]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -270,7 +270,7 @@ def test_max_wait_ends_a_long_poll_with_what_is_there(tmp_path: Path) -> None:
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
         [part] = await cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=50, min_bytes=10_000)
         assert offsets_in(part.records) == [(0, 0)]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -292,7 +292,7 @@ def test_max_bytes_hold_overall_but_the_first_batch_always_comes(tmp_path: Path)
         assert await batches(max_bytes=2 * len(batch)) == [0, 2, 0]
         assert await batches(max_bytes=4 * len(batch)) == [0, 3, 1]
         assert await batches(partition_max_bytes=2 * len(batch)) == [0, 2, 2]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -301,7 +301,7 @@ def test_a_cancelled_long_poll_leaves_no_trace(tmp_path: Path) -> None:
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.fetch((FLIGHTS.topic_id, 0, 0))
-        log = await cluster.service.log_by_id(FLIGHTS.topic_id, 0)
+        log = await cluster.partitions.log_by_id(FLIGHTS.topic_id, 0)
         poll = asyncio.create_task(cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=60_000))
         await asyncio.sleep(0)
         assert len(log._watchers) == 1
@@ -309,7 +309,7 @@ def test_a_cancelled_long_poll_leaves_no_trace(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await poll
         assert not log._watchers
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -323,7 +323,7 @@ def test_leader_epochs_that_the_client_believes_in(tmp_path: Path) -> None:
         assert codes == [0, ErrorCode.fenced_leader_epoch, 0, ErrorCode.unknown_leader_epoch]
         listed = [await cluster.list_offset("flights", 0, -1, epoch) for epoch in (6, 7, 8)]
         assert [(found.error_code, found.leader_epoch) for found in listed] == [(74, -1), (0, 7), (75, -1)]
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -348,7 +348,7 @@ def test_list_offsets(tmp_path: Path, timestamp: int, found: tuple[int, int, int
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(5, step_ms=10)))
         response = await cluster.list_offset("flights", 0, timestamp)
         assert (response.error_code, response.offset, response.timestamp) == found
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -361,15 +361,15 @@ def test_a_deleted_topic_goes_with_its_files_and_a_new_one_of_its_name_starts_em
         await cluster.produce((OTHER.topic_id, 0, client_batch()))
         again = Topic(name="flights", topic_id=UUID(int=9), partitions=1)
         cluster.view = view_of(again, OTHER, version=2)
-        await cluster.service.view_changed(cluster.view)
+        await cluster.partitions.view_changed(cluster.view)
         assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["other.topic_1-0"]
         [gone] = await cluster.fetch((FLIGHTS.topic_id, 0, 0))
         [new] = await cluster.fetch((again.topic_id, 0, 0))
         assert (gone.error_code, new.error_code, new.high_watermark) == (ErrorCode.unknown_topic_id, 0, 0)
-        await cluster.service.view_changed(view_of(version=1))  # an old view deletes nothing
+        await cluster.partitions.view_changed(view_of(version=1))  # an old view deletes nothing
         [kept] = await cluster.fetch((OTHER.topic_id, 0, 0))
         assert kept.high_watermark == 1
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -381,10 +381,10 @@ def test_a_topics_configuration_is_followed(tmp_path: Path) -> None:
         await cluster.produce((FLIGHTS.topic_id, 0, batch))
         limited = Topic(name="flights", topic_id=FLIGHTS.topic_id, partitions=3, config={"max.message.bytes": "100"})
         cluster.view = view_of(limited, version=2)
-        await cluster.service.view_changed(cluster.view)
+        await cluster.partitions.view_changed(cluster.view)
         responses = await cluster.produce((FLIGHTS.topic_id, 0, batch), (FLIGHTS.topic_id, 1, batch))
         assert [response.error_code for response in responses] == [ErrorCode.message_too_large] * 2
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -403,7 +403,7 @@ def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
         cluster.view = view_of(OTHER, FLIGHTS, version=2)
         late.append(asyncio.ensure_future(cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))))
         await asyncio.sleep(0)
-        await cluster.service.view_changed(cluster.view)
+        await cluster.partitions.view_changed(cluster.view)
         responses = [response for [response] in await asyncio.gather(*late)]
         assert [(response.error_code, response.base_offset) for response in responses] == [(0, at) for at in range(4)]
         [part] = await reader
@@ -411,7 +411,7 @@ def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
         assert (await ends).error_code == 0
         [known] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
         assert known.base_offset == 4
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -429,7 +429,7 @@ def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         def configure_while_opening(*arguments: Any, **named: Any) -> PartitionLog:
             opened = real(*arguments, **named)
             configured = threading.Event()
-            loop.call_soon_threadsafe(cluster.service.configure, limited)
+            loop.call_soon_threadsafe(cluster.partitions.configure, limited)
             loop.call_soon_threadsafe(configured.set)
             assert configured.wait(10)
             return opened
@@ -440,7 +440,7 @@ def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         for partition in (1, 0):
             [refused] = await cluster.produce((FLIGHTS.topic_id, partition, large))
             assert refused.error_code is ErrorCode.message_too_large
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -451,10 +451,10 @@ def test_of_a_topic_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         for index in (0, 1):
             cluster = Cluster(tmp_path, view_of(FLIGHTS, OTHER, logs=2), index)
-            await cluster.service.view_changed(view_of(FLIGHTS, OTHER, version=2, logs=2))
-            await cluster.service.view_changed(view_of(FLIGHTS, version=3, logs=2))
-            assert OTHER.topic_id not in cluster.service._partitions._topics
-            await cluster.service.close()
+            await cluster.partitions.view_changed(view_of(FLIGHTS, OTHER, version=2, logs=2))
+            await cluster.partitions.view_changed(view_of(FLIGHTS, version=3, logs=2))
+            assert OTHER.topic_id not in cluster.partitions._open_logs._topics
+            await cluster.partitions.close()
 
     run(main())
 
@@ -469,9 +469,9 @@ def test_what_cannot_be_obeyed_of_a_topic_leaves_the_rest_of_it(tmp_path: Path) 
         cluster = Cluster(tmp_path, view_of(kept))
         [written] = await cluster.produce((kept.topic_id, 0, client_batch()))
         assert written.error_code is ErrorCode.none
-        [log] = cluster.service._partitions.open_logs()
+        [log] = cluster.partitions._open_logs.open_logs()
         assert (log.config.retention_ms, log.config.segment_bytes) == (-1, LogConfig().segment_bytes)
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
 
@@ -483,11 +483,11 @@ def test_what_was_counted_is_logged_when_the_actor_stops(tmp_path: Path, caplog:
         async def none_left(topic: str, partition: int) -> int:
             raise RuntimeError("no epoch is left")
 
-        cluster.service._partitions._next_epoch = none_left
+        cluster.partitions._open_logs._next_epoch = none_left
         for _ in range(3):
             [refused] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
             assert refused.error_code is ErrorCode.not_leader_or_follower
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
     logged = [line for line in caplog.messages if "flights-0 cannot be opened" in line]
@@ -503,21 +503,21 @@ def test_a_batch_that_takes_long_holds_up_its_own_partition_only(tmp_path: Path,
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)), (FLIGHTS.topic_id, 1, client_batch(1)))
-        first = cluster.service.place(FLIGHTS.topic_id, 0, long)
-        behind = cluster.service.place(FLIGHTS.topic_id, 0, client_batch(1))
-        beside = cluster.service.place(FLIGHTS.topic_id, 1, client_batch(1))
+        first = cluster.partitions.place(FLIGHTS.topic_id, 0, long)
+        behind = cluster.partitions.place(FLIGHTS.topic_id, 0, client_batch(1))
+        beside = cluster.partitions.place(FLIGHTS.topic_id, 1, client_batch(1))
         assert isinstance(beside, Append)
         assert isinstance(first, asyncio.Future)
         assert isinstance(behind, asyncio.Future)
         count = read_header(long).record_count
         assert ((await first).result.base_offset, (await behind).result.base_offset) == (1, 1 + count)
-        unsound = cluster.service.submit(
+        unsound = cluster.partitions.submit(
             FLIGHTS.topic_id, 0, changed(long, record_count=count + 1, last_offset_delta=count)
         )
         assert [each.error_code for each in await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))] == [
             ErrorCode.none
         ]
         assert isinstance(unsound.exception(), InvalidRecord)
-        await cluster.service.close()
+        await cluster.partitions.close()
 
     run(main())
