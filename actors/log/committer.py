@@ -33,7 +33,14 @@ from muster.actors.log.files.append_times import AppendTimes
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import Segment, SegmentName
-from muster.actors.log.format.batch import CONTROL, NO_PRODUCER, NO_TIMESTAMP, BatchHeader, read_header
+from muster.actors.log.format.batch import (
+    CONTROL,
+    HAS_LOG_APPEND_TIME,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_header,
+)
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.producers import ProducerEntry, ProducerStates
 from muster.actors.log.transactions.aborted import AbortedTransaction
@@ -211,12 +218,8 @@ class Committer:
             while self._queue or self._rolling is not None or self._flushing.is_due:
                 if HOLD.is_on:
                     await HOLD.over()
-                    continue
-                HOLD.commit_begins()
-                try:
+                else:
                     await self._commit_next(loop)
-                finally:
-                    HOLD.commit_ended()
         finally:
             self._task = None
 
@@ -224,11 +227,14 @@ class Committer:
         rolling, self._rolling = self._rolling, None
         writes, begin_segment = self._take(rolling is not None)
         is_synced = self._flushing.wants_sync(writes, self.config)
+        is_here = not (is_synced or begin_segment) and self._is_local and time.monotonic() >= self._slow_until_s
+        if not is_here:  # one that is made here is over before a hold can begin
+            HOLD.commit_begins()
         try:
-            if is_synced or begin_segment or not self._is_local or time.monotonic() < self._slow_until_s:
-                segment = await loop.run_in_executor(_THREADS, self._commit, writes, begin_segment, is_synced)
-            else:
+            if is_here:
                 segment = self._commit_here(writes)
+            else:
+                segment = await loop.run_in_executor(_THREADS, self._commit, writes, begin_segment, is_synced)
         except NotLeader as error:
             self._flushing.synced()
             self.end(error)
@@ -243,6 +249,8 @@ class Committer:
         else:
             self._acknowledge(segment, writes)
         finally:
+            if not is_here:
+                HOLD.commit_ended()
             if rolling is not None:
                 rolling.set_result(None)
 
@@ -374,7 +382,8 @@ class Committer:
                 self.append_times.add(segment.path, header.base_offset, write.appended_ms)
         if writes:
             last = writes[-1]
-            self.last_append_ms = last.header.max_timestamp_ms if last.header.has_log_append_time else last.appended_ms
+            has_own_time = last.header.attributes & HAS_LOG_APPEND_TIME
+            self.last_append_ms = last.header.max_timestamp_ms if has_own_time else last.appended_ms
         self.high_watermark = segment.next_offset
         self._flushing.arm(self.config)
         for write in writes:

@@ -55,7 +55,7 @@ class SharedDisk(Disk):
                 self._room = room_at(directory)
                 self._look_again_s = time.monotonic() + _LOOK_INTERVAL_S
             room = self._room
-        if room.is_full:
+        if room.free_bytes < room.reserve_bytes:
             raise OSError(
                 errno.ENOSPC,
                 f"{os.strerror(errno.ENOSPC)} for records: {room.free_bytes >> 10} KiB are free, and the last "

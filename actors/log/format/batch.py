@@ -47,7 +47,7 @@ _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
+HAS_LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 _LAST_CODEC = 4
@@ -58,6 +58,7 @@ _CHECKED = struct.Struct(">qi4xbI2xi")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
+_new = tuple.__new__  # a call of the class is one in Python
 
 
 class BatchHeader(NamedTuple):
@@ -94,7 +95,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_log_append_time(self) -> bool:
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & HAS_LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
@@ -119,7 +120,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """
     if len(buffer) - at < HEADER_BYTES:
         raise CorruptMessage(f"{max(len(buffer) - at, 0)} bytes are too few for a record batch header")
-    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+    return _new(BatchHeader, HEADER.unpack_from(buffer, at))
 
 
 def is_plausible(header: BatchHeader) -> bool:
@@ -207,7 +208,7 @@ def _check_fields(header: BatchHeader) -> None:
         raise UnsupportedCompression(f"compression codec {header.codec} does not exist")
     if attributes & CONTROL:
         raise InvalidRecord("clients may not write control batches")
-    if attributes & _LOG_APPEND_TIME:
+    if attributes & HAS_LOG_APPEND_TIME:
         raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
     if producer_id == NO_PRODUCER:
         if attributes & TRANSACTIONAL:
@@ -231,7 +232,7 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
 def stamp_log_append_time(batch: bytearray, now_ms: int) -> None:
     """Make ``now_ms`` the timestamp of every record of the batch, as message.timestamp.type=LogAppendTime requires."""
     attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
-    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | HAS_LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
     seal(batch)
 
