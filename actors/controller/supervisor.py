@@ -25,6 +25,7 @@ from muster.actors.controller.standbys import ActiveStandby, NextEpoch, Standby,
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.liveness.ending import end_process
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
+from muster.actors.runtime.liveness.sockets import SocketPings
 from muster.actors.runtime.ray.processes import NotAnActor
 from muster.actors.runtime.started import Started
 from muster.actors.wire.sockets.holder import KEEP_S
@@ -39,6 +40,8 @@ _AT_ONCE = 4
 _STOP_S = 10.0
 _END_S = 2.0
 _MOVE_S = 60.0
+_SOCKET_SHARE = 4
+"""Part of the time for a response to a ping, after which it is sent by Ray instead."""
 
 
 class CannotMove(RuntimeError):
@@ -162,7 +165,7 @@ class Supervisor:
                 managed.error = None
                 await self._set(managed, "alive")
                 pid, node_id = managed.started.pid, managed.started.node_id
-                await self._while_alive(managed, self._until_gone(managed.handle.park.remote(pid), pid, node_id))
+                await self._while_serving(managed, self._until_gone(managed.handle.park.remote(pid), pid, node_id))
                 log.warning("%s is down: pid %d has ended", managed.name, pid)
             except Unresponsive as error:
                 log.error("%s is taken for dead: %s", managed.name, error)
@@ -222,6 +225,24 @@ class Supervisor:
             managed.process = await handle.ping.remote()
 
         return await while_alive(call, ping, self._liveness_timeout_s)
+
+    async def _while_serving(self, managed: Managed, call: Awaitable[Any]) -> Any:
+        """Ping it over its internal socket, if any; by Ray where that fails, which alone proves that it hangs."""
+        handle, started = managed.handle, managed.started
+        assert started is not None
+        if started.endpoint is None:
+            return await self._while_alive(managed, call)
+        managed.process = started.pid, started.node_id
+        pings = SocketPings(started.endpoint, ray.get_runtime_context().get_node_id())
+
+        async def ping() -> None:
+            if not await pings.answered(self._liveness_timeout_s / _SOCKET_SHARE):
+                managed.process = await handle.ping.remote()
+
+        try:
+            return await while_alive(call, ping, self._liveness_timeout_s)
+        finally:
+            pings.close()
 
     async def _end_if_silent(self, managed: Managed) -> None:
         """End a process to which a call has failed although it is there: with gRPC's keepalive, one that is paused."""

@@ -103,6 +103,7 @@ class Channel(asyncio.Protocol):
         """Whether the actor is on this node."""
         self._out = Outbox()
         self._leases = ChannelLeases(self._out.put)
+        self._pinging: list[asyncio.Future[None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._out.open(transport)
@@ -120,6 +121,10 @@ class Channel(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
             self._fail(each, error)
+        pinging, self._pinging = self._pinging, []
+        for future in pinging:
+            if not future.done():
+                future.set_exception(error)
 
     def data_received(self, data: bytes) -> None:
         self._silent_ticks = 0
@@ -143,6 +148,10 @@ class Channel(asyncio.Protocol):
             self._leases.revoke(envelope.read_token(message)[0])
         elif kind == Kind.PING:
             self._leases.alive(envelope.read_ping(message))
+            pinging, self._pinging = self._pinging, []
+            for future in pinging:
+                if not future.done():
+                    future.set_result(None)
         elif kind == Kind.REGISTRATION_UPDATES:
             if self._on_updates is not None:
                 self._on_updates(*envelope.read_updates(message))
@@ -327,6 +336,16 @@ class Channel(asyncio.Protocol):
             return None
         future.add_done_callback(lambda done: self.cancel(token) if done.cancelled() else None)
         return token
+
+    def ping(self) -> asyncio.Future[None]:
+        """Ping the actor; the future is done once its event loop has sent a ping back, or gets ChannelLost."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._out.transport is None:
+            future.set_exception(NotSent("not connected"))
+        else:
+            self._pinging.append(future)
+            self._leases.ping()
+        return future
 
     def close(self) -> None:
         """Close the connection after sending what is queued. Its leases end now."""
